@@ -1,0 +1,148 @@
+# Everything a contributor runs. `make` alone lists the targets.
+#
+# A fresh clone needs only make and Python >= 3.11 with pip and venv: the environment is made on first use, and again
+# whenever pyproject.toml or constraints.txt change. The demo installs the package alone; the tools come with the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+ARGS ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
+PYTEST := $(PY) -m pytest -n $(WORKERS)
+
+BASE := $(VENV)/.installed-base
+DEV := $(VENV)/.installed-dev
+FRESH := $(VENV)/fresh
+
+section = printf '\n=== %s ===\n' '$(1)'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+##@ Look
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nVariables: PYTHON=python3.12, VENV=.venv, WORKERS=auto (test processes), ARGS="…" (for demo, test, bench)\n'
+
+.PHONY: demo
+demo: $(BASE) ## Run orders through a faulty world (ARGS="--help" for its options)
+	@$(BIN)/interlock demo $(ARGS)
+
+.PHONY: bench
+bench: $(DEV) ## Compare the core with its peers, quickly
+	@$(PY) -m benchmarks.core --quick $(ARGS)
+
+##@ Check
+
+.PHONY: test
+test: $(DEV) ## Run the tests
+	@$(PYTEST) $(ARGS)
+
+.PHONY: check
+check: lint types arch coverage mutants docs ## Everything CI runs
+	@echo "check: all green"
+
+.PHONY: lint
+lint: $(DEV) ## Style: ruff's rules and format
+	@$(call section,lint)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(DEV) ## Types: mypy and basedpyright, both strict
+	@$(call section,types)
+	@$(BIN)/mypy
+	@$(BIN)/basedpyright --pythonpath $(PY)
+
+.PHONY: arch
+arch: $(DEV) ## Architecture: the order of layers, the purity of the core
+	@$(call section,arch)
+	@$(BIN)/lint-imports --no-cache
+
+# Measured by `coverage run` and not by pytest's own option: a plugin of pytest may import the package before any option
+# is read, and what runs then would count as never run.
+.PHONY: coverage
+coverage: $(DEV) ## The tests, and every branch of the core taken by them
+	@$(call section,coverage)
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -n $(WORKERS) $(ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100
+
+.PHONY: mutants
+mutants: $(DEV) ## Break the core on purpose; the tests must notice
+	@$(call section,mutants)
+	@$(PY) -m tests.mutation
+
+.PHONY: proof
+proof: mutants ## The long campaigns: mutants, and properties with 20 times the examples
+	@HYPOTHESIS_PROFILE=proof $(PYTEST) $(ARGS)
+
+.PHONY: docs
+docs: $(DEV) ## Build the documentation into docs/_build, warnings are errors
+	@$(call section,docs)
+	@$(PY) -m sphinx -W --keep-going -q -E -b html -d docs/_build/trees docs docs/_build/html
+	@echo "docs: docs/_build/html/index.html"
+
+##@ Keep
+
+.PHONY: reference
+reference: $(DEV) ## Write the documentation pages and pictures that follow from the code
+	@$(PY) docs/generate.py
+
+.PHONY: format
+format: $(DEV) ## Let ruff format and fix what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: venv
+venv: $(DEV) ## Make the environment with all tools
+
+.PHONY: constraints
+constraints: | $(PY) ## Resolve the newest versions within the ranges into constraints.txt
+	@echo "Resolving the newest versions…"
+	@$(PY) -m venv --clear $(FRESH)
+	@$(FRESH)/bin/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
+	@{ grep '^#' constraints.txt; \
+		$(FRESH)/bin/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$'; } > $(FRESH)/constraints.txt
+	@mv $(FRESH)/constraints.txt constraints.txt && rm -rf $(FRESH)
+
+.PHONY: clean
+clean: ## Remove the environment and everything built
+	@rm -rf $(VENV) build dist docs/_build out .coverage .coverage.* \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- The environment --------------------------------------------------------------------------------------------------
+
+$(PY):
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "error: there is no '$(PYTHON)' here. Install Python 3.11 or later, or name one: make PYTHON=python3.12 …" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: Interlock needs Python 3.11 or later, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
+		echo "       Name another one: make PYTHON=python3.12 …" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "error: '$(PYTHON)' has no venv module. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		exit 1; }
+	@echo "Creating the environment in $(VENV) with $$($(PYTHON) -V)…"
+	@$(PYTHON) -m venv --clear $(VENV)
+
+$(BASE): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing Interlock…"
+	@$(PIP) -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing Interlock and its development tools (about a minute)…"
+	@$(PIP) -e ".[dev]"
+	@touch $@ $(BASE)

@@ -1,0 +1,113 @@
+"""Reads the fenced code blocks of a Markdown page, and runs them where they stand.
+
+Code is compiled under the name of the page and at its own line, so that tracebacks, `inspect` and warnings point into
+the Markdown file itself. The blocks of a page share one module: a page reads, and runs, from top to bottom.
+"""
+
+import re
+import shlex
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from markdown_it import MarkdownIt
+
+_SKIPPED = re.compile(r"<!--\s*not executed:\s*\S.*?-->\s*$", re.DOTALL)
+_SHELL_OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
+_SETTING = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its text, and the line of the page on which the text begins."""
+
+    language: str
+    text: str
+    line: int
+    executed: bool
+
+
+@dataclass(frozen=True)
+class Command:
+    """One `$ interlock …` line of a console block, without the program's name."""
+
+    arguments: tuple[str, ...]
+    line: int
+
+
+class PageFailed(Exception):
+    """A block of a page failed; the text begins with file:line."""
+
+
+def read_blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page, in order. `<!-- not executed: reason -->` just above a block excuses it."""
+    blocks: list[Block] = []
+    above = ""
+    for token in MarkdownIt().parse(text):
+        if token.type == "fence" and token.map is not None:
+            language = token.info.split()[0] if token.info.strip() else ""
+            blocks.append(Block(language, token.content, token.map[0] + 2, executed=not _SKIPPED.search(above)))
+        above = token.content if token.type == "html_block" else ""
+    return blocks
+
+
+def run_python(path: Path, shown: str, module: ModuleType) -> int:
+    """Run the Python blocks of a page in the module; the number of blocks run."""
+    count = 0
+    for block in read_blocks(path.read_text(encoding="utf-8")):
+        if block.language != "python" or not block.executed:
+            continue
+        try:
+            code = compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True)
+            exec(code, module.__dict__)
+        except (Exception, SystemExit) as error:
+            line = _line_in_page(error, path) or block.line
+            detail = "".join(traceback.format_exception(error))
+            raise PageFailed(f"{shown}:{line}: {type(error).__name__}: {error}\n\n{detail}") from error
+        count += 1
+    return count
+
+
+def read_commands(text: str) -> list[Command]:
+    """The `$ interlock …` lines of the console blocks of a page, up to the first operator of the shell."""
+    return [
+        command
+        for block in read_blocks(text)
+        if block.language == "console" and block.executed
+        for command in _commands_of(block)
+    ]
+
+
+def _commands_of(block: Block) -> Iterator[Command]:
+    lines = iter(enumerate(block.text.splitlines(), start=block.line))
+    for number, first in lines:
+        typed = first.strip()
+        while typed.endswith("\\"):
+            typed = typed[:-1] + next(lines, (0, ""))[1].strip()
+        if not typed.startswith("$ "):
+            continue
+        for words in _simple_commands(typed[2:]):
+            if words[0] == "interlock":
+                yield Command(tuple(words[1:]), number)
+
+
+def _simple_commands(line: str) -> Iterator[list[str]]:
+    """The commands of a shell line: `a | b > c` is a, b and c. Settings in front (`NAME=value a`) are dropped."""
+    words: list[str] = []
+    for word in [*shlex.split(line, comments=True), ";"]:
+        if word not in _SHELL_OPERATORS:
+            if words or not _SETTING.fullmatch(word):
+                words.append(word)
+        elif words:
+            yield words
+            words = []
+
+
+def _line_in_page(error: BaseException, path: Path) -> int | None:
+    """The innermost line of the page that took part in the error."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)

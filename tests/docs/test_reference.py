@@ -1,0 +1,34 @@
+"""The reference follows the code: generated pages are current, and every rule of the checks is explained."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+CORE = PROJECT / "src" / "interlock" / "core"
+
+specification = importlib.util.spec_from_file_location("generate", PROJECT / "docs" / "generate.py")
+assert specification is not None
+assert specification.loader is not None
+generate = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(generate)
+
+
+@pytest.mark.parametrize("path", generate.pages(), ids=lambda path: path.name)
+def test_a_generated_page_is_what_the_code_says(path: Path) -> None:
+    assert path.read_text() == generate.pages()[path], "run `make reference`"
+
+
+def rules() -> set[str]:
+    """Every rule and finding code that the core can name."""
+    sources = [*CORE.glob("*.py"), *(CORE / "checks").glob("*.py")]
+    found = {rule for path in sources for rule in re.findall(r'(?:rule|code)="([a-z-]+)"', path.read_text())}
+    return found | set(re.findall(r'"(event-[a-z-]+|reserved-[a-z-]+)"', (CORE / "events.py").read_text()))
+
+
+def test_every_rule_of_the_checks_is_explained_and_no_other() -> None:
+    page = (PROJECT / "docs" / "reference" / "checks.md").read_text()
+    first_cells = re.findall(r"^\| (`[^|]+) \|", page, flags=re.MULTILINE)
+    assert {rule for cell in first_cells for rule in re.findall(r"`([a-z-]+)`", cell)} == rules()
