@@ -1,0 +1,1 @@
+"""Comparisons with peers: `python -m benchmarks.NAME [--quick] [--json FILE]`."""

@@ -1,0 +1,148 @@
+"""What every benchmark shares: interleaved rounds, medians, ratios against baselines of the same run, one report.
+
+Machines are noisy, so a figure alone means little. Contestants take turns, round by round, in a rotating order; each
+contestant's median over the rounds is its figure; a ratio compares medians of one run. CPU time per operation
+stands beside every throughput, because it is the steadier of the two.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROUNDS_MIN = 3
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of one contestant: how many operations in how much time."""
+
+    operations: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass
+class Figure:
+    """All rounds of one contestant."""
+
+    rounds: list[Round] = field(default_factory=list)
+
+    @property
+    def per_second(self) -> float:
+        """The median throughput."""
+        return statistics.median(each.operations / each.seconds for each in self.rounds)
+
+    @property
+    def cpu_ms(self) -> float:
+        """The median CPU time per operation, in milliseconds."""
+        return statistics.median(1e3 * each.cpu_seconds / each.operations for each in self.rounds)
+
+    @property
+    def spread(self) -> float:
+        """How far the fastest and the slowest round are apart, as a share of the median."""
+        rates = [each.operations / each.seconds for each in self.rounds]
+        return (max(rates) - min(rates)) / statistics.median(rates)
+
+    def as_json(self) -> dict[str, float | int]:
+        """The figure for the JSON report."""
+        return {
+            "per_second": round(self.per_second, 1),
+            "cpu_ms": round(self.cpu_ms, 6),
+            "rounds": len(self.rounds),
+            "spread": round(self.spread, 3),
+        }
+
+
+def timed(operations: int, work: Callable[[], None]) -> Round:
+    """Run the work once, with the garbage of others collected before."""
+    gc.collect()
+    cpu = time.process_time()
+    wall = time.perf_counter()
+    work()
+    return Round(operations, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def interleaved(contestants: Mapping[str, Callable[[], Round]], *, rounds: int) -> dict[str, Figure]:
+    """Let the contestants take turns; the first round warms up and does not count."""
+    names = list(contestants)
+    figures = {name: Figure() for name in names}
+    for number in range(max(rounds, ROUNDS_MIN) + 1):
+        # The order rotates, so that nobody always runs behind the one that heats the machine.
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            result = contestants[name]()
+            if number:
+                figures[name].rounds.append(result)
+    return figures
+
+
+def machine() -> dict[str, object]:
+    """What this ran on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
+    return {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": ", ".join(sorted(models)) or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """The command line that all benchmarks have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="end within 90 seconds on 2 cores")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    return parser.parse_args()
+
+
+def publish(
+    name: str,
+    *,
+    figures: Mapping[str, Figure],
+    ratios: Mapping[str, float],
+    goals: Mapping[str, float],
+    unit: str,
+    file: Path | None,
+    extra: Mapping[str, object] | None = None,
+) -> None:
+    """Print the figures and the ratios with their goals; write the JSON when asked."""
+    console = Console()
+    table = Table(title=f"{name}: {unit}")
+    for heading in ("contestant", f"{unit}/s (median)", "CPU µs each", "rounds", "spread"):
+        table.add_column(heading, justify="left" if heading == "contestant" else "right")
+    for contestant, figure in figures.items():
+        table.add_row(
+            contestant,
+            f"{figure.per_second:,.0f}",
+            f"{figure.cpu_ms * 1e3:.2f}",
+            str(len(figure.rounds)),
+            f"{figure.spread:.0%}",
+        )
+    console.print(table)
+    for ratio, value in ratios.items():
+        goal = goals.get(ratio)
+        verdict = "" if goal is None else f"  goal ≥ {goal:g}: {'met' if value >= goal else 'MISSED'}"
+        console.print(f"  {ratio} = {value:.2f}{verdict}")
+    if file is not None:
+        report: dict[str, object] = {
+            "name": name,
+            "machine": machine(),
+            "ratios": {ratio: round(value, 3) for ratio, value in ratios.items()},
+            "goals": dict(goals),
+            "figures": {**{key: figure.as_json() for key, figure in figures.items()}, **(extra or {})},
+        }
+        file.write_text(json.dumps(report, indent=2) + "\n")
+        print(f"written to {file}", file=sys.stderr)

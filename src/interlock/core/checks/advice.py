@@ -1,0 +1,167 @@
+"""What is milder than an error: probably an oversight, perhaps intended, always worth a look.
+
+A finding here never keeps a machine from being used. Each says how to silence it by saying what is meant.
+"""
+
+from interlock.core.events import wire_name
+from interlock.core.graph import is_unwinding, reached_from
+from interlock.core.table import Node, Table, Transition
+from interlock.core.values import Finding
+
+
+def advice(table: Table) -> list[Finding]:
+    """All warnings and remarks about the machine."""
+    return [
+        *_unused_events(table),
+        *_refused_timers(table),
+        *_refused_results(table),
+        *_steps_without_undo(table),
+        *_catch_alls(table),
+        *_overlapping_guards(table),
+        *_silent_steps(table),
+        *_no_dwell(table),
+    ]
+
+
+def _unused_events(table: Table) -> list[Finding]:
+    used = {event for node in table.nodes.values() for event in node.moves}
+    return [
+        Finding(
+            code="unused-event",
+            severity="warning",
+            what=f"event {name} has no transition in any state.",
+            why="Whoever sends it is always refused.",
+            fix="Declare a transition for it, or remove the class.",
+            location=table.declared.location,
+        )
+        for name, event in table.events.items()
+        if event not in used
+    ]
+
+
+def _refused_timers(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="timer-event-refused",
+            severity="warning",
+            what=f"the timer of state {node.name!r} sends {wire_name(type(timer.send))}, which that state refuses.",
+            why="The timer would fire, be refused and change nothing.",
+            fix=f"Declare {wire_name(type(timer.send))} from {node.name!r}, or let the timer send another event.",
+            location=timer.location,
+        )
+        for node in table.nodes.values()
+        for timer in node.timers
+        if type(timer.send) not in node.moves
+    ]
+
+
+def _refused_results(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="step-event-refused",
+            severity="warning",
+            what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} refuses.",
+            why="A refused result counts as a failure that is not retried.",
+            fix=f"Declare {wire_name(event)} from {node.name!r}, or take it out of the step's return annotation.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None
+        for event in node.step.returns
+        if event not in node.moves
+    ]
+
+
+def _steps_without_undo(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="step-without-undo",
+            severity="warning",
+            what=f"step {node.step.name!r} has no undo, and the workflow may unwind after it.",
+            why="Whatever it did outside stays done when the workflow is undone.",
+            fix=f"Declare @{node.step.name}.undo(...), or say read_only=True if it changes nothing outside.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None
+        and not node.step.undos
+        and not node.step.read_only
+        and any(is_unwinding(other) for other in reached_from([node], stops=is_unwinding))
+    ]
+
+
+def _catch_alls(table: Table) -> list[Finding]:
+    """Events that some states treat on their own and the rest by the catch-all, perhaps by mistake."""
+    found: list[Finding] = []
+    for declared in table.declared.transitions:
+        taking = [node for node in table.nodes.values() if declared.event in node.moves]
+        caught = [node for node in taking if node.moves[declared.event][0].declared.catch_all]
+        if declared.catch_all and caught and len(caught) < len(taking):
+            own = ", ".join(node.name for node in taking if node not in caught)
+            found.append(
+                Finding(
+                    code="catch-all-hides",
+                    severity="info",
+                    what=f"{wire_name(declared.event)} has its own transition from {own}, "
+                    f"and only the catch-all from {', '.join(node.name for node in caught)}.",
+                    why="A catch-all also takes the states where a transition was forgotten.",
+                    fix="Look through the list; declare a transition of its own where the catch-all is not meant.",
+                    location=declared.location,
+                )
+            )
+    return found
+
+
+def _overlapping_guards(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="guards-overlap",
+            severity="info",
+            what=f"{moves[0].event} in state {node.name!r} has several guards "
+            f"({', '.join(move.guard_name or '' for move in guarded)}) that could both say yes.",
+            why="The declared order decides: the first that says yes wins.",
+            fix="Make them exclude each other, or make sure that the order is meant.",
+            location=guarded[-1].declared.location,
+        )
+        for node in table.nodes.values()
+        for moves in node.moves.values()
+        if len(guarded := _guarded(moves)) > 1
+    ]
+
+
+def _guarded(moves: tuple[Transition, ...]) -> list[Transition]:
+    return [move for move in moves if move.guard is not None]
+
+
+def _silent_steps(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="step-outcomes-unknown",
+            severity="info",
+            what=f"step {node.step.name!r} does not say which events it returns.",
+            why="Its outcomes cannot be checked or drawn.",
+            fix="Annotate it: `-> Charged | Declined`.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None and not node.step.returns
+    ]
+
+
+def _no_dwell(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="no-dwell-limit",
+            severity="info",
+            what=f"state {node.name!r} has no dwell limit.",
+            why="A workflow that stays there too long is not noticed unless somebody asks with an explicit age.",
+            fix=f"Declare dwell({_member(node)}, max_s=...), or mark it resting.",
+            location=table.declared.location,
+        )
+        for node in table.nodes.values()
+        if node.active and node.dwell_max_s is None
+    ]
+
+
+def _member(node: Node) -> str:
+    return f"{type(node.state).__name__}.{node.state.name}"

@@ -1,0 +1,298 @@
+"""Contexts and events as bytes and back: JSON by msgspec, typed, bounded, and without silent losses.
+
+Any type msgspec can encode is a context: dataclass, Struct, TypedDict; a pydantic model too, without importing
+pydantic. JSON has no NaN and databases take no NUL, and encoders tend to turn the first into null: both are
+refused here, on every store alike.
+
+The odd choice: NaN and NUL are looked for in the encoded bytes first (`null`, the escaped NUL), because a substring
+search costs a hundredth of walking the value; only when one is found is the value walked to see whether it was real.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Generic, TypeVar, cast
+
+import msgspec
+import msgspec.inspect
+
+from interlock.core.events import Event, wire_name
+from interlock.core.refusals import shown, suggestion
+from interlock.core.table import class_of, name_of
+from interlock.core.values import ContextT
+from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
+
+EventT = TypeVar("EventT", bound=Event)
+ValueT = TypeVar("ValueT")
+
+CONTEXT_BYTES_MAX = 1_048_576
+"""G6: the default of `context_bytes_max`; payloads of events have the same bound."""
+
+DEPTH_MAX = 100
+"""G6: levels of nesting in a context or payload that comes from outside."""
+
+
+class Codec(Generic[ContextT, EventT]):
+    """Writes and reads the contexts and events of one machine."""
+
+    def __init__(
+        self,
+        machine: str,
+        context: type[ContextT],
+        events: Mapping[str, type[EventT]],
+        *,
+        bytes_max: int = CONTEXT_BYTES_MAX,
+        location: str = "",
+    ) -> None:
+        self.machine = machine
+        self.bytes_max = bytes_max
+        self._context = context
+        self._events = dict(events)
+        self._encoder = msgspec.json.Encoder(enc_hook=_to_plain)
+        try:
+            self._context_decoder = msgspec.json.Decoder(context, dec_hook=_from_plain)
+            self._event_decoders = {
+                name: msgspec.json.Decoder(event, dec_hook=_from_plain) for name, event in self._events.items()
+            }
+        except NameError as error:
+            raise DefinitionError(
+                f"machine {machine!r}: an annotation cannot be resolved: {error}.",
+                why="Fields are decoded by their annotations, and a class inside a function is not visible to them.",
+                fix="Move the class to module level, or drop `from __future__ import annotations` in that module.",
+                rule="unresolvable-annotation",
+                location=location,
+            ) from error
+        except TypeError as error:
+            raise DefinitionError(
+                f"machine {machine!r}: an event or the context cannot be stored: {error}.",
+                why="Events and contexts are written with every transition and read back after a crash.",
+                fix="Use fields of ordinary types, and at most one dataclass in a union.",
+                rule="event-not-storable",
+                location=location,
+            ) from error
+
+    def encode_context(self, context: ContextT) -> bytes:
+        """The context as JSON. Raises PayloadTooLarge or InvalidPayload; trusts the fields' types."""
+        return self._encode(context, f"{self.machine}: the context")
+
+    def checked_context(self, context: ContextT) -> bytes:
+        """The context as JSON, and the proof that it can be read back: for values that come from outside."""
+        if not isinstance(context, class_of(self._context)):
+            raise InvalidPayload(
+                f"{self.machine}: the context is {shown(context)} ({type(context).__name__}), "
+                f"not a {name_of(self._context)}.",
+                fix=f"Pass a {name_of(self._context)}.",
+            )
+        data = self.encode_context(context)
+        self.decode_context(data, strict=True)
+        return data
+
+    def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:
+        """The context that was written. `strict` refuses unknown fields too: for what comes from outside."""
+        context = self._decode(self._context_decoder, data, f"{self.machine}: the context")
+        if strict:
+            _refuse_surplus(data, context, f"{self.machine}: the context")
+        return context
+
+    def encode_event(self, event: EventT) -> bytes:
+        """The event's payload as JSON. Its name is `wire_name(type(event))`."""
+        return self._encode(event, f"{self.machine}: the payload of {wire_name(type(event))}")
+
+    def decode_event(self, name: str, data: bytes, *, strict: bool = True) -> EventT:
+        """The event of that wire name. Raises InvalidPayload for an unknown name, field or type."""
+        decoder = self._event_decoders.get(name)
+        if decoder is None:
+            raise InvalidPayload(
+                f"{self.machine} has no event {shown(name)}; its events are {', '.join(self._events)}."
+                f"{suggestion(name, self._events)}",
+                why="A machine takes only the events of its own alphabet.",
+                fix="Send one of its events.",
+            )
+        what = f"{self.machine}: the payload of {name}"
+        event = self._decode(decoder, data or b"{}", what)
+        if strict:
+            _refuse_surplus(data or b"{}", event, what)
+        return event
+
+    def context_schema(self) -> dict[str, object]:
+        """The JSON schema of the context."""
+        return msgspec.json.schema(self._context, schema_hook=_schema_of)
+
+    def event_schema(self, name: str) -> dict[str, object]:
+        """The JSON schema of an event's payload."""
+        return msgspec.json.schema(self._events[name], schema_hook=_schema_of)
+
+    def _encode(self, value: object, what: str) -> bytes:
+        try:
+            data = self._encoder.encode(value)
+        except RecursionError:
+            raise _too_deep(what) from None
+        except UnicodeEncodeError as error:
+            raise InvalidPayload(
+                f"{what} has text that is not valid Unicode (a lone surrogate): {error.reason}.",
+                fix="Decode the bytes with the right encoding before they get here.",
+            ) from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidPayload(
+                f"{what} cannot be encoded: {error}.", fix="Use values of the declared types."
+            ) from error
+        if len(data) > self.bytes_max:
+            raise PayloadTooLarge(what, size_bytes=len(data), limit_bytes=self.bytes_max)
+        if b"null" in data or b"\\u0000" in data:
+            _refuse_unstorable(value, what)
+        return data
+
+    def _decode(self, decoder: msgspec.json.Decoder[ValueT], data: bytes, what: str) -> ValueT:
+        if len(data) > self.bytes_max:
+            raise PayloadTooLarge(what, size_bytes=len(data), limit_bytes=self.bytes_max)
+        try:
+            value = decoder.decode(data)
+        except RecursionError:
+            raise _too_deep(what) from None
+        except Exception as error:  # A user's __post_init__ may raise anything.
+            told = str(error) or type(error).__name__
+            raise InvalidPayload(f"{what} does not fit: {told}.", fix="Correct the field that is named.") from error
+        if b"\\u0000" in data:
+            _refuse_unstorable(value, what)
+        return value
+
+
+def not_storable(context: object) -> str:
+    """Why the type cannot be a context, or an empty text. What cannot be resolved yet is not judged."""
+    try:
+        information = msgspec.inspect.type_info(context)
+    except (NameError, TypeError) as error:
+        return str(error) if isinstance(error, TypeError) else ""
+    return _custom_type_in(information, set())
+
+
+def _custom_type_in(information: object, seen: set[int]) -> str:
+    if id(information) in seen:
+        return ""
+    seen.add(id(information))
+    if isinstance(information, msgspec.inspect.CustomType):
+        cls = information.cls
+        return "" if hasattr(cls, "model_validate") else f"{name_of(cls)} is not a type that JSON can carry"
+    children: list[object] = []
+    if isinstance(information, msgspec.Struct):
+        children = [getattr(information, name) for name in information.__struct_fields__]
+    elif isinstance(information, tuple | list):
+        children = list(cast("tuple[object, ...]", information))
+    return next((problem for child in children if (problem := _custom_type_in(child, seen))), "")
+
+
+def _to_plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"{type(value).__name__} is not a type that JSON can carry")
+    # By alias, because that is how `model_validate` reads it back.
+    return cast("object", dump(mode="json", by_alias=True))
+
+
+def _from_plain(cls: type[object], plain: object) -> object:
+    validate = getattr(cls, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"{name_of(cls)} is not a type that JSON can carry")
+    return cast("object", validate(plain))
+
+
+def _schema_of(cls: type[object]) -> dict[str, object]:
+    return cast("dict[str, object]", getattr(cls, "model_json_schema")())  # noqa: B009 -- only pydantic comes here.
+
+
+def _refuse_unstorable(unchecked: object, what: str) -> None:
+    waiting: list[object] = [msgspec.to_builtins(unchecked, enc_hook=_to_plain)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidPayload(
+                f"{what} contains {value}.",
+                why="JSON has no NaN and no infinity: it would come back as nothing.",
+                fix="Use None, or a finite number.",
+            )
+        if isinstance(value, str) and "\x00" in value:
+            raise InvalidPayload(
+                f"{what} contains a NUL character in {shown(value)}.",
+                why="PostgreSQL cannot store it, and every store takes the same values.",
+                fix="Remove the NUL, or encode the bytes as base64.",
+            )
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting += value
+
+
+def _refuse_surplus(data: bytes, value: object, what: str) -> None:
+    try:
+        raw: object = msgspec.json.decode(data)
+    except RecursionError:
+        raise _too_deep(what) from None
+    surplus = _surplus(raw, value, "", 0, what)
+    if surplus:
+        known = ", ".join(_members(value) or ()) or "none"
+        raise InvalidPayload(
+            f"{what} has the unknown field {surplus!r}; its fields are {known}.",
+            why="A field that nobody reads is a spelling mistake, or an old client.",
+            fix="Remove or correct the field.",
+        )
+
+
+def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> str:
+    """The path of the first field in the raw JSON that the typed value has no place for, or an empty text."""
+    if depth > DEPTH_MAX:
+        raise _too_deep(what)
+    pairs: list[tuple[object, object, str]] = []
+    if isinstance(raw, dict):
+        members = _members(value)
+        for name, item in cast("dict[str, object]", raw).items():
+            if members is not None and name not in members:
+                return f"{path}{name}"
+            pairs.append((item, (members or {}).get(name), f"{path}{name}."))
+    elif isinstance(raw, list) and isinstance(value, list | tuple):
+        both = zip(cast("list[object]", raw), cast("list[object]", value), strict=False)
+        pairs = [(item, member, f"{path}{index}.") for index, (item, member) in enumerate(both)]
+    return next((found for pair in pairs if (found := _surplus(*pair, depth + 1, what))), "")
+
+
+def _members(value: object) -> dict[str, object] | None:
+    """What the value holds by its encoded field names, or None when any name would do."""
+    if isinstance(value, msgspec.Struct):
+        members = {
+            encoded: getattr(value, name)
+            for encoded, name in zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        }
+        tag_field = value.__struct_config__.tag_field
+        return members if tag_field is None else {**members, tag_field: None}
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        # A TypedDict drops what it does not know; a dict keeps every key, though perhaps as another type than text.
+        known = cast("dict[object, object]", value)
+        return cast("dict[str, object]", known) if all(isinstance(key, str) for key in known) else None
+    return _model_members(value)
+
+
+def _model_members(value: object) -> dict[str, object] | None:
+    """The same for a pydantic model; None when it takes any field, or has aliases that only pydantic understands."""
+    fields: dict[str, object] | None = getattr(type(value), "model_fields", None)
+    config: dict[str, object] = getattr(type(value), "model_config", {})
+    if fields is None or config.get("extra") == "allow":
+        return None
+    members: dict[str, object] = {}
+    for name, field in fields.items():
+        alias = getattr(field, "validation_alias", None)
+        if alias is not None and not isinstance(alias, str):
+            return None
+        if alias is None or config.get("populate_by_name") or config.get("validate_by_name"):
+            members[name] = getattr(value, name)
+        if alias is not None:
+            members[alias] = getattr(value, name)
+    return members
+
+
+def _too_deep(what: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{what} is nested too deeply.",
+        why="A value nested without end could not be read back.",
+        fix=f"Flatten it; {DEPTH_MAX} levels are allowed.",
+    )

@@ -1,0 +1,148 @@
+"""What the user declared, in the order and at the line it was declared.
+
+`Machine` writes these down; `table` compiles them into what `decide` runs on. They are the only mutable values of
+the core, and only until the machine is first used: a decorator adds the action to a transition, the undo to a step.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from interlock.core.events import Event, wire_name
+from interlock.core.policies import Classification, Retry
+from interlock.core.values import StepContext, StepFailure, TimerPolicy
+
+# Inside the core user functions are called with values of types only the user knows. The public methods of
+# Machine are generic and exact; below them a context goes in as an object and comes out unchecked: `decide` looks at
+# its class before it believes it.
+Guard = Callable[[object, Event], bool]
+Action = Callable[[object, Event], Any]
+StepFunction = Callable[[object, StepContext], Awaitable[object]]
+UndoFunction = Callable[[object, Event | None, StepContext], Awaitable[None]]
+EffectFunction = Callable[[object, StepContext], Awaitable[None]]
+FailedAction = Callable[[object, StepFailure], Any]
+Classify = Callable[[BaseException], Classification | None]
+
+
+class AnyState:
+    """The source of a catch-all transition: every state that is neither final nor unwinding."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "any"
+
+
+@dataclass(slots=True)
+class TransitionDeclaration:
+    """`machine.on(event, *sources, to=..., when=...)`; `sources` is empty for the catch-all."""
+
+    event: type[Event]
+    sources: tuple[Enum, ...]
+    to: Enum | None
+    guard: Guard | None
+    location: str
+    action: Action | None = None
+
+    @property
+    def catch_all(self) -> bool:
+        """True for a transition from any state."""
+        return not self.sources
+
+
+@dataclass(slots=True)
+class UndoDeclaration:
+    """`@step.undo(event)`: how to undo that outcome, or an unknown one."""
+
+    event: type[Event]
+    function: UndoFunction
+    location: str
+
+    @property
+    def name(self) -> str:
+        """The handler's name, unique within its step."""
+        return wire_name(self.event)
+
+
+@dataclass(slots=True)
+class StepDeclaration:
+    """`@machine.step(state, timeout_s=...)`.
+
+    `returns` is empty when the function does not say which events it returns. `result` is the event that a
+    pipeline wraps around the context its function returns; None when the function returns the event itself.
+    """
+
+    name: str
+    state: Enum
+    function: StepFunction
+    timeout_s: float
+    retry: Retry
+    dependency: str | None
+    failed: Enum | None
+    classify: Classify | None
+    read_only: bool
+    returns: tuple[type[Event], ...]
+    location: str
+    result: Callable[[Any], Event] | None = None
+    failed_action: FailedAction | None = None
+    undos: list[UndoDeclaration] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EffectDeclaration:
+    """`@machine.effect(state, ...)`: a durable side message on entering one of the states."""
+
+    name: str
+    states: tuple[Enum, ...]
+    function: EffectFunction
+    timeout_s: float
+    retry: Retry
+    dependency: str | None
+    location: str
+
+
+@dataclass(slots=True)
+class TimerDeclaration:
+    """`machine.after(state, after_s=..., send=...)`."""
+
+    state: Enum
+    after_s: float
+    send: Event
+    policy: TimerPolicy
+    location: str
+
+
+@dataclass(slots=True)
+class DwellDeclaration:
+    """`machine.dwell(state, max_s=...)`: longer than that is stalled."""
+
+    state: Enum
+    max_s: float
+    location: str
+
+
+@dataclass(slots=True)
+class Declarations:
+    """Everything declared about one machine."""
+
+    name: str
+    version: int
+    states: type[Enum]
+    context: type[object]
+    alphabet: type[Event]
+    initial: Enum | None
+    final: frozenset[Enum]
+    resting: frozenset[Enum]
+    unwind: dict[Enum, Enum]
+    renamed: dict[str, Enum]
+    location: str
+    straight: bool = False
+    """An unwinding state is passed without a trace when nothing has to be undone (pipelines)."""
+    frozen: bool = False
+    """True from the machine's first use on: nothing can be declared any more."""
+    transitions: list[TransitionDeclaration] = field(default_factory=list)
+    steps: dict[Enum, StepDeclaration] = field(default_factory=dict)
+    effects: list[EffectDeclaration] = field(default_factory=list)
+    timers: list[TimerDeclaration] = field(default_factory=list)
+    dwells: dict[Enum, DwellDeclaration] = field(default_factory=dict)

@@ -1,0 +1,333 @@
+"""`Machine`: one place where states, events, transitions, guards, actions, steps and timers are declared (A1).
+
+The class writes declarations down, checks each at its own line (A2), and compiles them when the machine is first
+used; from then on it is frozen. Deciding, checking, drawing and encoding are other modules: this one is the façade
+that gives them their exact types.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Generic, Literal, TypeVar, cast
+
+from interlock.core import checks, decide, diagrams, mistakes
+from interlock.core.allowed import allowed
+from interlock.core.codec import Codec
+from interlock.core.declarations import (
+    Action,
+    AnyState,
+    Classify,
+    Declarations,
+    DwellDeclaration,
+    EffectDeclaration,
+    EffectFunction,
+    Guard,
+    StepDeclaration,
+    StepFunction,
+    TimerDeclaration,
+    TransitionDeclaration,
+)
+from interlock.core.describe import describe
+from interlock.core.description import MachineDescription
+from interlock.core.events import Event, EventOf
+from interlock.core.locations import declared_at, declaring_frame, line_of
+from interlock.core.policies import Retry
+from interlock.core.refusals import foreign_state
+from interlock.core.signatures import Names, check_async, check_pure, returned_events
+from interlock.core.step import Step
+from interlock.core.table import Table, compile_table, name_of
+from interlock.core.values import Allowed, ContextT, Decision, Finding, Snapshot, StateT, StepContext, TimerPolicy
+
+EventT = TypeVar("EventT", bound=Event)
+ExactT = TypeVar("ExactT")
+ResultT = TypeVar("ResultT")
+
+EFFECT_TIMEOUT_S = 30.0
+
+
+class Machine(Generic[StateT, ContextT, EventT]):
+    """A finite state machine: declared once, checked, drawn, and run by an Engine or by hand."""
+
+    any = AnyState()
+    """As a source in `on`: every state that is neither final nor unwinding."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        states: type[StateT],
+        context: type[ContextT],
+        events: type[EventT],
+        initial: StateT | None = None,
+        final: AbstractSet[StateT] = frozenset(),
+        resting: AbstractSet[StateT] = frozenset(),
+        unwind: Mapping[StateT, StateT] | None = None,
+        version: int = 1,
+        renamed: Mapping[str, StateT] | None = None,
+    ) -> None:
+        self._declared = Declarations(
+            name=name,
+            version=version,
+            states=states,
+            context=context,
+            alphabet=events,
+            initial=initial,
+            final=frozenset(final),
+            resting=frozenset(resting),
+            unwind=dict(cast("Mapping[Enum, Enum]", unwind or {})),
+            renamed=dict(renamed or {}),
+            location=declared_at(),
+        )
+        self._table: Table | None = None
+        self._codec: Codec[ContextT, EventT] | None = None
+        self._opening: EventT | None = None
+        mistakes.in_machine(self._declared)
+
+    def __repr__(self) -> str:
+        return f"<Machine {self.name!r} version {self.version}: {len(self._declared.states)} states>"
+
+    @property
+    def name(self) -> str:
+        """The machine's name: stored with every workflow."""
+        return self._declared.name
+
+    @property
+    def version(self) -> int:
+        """The declared version of the definition: raise it when stored workflows are affected."""
+        return self._declared.version
+
+    # --- declaring -----------------------------------------------------------------------------------------------
+
+    def on(
+        self,
+        event: EventOf[ExactT, EventT],
+        *sources: StateT | AnyState,
+        to: StateT | None = None,
+        when: Callable[[ContextT, ExactT], bool] | None = None,
+    ) -> Callable[[Callable[[ContextT, ExactT], ContextT]], Callable[[ContextT, ExactT], ContextT]]:
+        """Declare a transition: on `event` from `sources` (or `machine.any`), `to` a state, `when` a guard agrees.
+
+        Without `to` it is internal: the state's step and timers go on. Use it as a decorator to add an action.
+        """
+        frame = declaring_frame()
+        location = line_of(frame)
+        mistakes.after_first_use(self._declared, location)
+        cls = cast("type[Event]", event)
+        mistakes.in_transition(self._declared, cls, sources, to, location)
+        if when is not None:
+            self._check_pure(when, "guard", cls, bool, frame.f_locals, location)
+        declaration = TransitionDeclaration(
+            event=cls,
+            sources=tuple(source for source in sources if isinstance(source, Enum)),
+            to=to,
+            guard=cast("Guard | None", when),
+            location=location,
+        )
+        self._declared.transitions.append(declaration)
+
+        def add_action(action: Callable[[ContextT, ExactT], ContextT]) -> Callable[[ContextT, ExactT], ContextT]:
+            mistakes.after_first_use(self._declared, location)
+            mistakes.second_action(declaration)
+            self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
+            declaration.action = cast("Action", action)
+            return action
+
+        return add_action
+
+    def step(
+        self,
+        state: StateT,
+        *,
+        timeout_s: float,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        failed: StateT | None = None,
+        classify: Classify | None = None,
+        read_only: bool = False,
+        name: str | None = None,
+    ) -> Callable[[Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]]], Step[ContextT, ResultT]]:
+        """Declare the state's step: an async function whose result is the next event (C1).
+
+        `failed` is the state for a step that gave up; without it the workflow stays, as a dead letter.
+        `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone.
+        """
+        frame = declaring_frame()
+        location = line_of(frame)
+
+        def add_step(
+            function: Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]],
+        ) -> Step[ContextT, ResultT]:
+            mistakes.after_first_use(self._declared, location)
+            check_async(function, kind="step", arguments=2, shape="(context, ctx)", location=location)
+            declaration = StepDeclaration(
+                name=name or name_of(function),
+                state=state,
+                function=cast("StepFunction", function),
+                timeout_s=timeout_s,
+                retry=retry,
+                dependency=dependency,
+                failed=failed,
+                classify=classify,
+                read_only=read_only,
+                returns=returned_events(
+                    function, alphabet=self._declared.alphabet, local=frame.f_locals, location=location
+                ),
+                location=location,
+            )
+            mistakes.in_step(self._declared, declaration)
+            self._declared.steps[state] = declaration
+            return Step(self._declared, declaration)
+
+        return add_step
+
+    def effect(
+        self,
+        *states: StateT,
+        timeout_s: float = EFFECT_TIMEOUT_S,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        name: str | None = None,
+    ) -> Callable[
+        [Callable[[ContextT, StepContext], Awaitable[None]]], Callable[[ContextT, StepContext], Awaitable[None]]
+    ]:
+        """Declare a durable side message, owed on entering one of the states; it never moves the machine (B12)."""
+        location = declared_at()
+
+        def add_effect(
+            function: Callable[[ContextT, StepContext], Awaitable[None]],
+        ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
+            mistakes.after_first_use(self._declared, location)
+            check_async(function, kind="effect", arguments=2, shape="(context, ctx)", location=location)
+            declaration = EffectDeclaration(
+                name=name or name_of(function),
+                states=states,
+                function=cast("EffectFunction", function),
+                timeout_s=timeout_s,
+                retry=retry,
+                dependency=dependency,
+                location=location,
+            )
+            mistakes.in_effect(self._declared, declaration)
+            self._declared.effects.append(declaration)
+            return function
+
+        return add_effect
+
+    def after(self, state: StateT, *, after_s: float, send: EventT, policy: TimerPolicy = "deadline") -> None:
+        """Declare a durable timer: after `after_s` seconds in the state, `send` is sent (B9)."""
+        location = declared_at()
+        mistakes.after_first_use(self._declared, location)
+        declaration = TimerDeclaration(state=state, after_s=after_s, send=send, policy=policy, location=location)
+        mistakes.in_timer(self._declared, declaration)
+        self._declared.timers.append(declaration)
+
+    def dwell(self, state: StateT, *, max_s: float) -> None:
+        """Declare the longest time a workflow should stay in the state; longer is stalled (B7)."""
+        location = declared_at()
+        mistakes.after_first_use(self._declared, location)
+        declaration = DwellDeclaration(state=state, max_s=max_s, location=location)
+        mistakes.in_dwell(self._declared, declaration)
+        self._declared.dwells[state] = declaration
+
+    # --- deciding, by hand and in microseconds -------------------------------------------------------------------
+
+    def begin(self, context: ContextT) -> Snapshot[StateT, ContextT]:
+        """A new workflow's snapshot: the initial state at version 1."""
+        self.codec.checked_context(context)
+        return self.start(context).snapshot
+
+    def start(self, context: ContextT) -> Decision[StateT, ContextT]:
+        """The whole beginning as a decision: the STARTED record and what entering the initial state owes."""
+        table = self.compiled
+        assert table.initial is not None
+        return decide.start(table, cast("StateT", table.initial.state), context)
+
+    def at(
+        self, state: StateT, context: ContextT, *, version: int = 1, attempted: bool = False
+    ) -> Snapshot[StateT, ContextT]:
+        """A snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
+        self.codec.checked_context(context)
+        decide.known(self.compiled, state)
+        return Snapshot(state, context, version, version, attempted=attempted)
+
+    def decide(self, snapshot: Snapshot[StateT, ContextT], event: EventT) -> Decision[StateT, ContextT]:
+        """What follows from the event. Raises the refusal: InvalidTransition or GuardRejected."""
+        return decide.decide(self._table or self.compiled, snapshot, event)
+
+    def apply(self, snapshot: Snapshot[StateT, ContextT], event: EventT) -> Snapshot[StateT, ContextT]:
+        """The snapshot after the event. Raises the refusal: InvalidTransition or GuardRejected."""
+        return decide.decide(self._table or self.compiled, snapshot, event).snapshot
+
+    def can(self, state: StateT, event: EventOf[ExactT, EventT]) -> bool:
+        """True when the event (a class or an instance) has a transition from the state; guards are not asked."""
+        cls = event if isinstance(event, type) else type(event)
+        return decide.can(self.compiled, state, cast("type[Event]", cls))
+
+    def allowed(self, snapshot: Snapshot[StateT, ContextT], event: EventT | None = None) -> list[Allowed[StateT]]:
+        """The transitions that exist from here. With an event, only its own, and `blocked_by` is filled."""
+        return allowed(self.compiled, snapshot, event)
+
+    # --- looking at it -------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        """Everything the checks have to say, errors first. Does not raise and does not freeze the machine."""
+        return checks.findings(compile_table(self._declared))
+
+    def describe(self) -> MachineDescription:
+        """The machine as plain data, for diagrams, plans and the wire."""
+        return describe(self.compiled, self.codec)
+
+    def mermaid(self) -> str:
+        """The machine as a Mermaid state diagram."""
+        return diagrams.mermaid(self.describe())
+
+    def dot(self) -> str:
+        """The machine as a Graphviz digraph."""
+        return diagrams.dot(self.describe())
+
+    def svg(self, *, visits: Mapping[str, int] | None = None, theme: Literal["auto", "light", "dark"] = "auto") -> str:
+        """The machine as an SVG picture; `visits` (state name -> count) colours it."""
+        return diagrams.svg(self.describe(), visits=visits, theme=theme)
+
+    def table(self) -> str:
+        """The machine as Markdown tables: its transitions and its states."""
+        return diagrams.table(self.describe())
+
+    # --- for the layers above ------------------------------------------------------------------------------------
+
+    @property
+    def compiled(self) -> Table:
+        """The compiled machine. The first use checks the graph and freezes the declarations."""
+        if self._table is None:
+            table = compile_table(self._declared)
+            checks.demand_sound(table)
+            self._declared.frozen = True
+            self._table = table
+        return self._table
+
+    @property
+    def codec(self) -> Codec[ContextT, EventT]:
+        """How this machine's contexts and events are written and read."""
+        if self._codec is None:
+            context = cast("type[ContextT]", self._declared.context)
+            events = cast("dict[str, type[EventT]]", self.compiled.events)
+            self._codec = Codec(self.name, context, events, location=self._declared.location)
+        return self._codec
+
+    @property
+    def opening(self) -> EventT | None:
+        """The event that is applied in the same commit as the start, or None. Pipelines begin at once."""
+        return self._opening
+
+    def state(self, name: str) -> StateT:
+        """The state of that stored name. Raises InvalidPayload with the known ones."""
+        for state in self._declared.states:
+            if state.value == name:
+                return cast("StateT", state)
+        raise foreign_state(self.compiled, name)
+
+    def _check_pure(
+        self, function: object, kind: str, event: type[Event], returns: type[object], local: Names, location: str
+    ) -> None:
+        arguments = (self._declared.context, event)
+        check_pure(function, kind=kind, arguments=arguments, returns=returns, local=local, location=location)

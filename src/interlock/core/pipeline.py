@@ -1,0 +1,296 @@
+"""Pipelines: the linear machine of "do this, then this, then this, and undo it all if one fails" (A8).
+
+`pipeline("checkout", context=Checkout, steps=[validate, charge, reserve])` builds an ordinary machine: PENDING, one
+state per step named by its gerund, COMPLETED, UNDOING and FAILED. A step is a free-standing function from context to
+context, so that it can be tested and reused alone; the event it causes (`CHARGE_DONE`) carries the new context.
+
+The odd choice: classes for states and events are made at run time, one set per pipeline, because history should read
+`CHARGE_DONE` and not `STEP_DONE("charge")`. The static types are `PipelineState` and `PipelineEvent`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, make_dataclass
+from enum import Enum, EnumMeta
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from interlock.core import mistakes
+from interlock.core.declarations import (
+    Classify,
+    FailedAction,
+    StepDeclaration,
+    StepFunction,
+    TransitionDeclaration,
+    UndoDeclaration,
+    UndoFunction,
+)
+from interlock.core.events import Event
+from interlock.core.gerunds import gerund
+from interlock.core.locations import declared_at, declaring_frame, line_of
+from interlock.core.machine import Machine
+from interlock.core.policies import Retry
+from interlock.core.signatures import check_async, check_pure
+from interlock.core.table import name_of
+from interlock.core.values import StepContext, StepFailure
+from interlock.errors import DefinitionError
+
+ContextT = TypeVar("ContextT")
+
+PENDING_DWELL_S = 60.0
+UNDOING_DWELL_S = 3_600.0
+OWN_STATES = ("PENDING", "COMPLETED", "UNDOING", "FAILED")
+
+
+class _StatesByName(EnumMeta):
+    if TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> "PipelineState": ...
+
+
+class PipelineState(Enum, metaclass=_StatesByName):
+    """The states of a pipeline; each pipeline has its own Enum below this one, as `pipeline.State`."""
+
+
+class PipelineEvent(Event):
+    """The alphabet of all pipelines; each pipeline has its own below this one."""
+
+
+@dataclass(frozen=True)
+class PipelineBegin(PipelineEvent):
+    """PENDING -> the first step. Sent by itself when a workflow is started."""
+
+
+@dataclass(frozen=True)
+class PipelineCancel(PipelineEvent):
+    """Any state -> UNDOING, or straight to FAILED when nothing has to be undone."""
+
+    reason: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class PipelineStep(Generic[ContextT]):
+    """A free-standing step: an async function from context to context, with its timeout and its undo."""
+
+    name: str
+    function: Callable[[ContextT, StepContext], Awaitable[ContextT]]
+    state: str
+    timeout_s: float
+    retry: Retry
+    dependency: str | None
+    classify: Classify | None
+    read_only: bool
+    location: str
+    frozen: bool = False
+    """True once a pipeline has been built from it: an undo that is declared later would never run."""
+    undo_function: Callable[[ContextT, StepContext], Awaitable[None]] | None = None
+    failed_action: Callable[[ContextT, StepFailure], ContextT] | None = None
+
+    async def __call__(self, context: ContextT, ctx: StepContext) -> ContextT:
+        """Run the function as it is, without engine, timeout or retries."""
+        return await self.function(context, ctx)
+
+    def undo(
+        self, function: Callable[[ContextT, StepContext], Awaitable[None]]
+    ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
+        """Declare how to undo the step when a later one fails, or when its own outcome is unknown."""
+        location = declared_at()
+        self._not_in_use("undo", location)
+        check_async(function, kind="undo", arguments=2, shape="(context, ctx)", location=location)
+        if self.undo_function is not None or self.read_only:
+            reason = "is read_only, so there is nothing to undo" if self.read_only else "already has an undo"
+            raise DefinitionError(
+                f"step {self.name!r} {reason}.", fix="Keep one of the two.", rule="contradiction", location=location
+            )
+        self.undo_function = function
+        return function
+
+    def failed(
+        self, action: Callable[[ContextT, StepFailure], ContextT]
+    ) -> Callable[[ContextT, StepFailure], ContextT]:
+        """Declare a pure action for the move that follows when the step gives up."""
+        frame = declaring_frame()
+        location = line_of(frame)
+        self._not_in_use("failed action", location)
+        arguments = (object, StepFailure)
+        check_pure(action, kind="action", arguments=arguments, returns=object, local=frame.f_locals, location=location)
+        if self.failed_action is not None:
+            raise DefinitionError(
+                f"step {self.name!r} already has a failed action.",
+                fix="Keep one of the two.",
+                rule="contradiction",
+                location=location,
+            )
+        self.failed_action = action
+        return action
+
+    def _not_in_use(self, what: str, location: str) -> None:
+        if self.frozen:
+            raise DefinitionError(
+                f"step {self.name!r} is already part of a pipeline, which would never see this {what}.",
+                why="A pipeline takes its steps as they are when it is built.",
+                fix=f"Declare the {what} above the pipeline.",
+                rule="declared-after-first-use",
+                location=location,
+            )
+
+    @property
+    def dwell_max_s(self) -> float:
+        """Twice the time that all attempts and the longest waits between them can take."""
+        return 2 * (self.timeout_s * self.retry.attempts + self.retry.waits_s_max())
+
+
+def step(
+    *,
+    timeout_s: float,
+    retry: Retry = Retry(),  # noqa: B008 -- frozen.
+    dependency: str | None = None,
+    classify: Classify | None = None,
+    read_only: bool = False,
+    name: str | None = None,
+    state: str | None = None,
+) -> Callable[[Callable[[ContextT, StepContext], Awaitable[ContextT]]], PipelineStep[ContextT]]:
+    """Declare a step of a pipeline. `state` overrides the gerund that names its state."""
+    location = declared_at()
+
+    def declare(function: Callable[[ContextT, StepContext], Awaitable[ContextT]]) -> PipelineStep[ContextT]:
+        check_async(function, kind="step", arguments=2, shape="(context, ctx)", location=location)
+        own_name = name or name_of(function)
+        mistakes.in_step_settings(own_name, timeout_s, location)
+        return PipelineStep(
+            name=own_name,
+            function=function,
+            state=(state or gerund(own_name)).upper(),
+            timeout_s=timeout_s,
+            retry=retry,
+            dependency=dependency,
+            classify=classify,
+            read_only=read_only,
+            location=location,
+        )
+
+    return declare
+
+
+class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT]):
+    """A linear machine built from steps. `State` is its Enum; `Begin` and `Cancel` are its own events."""
+
+    def __init__(
+        self, name: str, *, context: type[ContextT], steps: Sequence[PipelineStep[ContextT]], version: int = 1
+    ) -> None:
+        steps = tuple(steps)
+        _check_steps(name, steps, declared_at())
+        title = "".join(word.capitalize() for word in str(name).replace("-", "_").split("_"))
+        names = ["PENDING", *(each.state for each in steps), "COMPLETED", "UNDOING", "FAILED"]
+        # Checkers take the functional form of Enum for a look-up by value.
+        make = cast("Callable[[str, dict[str, str]], type[PipelineState]]", PipelineState)
+        self.State = make(f"{title}State", {each: each.lower() for each in names})
+        alphabet = cast("type[PipelineEvent]", type(f"{title}Event", (PipelineEvent,), {"__slots__": ()}))
+        self.Begin = _event("Begin", alphabet, PipelineBegin)
+        self.Cancel = _event("Cancel", alphabet, PipelineCancel)
+        states = self.State
+        super().__init__(
+            name,
+            states=states,
+            context=context,
+            events=alphabet,
+            initial=states.PENDING,
+            final={states.COMPLETED, states.FAILED},
+            unwind={states.UNDOING: states.FAILED},
+            version=version,
+        )
+        self._declared.straight = True
+        self._opening = self.Begin()
+        self.dwell(states.PENDING, max_s=PENDING_DWELL_S)
+        self.dwell(states.UNDOING, max_s=UNDOING_DWELL_S)
+        self._chain(steps, alphabet)
+
+    def _chain(self, steps: Sequence[PipelineStep[ContextT]], alphabet: type[PipelineEvent]) -> None:
+        states = self.State
+        stops = [states[each.state] for each in steps]
+        self.on(self.Begin, states.PENDING, to=stops[0])
+        for each, here, there in zip(steps, stops, [*stops[1:], states.COMPLETED], strict=True):
+            title = "".join(word.capitalize() for word in each.name.split("_"))
+            done = make_dataclass(f"{title}Done", [("context", self._declared.context)], bases=(alphabet,), frozen=True)
+            self._declared.transitions.append(
+                TransitionDeclaration(
+                    event=done, sources=(here,), to=there, guard=None, location=each.location, action=_carried
+                )
+            )
+            each.frozen = True
+            declaration = _declaration(each, here, states.UNDOING, done)
+            mistakes.in_step(self._declared, declaration)
+            self._declared.steps[here] = declaration
+            self.dwell(here, max_s=each.dwell_max_s)
+        self.on(self.Cancel, self.any, to=states.UNDOING)
+
+
+def pipeline(
+    name: str, *, context: type[ContextT], steps: Sequence[PipelineStep[ContextT]], version: int = 1
+) -> Pipeline[ContextT]:
+    """Build the linear machine of the steps: PENDING, a state per step, COMPLETED, UNDOING, FAILED."""
+    return Pipeline(name, context=context, steps=steps, version=version)
+
+
+def _carried(_: object, event: Event) -> object:
+    """The step's result: the context that its event carries."""
+    return event.context  # type: ignore[attr-defined]  # Every Done event has it: made in _chain.
+
+
+BeginOrCancel = TypeVar("BeginOrCancel", bound=PipelineEvent)
+
+
+def _event(name: str, alphabet: type[PipelineEvent], kind: type[BeginOrCancel]) -> type[BeginOrCancel]:
+    return cast("type[BeginOrCancel]", dataclass(frozen=True)(type(name, (alphabet, kind), {})))
+
+
+def _declaration(
+    each: PipelineStep[ContextT], here: PipelineState, failed: PipelineState, done: type[Event]
+) -> StepDeclaration:
+    undos: list[UndoDeclaration] = []
+    if each.undo_function is not None:
+        undos.append(UndoDeclaration(event=done, function=_without_outcome(each.undo_function), location=each.location))
+    return StepDeclaration(
+        name=each.name,
+        state=here,
+        function=cast("StepFunction", each.function),
+        timeout_s=each.timeout_s,
+        retry=each.retry,
+        dependency=each.dependency,
+        failed=failed,
+        classify=each.classify,
+        read_only=each.read_only,
+        returns=(done,),
+        location=each.location,
+        result=done,
+        failed_action=cast("FailedAction | None", each.failed_action),
+        undos=undos,
+    )
+
+
+def _without_outcome(function: Callable[[ContextT, StepContext], Awaitable[None]]) -> UndoFunction:
+    # The outcome of a pipeline's step is its context, which the undo is given anyway.
+    async def undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
+        await function(cast("ContextT", context), ctx)
+
+    return undo
+
+
+def _check_steps(name: str, steps: Sequence[object], location: str) -> None:
+    problem = "" if steps else "has no steps"
+    taken: set[str] = set(OWN_STATES)
+    for each in steps:
+        if not isinstance(each, PipelineStep):
+            problem = problem or f"has {name_of(each)} among its steps, which is not declared with @step(timeout_s=...)"
+        elif each.state.startswith("_"):
+            problem = problem or f"would have a state {each.state}, and Enum keeps names with an underscore for itself"
+        elif each.state in taken:
+            problem = problem or f"would have two states {each.state}"
+        else:
+            taken.add(each.state)
+    if problem:
+        raise DefinitionError(
+            f"pipeline {name!r} {problem}.",
+            why="A pipeline has one state per step, each with its own name, and every step has a timeout.",
+            fix="Pass functions declared with @step(timeout_s=...); give a step state=... if names collide.",
+            rule="bad-pipeline",
+            location=location,
+        )

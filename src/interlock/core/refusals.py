@@ -1,0 +1,128 @@
+"""How a refusal reads: the errors that deciding raises, built away from the hot path.
+
+Each names what was asked, where the workflow is, and what would be allowed instead, so that the reader of a log
+line at three in the morning needs nothing else.
+"""
+
+import difflib
+from collections.abc import Iterable
+from enum import Enum
+
+from interlock.core.events import Event, wire_name
+from interlock.core.table import Node, Table, Transition, name_of
+from interlock.errors import GuardRejected, InvalidPayload, InvalidTransition, UserCodeError
+
+SHOWN_VALUE_CHARACTERS_MAX = 80
+
+
+def invalid_transition(table: Table, node: Node, event: Event) -> InvalidTransition:
+    """The event has no transition from here."""
+    return InvalidTransition(
+        machine=table.name, state=node.name, event=wire_name(type(event)), allowed=allowed_events(node)
+    )
+
+
+def guard_rejected(table: Table, node: Node, moves: Iterable[Transition]) -> GuardRejected:
+    """All guards of the event's transitions said no."""
+    moves = tuple(moves)
+    return GuardRejected(
+        machine=table.name,
+        state=node.name,
+        event=moves[0].event,
+        guards=[(move.guard_name or "", move.guard_reason) for move in moves],
+        allowed=allowed_events(node),
+    )
+
+
+def guard_raised(table: Table, node: Node, transition: Transition, error: Exception) -> UserCodeError:
+    """A guard raised."""
+    return UserCodeError(
+        f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} raised "
+        f"{type(error).__name__}: {error}"
+    )
+
+
+def guard_returned(table: Table, node: Node, transition: Transition, verdict: object) -> UserCodeError:
+    """A guard returned something that is not a bool."""
+    return UserCodeError(
+        f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} returned "
+        f"{shown(verdict)} ({type(verdict).__name__}), not True or False.",
+        fix="Return a bool; wrap the expression in bool(...) if it is only truthy.",
+    )
+
+
+def action_raised(table: Table, node: Node, event: str, action: object, error: Exception) -> UserCodeError:
+    """An action raised."""
+    return UserCodeError(
+        f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} raised "
+        f"{type(error).__name__}: {error}"
+    )
+
+
+def action_returned(table: Table, node: Node, event: str, action: object, value: object) -> UserCodeError:
+    """An action returned something that is not the machine's context."""
+    return UserCodeError(
+        f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} returned "
+        f"{shown(value)} ({type(value).__name__}), not a {name_of(table.declared.context)}.",
+        fix="Return the new context, for example with dataclasses.replace(context, ...).",
+    )
+
+
+def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
+    """The event is not of this machine's alphabet."""
+    cls = event if isinstance(event, type) else type(event)
+    name = wire_name(cls) if issubclass(cls, Event) else cls.__name__
+    if cls in table.events.values():
+        return InvalidPayload(
+            f"{table.name}: {name} was sent as the class {cls.__name__}.",
+            why="An event is a value: the class is only its name.",
+            fix=f"Send an instance: {cls.__name__}(...).",
+        )
+    return unknown_event(table, f"{name} ({cls.__module__}.{cls.__qualname__})", name)
+
+
+def unknown_event(table: Table, told: str, name: str) -> InvalidPayload:
+    """There is no such event in this machine's alphabet."""
+    return InvalidPayload(
+        f"{table.name} has no event {told}; its events are {', '.join(table.events)}.{suggestion(name, table.events)}",
+        why="A machine takes only the events of its own alphabet.",
+        fix=f"Send one of its events, or make the class a frozen dataclass below {table.declared.alphabet.__name__}.",
+    )
+
+
+def foreign_state(table: Table, state: object) -> InvalidPayload:
+    """The state is not one of this machine's."""
+    return InvalidPayload(
+        f"{table.name} has no state {shown(state)}; its states are "
+        f"{', '.join(node.name for node in table.nodes.values())}.{member_suggestion(state, table.declared.states)}",
+        why="A snapshot belongs to the machine that made it.",
+        fix=f"Use a member of {table.declared.states.__name__}.",
+    )
+
+
+def allowed_events(node: Node) -> list[str]:
+    """Wire names of the events that have a transition from here."""
+    return [moves[0].event for moves in node.moves.values()]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The hint "Did you mean X?" when something similar exists, else an empty text."""
+    close = difflib.get_close_matches(name[:SHOWN_VALUE_CHARACTERS_MAX], list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def member_suggestion(value: object, states: type[Enum]) -> str:
+    """The hint "Did you mean State.X?" for a text or a stranger's member that looks like one of the states."""
+    members = {state.value: f"{states.__name__}.{state.name}" for state in states}
+    text = str(getattr(value, "value", value))[:SHOWN_VALUE_CHARACTERS_MAX]
+    close = difflib.get_close_matches(text, list(members), n=1)
+    return f" Did you mean {members[close[0]]}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """The value's repr, cut to a length that fits a log line; a repr that raises does not matter."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 -- user code; the message must still be made.
+        text = f"<repr raised {type(error).__name__}>"
+    return text if len(text) <= SHOWN_VALUE_CHARACTERS_MAX else text[:SHOWN_VALUE_CHARACTERS_MAX] + "…"

@@ -1,0 +1,197 @@
+"""Checking user functions when they are declared: shape, purity and annotations.
+
+A type checker sees most of this; this module says it to everybody else, at the line of the declaration. What is
+not annotated, or cannot be resolved, is not judged: the first decision would still find a wrong type.
+
+The odd choice: annotations are resolved with the local names of the declaring frame too, because machines are
+often built inside a function (a test), where `from __future__ import annotations` hides the local classes.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from functools import partial
+from typing import TypeGuard, Union
+
+from interlock.core.events import Event, events_below, is_event, wire_name
+from interlock.core.table import class_of, name_of
+from interlock.errors import DefinitionError
+
+Names = Mapping[str, object]
+
+
+def check_pure(
+    function: object,
+    *,
+    kind: str,
+    arguments: tuple[type[object], ...],
+    returns: type[object],
+    local: Names,
+    location: str,
+) -> None:
+    """Demand a synchronous function of `arguments` that returns `returns`. `kind` is "guard" or "action"."""
+    shape = f"({', '.join(name_of(argument) for argument in arguments)}) -> {name_of(returns)}"
+    if _is_async(function):
+        raise DefinitionError(
+            f"{kind} {name_of(function)} is async.",
+            why=f"Guards and actions are pure and synchronous: a {kind} decides, it does not do.",
+            fix="Make it a plain function; put the I/O into a step, whose result is an event.",
+            rule="impure-function",
+            location=location,
+        )
+    _check_shape(function, kind, len(arguments), shape, location)
+    hints = _hints(function, local)
+    for (name, annotated), expected in zip(_positional(function, hints), arguments, strict=False):
+        if not _takes(annotated, expected):
+            raise _mismatch(
+                function, kind, f"takes {name}: {_told(annotated)}, but is given a {name_of(expected)}", shape, location
+            )
+    if "return" in hints and not _gives(hints["return"], returns):
+        told = _told(hints["return"])
+        raise _mismatch(function, kind, f"returns {told}, but must return {name_of(returns)}", shape, location)
+
+
+def check_async(function: object, *, kind: str, arguments: int, shape: str, location: str) -> None:
+    """Demand an `async def` that can be called with that many arguments."""
+    if not _is_async(function):
+        raise DefinitionError(
+            f"{kind} {name_of(function)} is not async.",
+            why=f"A {kind} does I/O; a timeout has to be able to cancel it.",
+            fix=f"Write `async def {name_of(function)}{shape}`; wrap blocking code in asyncio.to_thread.",
+            rule="wrong-signature",
+            location=location,
+        )
+    _check_shape(function, kind, arguments, shape, location)
+
+
+def returned_events(function: object, *, alphabet: type[Event], local: Names, location: str) -> tuple[type[Event], ...]:
+    """The events a step says it may return; empty when it does not say, or says "any of the alphabet".
+
+    A class that only groups events stands for all events below it.
+    """
+    hints = _hints(function, local)
+    if "return" not in hints:
+        return ()
+    found: list[type[Event]] = []
+    for member in _members(hints["return"]):
+        if member is alphabet or member is typing.Any:
+            return ()
+        if not is_event(member, alphabet):
+            raise DefinitionError(
+                f"step {name_of(function)} may return {_told(member)}, which is not an event of {alphabet.__name__}.",
+                why="The result of a step is the next event of its machine; anything else could not be applied.",
+                fix=f"Return events below {alphabet.__name__} only; a failure is raised, not returned.",
+                rule="step-returns-foreign-event",
+                location=location,
+            )
+        event = typing.cast("type[Event]", member)
+        found += [event] if is_dataclass(event) else events_below(event)
+    return tuple(dict.fromkeys(found))
+
+
+def check_undo(event: type[Event], *, step: str, returns: tuple[type[Event], ...], location: str) -> None:
+    """Demand that the step can return the event that is to be undone."""
+    if returns and event not in returns:
+        raise DefinitionError(
+            f"step {step!r} can never return {wire_name(event)}, so there is nothing to undo; "
+            f"it returns {', '.join(wire_name(known) for known in returns)}.",
+            why="An undo belongs to one outcome of its step.",
+            fix="Name one of the events it returns, or add this one to the step's return annotation.",
+            rule="undo-of-impossible-event",
+            location=location,
+        )
+
+
+def _is_async(function: object) -> bool:
+    target = function
+    while isinstance(target, partial):
+        target = target.func
+    call = inspect.getattr_static(type(target), "__call__", None)
+    return any(
+        test(candidate)
+        for candidate in (target, call)
+        for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    )
+
+
+def _check_shape(function: object, kind: str, arguments: int, shape: str, location: str) -> None:
+    problem = ""
+    if not callable(function):
+        problem = "is not callable"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problem = "is a generator"
+    else:
+        signature = _signature(function)
+        try:
+            if signature is not None:
+                signature.bind(*range(arguments))
+        except TypeError as error:
+            problem = f"cannot be called with {arguments} arguments: {error}"
+    if problem:
+        raise _mismatch(function, kind, problem, shape, location)
+
+
+def _mismatch(function: object, kind: str, problem: str, shape: str, location: str) -> DefinitionError:
+    return DefinitionError(
+        f"{kind} {name_of(function)} {problem}.",
+        why=f"Interlock calls it as {shape}.",
+        fix=f"Write {name_of(function)}{shape}.",
+        rule="wrong-signature",
+        location=location,
+    )
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # Some built-ins have none; calling them will tell.
+        return None
+
+
+def _positional(function: object, hints: Names) -> list[tuple[str, object]]:
+    signature = _signature(typing.cast("Callable[..., object]", function))
+    parameters = signature.parameters.values() if signature else ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [(each.name, hints.get(each.name, typing.Any)) for each in parameters if each.kind in kinds]
+
+
+def _hints(function: object, local: Names) -> dict[str, object]:
+    target = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", function)
+    try:
+        return typing.get_type_hints(target, localns=dict(local))
+    except Exception:  # noqa: BLE001 -- an annotation that cannot be resolved is not judged.
+        return {}
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _takes(annotated: object, given: type[object]) -> bool:
+    """Can a parameter annotated so be given such a value? What is not a plain class is not judged."""
+    given_class = class_of(given)
+    if given_class is object:  # A union of contexts, or a context that only the pipeline will know.
+        return True
+    return any(not _is_plain_class(member) or issubclass(given_class, member) for member in _members(annotated))
+
+
+def _gives(annotated: object, wanted: type[object]) -> bool:
+    """Is everything the annotation admits a value of the wanted type? What is not a plain class is not judged."""
+    wanted_class = class_of(wanted)
+    if type(None) in _members(annotated):  # A forgotten return, even where any class would do.
+        return False
+    return all(not _is_plain_class(member) or issubclass(member, wanted_class) for member in _members(annotated))
+
+
+def _is_plain_class(annotation: object) -> TypeGuard[type[object]]:
+    """True for a class that `issubclass` can answer for: not Any, not a TypedDict, not a Protocol."""
+    special = hasattr(annotation, "__required_keys__") or getattr(annotation, "_is_protocol", False)
+    return isinstance(annotation, type) and annotation is not typing.Any and not special
+
+
+def _told(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

@@ -1,0 +1,80 @@
+"""The handle a step declaration returns: where its undo and its failure action are declared.
+
+`@machine.step(...)` turns the function into a `Step`. It stays callable, so a test can await it directly, and it is
+the key by which an Engine swaps the strategy: `Engine.open(..., steps={charge: fake})` (C1).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar, cast
+
+from interlock.core import mistakes
+from interlock.core.declarations import Declarations, FailedAction, StepDeclaration, UndoDeclaration, UndoFunction
+from interlock.core.events import Event, EventOf
+from interlock.core.locations import declared_at, declaring_frame, line_of
+from interlock.core.signatures import check_async, check_pure, check_undo
+from interlock.core.values import ContextT, StepContext, StepFailure
+
+ResultT = TypeVar("ResultT")
+DoneT = TypeVar("DoneT")
+
+
+class Step(Generic[ContextT, ResultT]):
+    """A declared step. Call it to run the function itself, without engine, timeout or retries."""
+
+    def __init__(self, machine: Declarations, declared: StepDeclaration) -> None:
+        self._machine = machine
+        self._declared = declared
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name!r} of {self._machine.name!r} in state {self._declared.state.value!r}>"
+
+    @property
+    def name(self) -> str:
+        """The step's name: the prefix of its idempotency keys."""
+        return self._declared.name
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine it belongs to."""
+        return self._machine.name
+
+    async def __call__(self, context: ContextT, ctx: StepContext) -> ResultT:
+        """Run the function as it is."""
+        return cast("ResultT", await self._declared.function(context, ctx))
+
+    def undo(
+        self, event: EventOf[DoneT, ResultT]
+    ) -> Callable[
+        [Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]],
+        Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
+    ]:
+        """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds."""
+        location = declared_at()
+        cls = cast("type[Event]", event)
+
+        def add_undo(
+            function: Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
+        ) -> Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]:
+            mistakes.after_first_use(self._machine, location)
+            check_async(function, kind="undo", arguments=3, shape="(context, done, ctx)", location=location)
+            mistakes.in_undo(self._machine, self._declared, cls, location)
+            check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
+            declaration = UndoDeclaration(event=cls, function=cast("UndoFunction", function), location=location)
+            self._declared.undos.append(declaration)
+            return function
+
+        return add_undo
+
+    def failed(
+        self, action: Callable[[ContextT, StepFailure], ContextT]
+    ) -> Callable[[ContextT, StepFailure], ContextT]:
+        """Declare a pure action for the move to `failed=`: `(context, failure) -> context`."""
+        frame = declaring_frame()
+        location = line_of(frame)
+        mistakes.after_first_use(self._machine, location)
+        mistakes.in_failed_action(self._declared, location)
+        context = self._machine.context
+        arguments = (context, StepFailure)
+        check_pure(action, kind="action", arguments=arguments, returns=context, local=frame.f_locals, location=location)
+        self._declared.failed_action = cast("FailedAction", action)
+        return action

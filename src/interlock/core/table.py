@@ -1,0 +1,205 @@
+"""The compiled machine: what `decide` looks things up in.
+
+Declarations are what the user wrote; a table is the same machine arranged for speed: a node per state, its
+transitions by event class, and the commands of every move computed beforehand. Compiling assumes nothing about
+the graph being sound, so that the checks can look at a broken machine too.
+
+The odd choice: nodes are found by the member's `_name_` and then compared by identity. Hashing an Enum member
+calls Python code and costs three times as much as hashing its name.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from interlock.core.declarations import (
+    Action,
+    Declarations,
+    EffectDeclaration,
+    Guard,
+    StepDeclaration,
+    TimerDeclaration,
+    TransitionDeclaration,
+)
+from interlock.core.events import Event, events_below, wire_name
+from interlock.core.values import Command, RunEffect, RunStep, StartTimer, StopStep, StopTimers
+
+
+@dataclass(slots=True, eq=False)
+class Transition:
+    """One arrow out of one node. `target` is None for an internal transition."""
+
+    event: str
+    target: "Node | None"
+    guard: Guard | None
+    action: Action | None
+    commands: tuple[Command, ...]
+    declared: TransitionDeclaration
+    plain: bool
+    """True when neither end touches the undo log: the fast way through `decide`."""
+
+    @property
+    def guard_name(self) -> str | None:
+        """The guard's name, as refusals and diagrams show it."""
+        return None if self.guard is None else name_of(self.guard)
+
+    @property
+    def guard_reason(self) -> str:
+        """The first line of the guard's docstring: the reason shown when it says no."""
+        return "" if self.guard is None else first_line(self.guard)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One state with everything attached to it."""
+
+    state: Enum
+    name: str
+    final: bool
+    resting: bool
+    step: StepDeclaration | None
+    effects: tuple[EffectDeclaration, ...]
+    timers: tuple[TimerDeclaration, ...]
+    dwell_max_s: float | None
+    entering: tuple[Command, ...]
+    leaving: tuple[Command, ...]
+    undoable: bool
+    unwinds_to: "Node | None" = None
+    failed: "Node | None" = None
+    moves: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
+
+    def next_nodes(self) -> list["Node"]:
+        """The nodes one move away, however the move comes about, without repetition."""
+        found = [move.target for moves in self.moves.values() for move in moves]
+        found += [self.failed, self.unwinds_to]
+        return list(dict.fromkeys(node for node in found if node is not None))
+
+    @property
+    def active(self) -> bool:
+        """Neither final nor resting: a workflow here is expected to move on."""
+        return not (self.final or self.resting)
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A compiled machine."""
+
+    name: str
+    version: int
+    declared: Declarations
+    nodes: dict[str, Node]
+    initial: Node | None
+    events: dict[str, type[Event]]
+    steps: dict[str, Node]
+    context_class: type[Any]
+    """What `isinstance` can check of a context: the class itself, or dict for a TypedDict."""
+
+    def node(self, state: Enum) -> Node | None:
+        """The node of a state of this machine, or None for a stranger."""
+        node = self.nodes.get(state._name_)
+        return node if node is not None and node.state is state else None
+
+
+def compile_table(declared: Declarations) -> Table:
+    """Arrange the declarations for deciding. Never raises: checking is the business of `checks`."""
+    nodes = {state.name: _node(declared, state) for state in declared.states}
+    for node in nodes.values():
+        target = declared.unwind.get(node.state)
+        node.unwinds_to = nodes[target.name] if target else None
+        if node.step is not None and node.step.failed is not None:
+            node.failed = nodes[node.step.failed.name]
+    for node in nodes.values():
+        node.moves = _moves(declared, node, nodes)
+    return Table(
+        name=declared.name,
+        version=declared.version,
+        declared=declared,
+        nodes=nodes,
+        initial=nodes[declared.initial.name] if declared.initial else None,
+        events=_alphabet(declared),
+        steps={node.step.name: node for node in nodes.values() if node.step},
+        context_class=class_of(declared.context),
+    )
+
+
+def _node(declared: Declarations, state: Enum) -> Node:
+    step = declared.steps.get(state)
+    effects = tuple(effect for effect in declared.effects if state in effect.states)
+    timers = tuple(timer for timer in declared.timers if timer.state is state)
+    entering: list[Command] = [RunStep(step.name)] if step else []
+    entering += [RunEffect(effect.name) for effect in effects]
+    entering += [StartTimer(timer.send, timer.after_s, timer.policy) for timer in timers]
+    leaving: list[Command] = [StopStep(step.name)] if step else []
+    leaving += [StopTimers()] if timers else []
+    dwell = declared.dwells.get(state)
+    return Node(
+        state=state,
+        name=state.value,
+        final=state in declared.final,
+        resting=state in declared.resting,
+        step=step,
+        effects=effects,
+        timers=timers,
+        dwell_max_s=dwell.max_s if dwell else None,
+        entering=tuple(entering),
+        leaving=tuple(leaving),
+        undoable=step is not None and bool(step.undos),
+    )
+
+
+def _moves(declared: Declarations, node: Node, nodes: dict[str, Node]) -> dict[type[Event], tuple[Transition, ...]]:
+    moves: dict[type[Event], tuple[Transition, ...]] = {}
+    for transition in declared.transitions:
+        if node.state in transition.sources:
+            moves[transition.event] = (*moves.get(transition.event, ()), _transition(transition, node, nodes))
+    if node.final or node.unwinds_to:
+        return moves
+    # A4: the catch-all applies wherever the state has no transition of its own for the event.
+    specific = frozenset(moves)
+    for transition in declared.transitions:
+        if transition.catch_all and transition.event not in specific:
+            moves[transition.event] = (*moves.get(transition.event, ()), _transition(transition, node, nodes))
+    return moves
+
+
+def _transition(declared: TransitionDeclaration, source: Node, nodes: dict[str, Node]) -> Transition:
+    target = nodes[declared.to.name] if declared.to else None
+    return Transition(
+        event=wire_name(declared.event),
+        target=target,
+        guard=declared.guard,
+        action=declared.action,
+        commands=source.leaving + target.entering if target else (),
+        declared=declared,
+        plain=target is not None and not source.undoable and not target.undoable and target.unwinds_to is None,
+    )
+
+
+def _alphabet(declared: Declarations) -> dict[str, type[Event]]:
+    # Events that transitions and steps name come first: of two classes at the same place in the source (a module
+    # loaded again, dataclass slots) the one in use is the right one.
+    used = [transition.event for transition in declared.transitions]
+    used += [event for step in declared.steps.values() for event in step.returns]
+    events: dict[str, type[Event]] = {}
+    for event in [*used, *events_below(declared.alphabet)]:
+        events.setdefault(wire_name(event), event)
+    return events
+
+
+def class_of(context: type[object]) -> type[object]:
+    """What `isinstance` can check of a context type: the class, `dict` for a TypedDict, the origin of a generic."""
+    if hasattr(context, "__required_keys__"):
+        return dict
+    origin = getattr(context, "__origin__", context)
+    return origin if isinstance(origin, type) else object
+
+
+def name_of(function: object) -> str:
+    """A user function's name; a callable object is named by its class."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def first_line(function: object) -> str:
+    """The first line of a docstring, or an empty text."""
+    text = (getattr(function, "__doc__", None) or "").strip()
+    return text.partition("\n")[0].strip()

@@ -1,0 +1,366 @@
+"""Every exception of Interlock, in one tree.
+
+    InterlockError
+    ├── DefinitionError            the machine is wrong: fix the code
+    ├── RequestError               the caller's request is wrong, or comes too late
+    │   ├── Refusal                the machine says no; nothing was changed
+    │   │   ├── InvalidTransition      no transition for this event from this state
+    │   │   └── GuardRejected          there is one, its guard said no
+    │   ├── InvalidPayload         unknown state, event or field; wrong type; NaN; nested too deeply
+    │   ├── PayloadTooLarge        a context or payload over its limit
+    │   ├── LimitReached           another named bound of one workflow
+    │   ├── WorkflowNotFound · WorkflowExists · VersionConflict · KeyReused
+    │   ├── WaitFailed · WaitTimeout
+    │   ├── DialectError           SQL outside the documented subset
+    │   └── TransactionError       a transaction that did not commit
+    │       └── ConstraintViolation
+    ├── StepError                  user code and the world behind it
+    │   ├── Retryable                  may work next time; may have happened
+    │   │   └── RetryAfter             … not before so many seconds
+    │   ├── NonRetryable               will not work next time; is known not to have happened
+    │   └── UserCodeError              a guard or action raised, or returned another type
+    ├── UnavailableError           not now, or not here
+    │   ├── Overloaded · OutcomeUnknown · LaneOwned · Fenced · MovedElsewhere
+    ├── CorruptionError            stored bytes contradict themselves: stop and look
+    └── InternalError              a bug in Interlock
+
+Each class has a stable `code`, a `retry` advice ("never", "now", "later") and a text in three parts: *what*
+happened, *why*, and how to *fix* it. A new class exists only where the reader would act differently.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar, Literal
+
+RetryAdvice = Literal["never", "now", "later"]
+
+
+class InterlockError(Exception):
+    """The root of the tree: what happened, why, and how to fix it."""
+
+    code: ClassVar[str] = "interlock"
+    retry: ClassVar[RetryAdvice] = "never"
+    default_why: ClassVar[str] = "Interlock could not do what was asked."
+    default_fix: ClassVar[str] = "Read the first line: it names the value that is wrong and the ones that are allowed."
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why or self.default_why
+        self.fix = fix or self.default_fix
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  why: {self.why}\n  fix: {self.fix}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Subclasses take other arguments than `args` holds, so an error that crosses a process boundary is
+        # rebuilt from its attributes instead of its constructor.
+        return _revive, (type(self), self.args, dict(self.__dict__))
+
+
+def _revive(cls: type[InterlockError], args: tuple[object, ...], attributes: dict[str, object]) -> InterlockError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class DefinitionError(InterlockError):
+    """A machine, step or setting is declared wrongly. `rule` is the code of the check that found it."""
+
+    code = "definition"
+    default_why = "A machine is checked when it is built, so that no workflow ever meets the mistake."
+    default_fix = "Correct the declaration that is named."
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", rule: str = "", location: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.rule = rule
+        self.location = location
+
+    def __str__(self) -> str:
+        where = f"{self.location}: " if self.location else ""
+        rule = f" [{self.rule}]" if self.rule else ""
+        return f"{where}{super().__str__().replace(self.what, self.what + rule, 1)}"
+
+
+class RequestError(InterlockError):
+    """The request cannot be carried out as it stands."""
+
+    code = "request"
+
+
+class Refusal(RequestError):
+    """The machine says no. Nothing was changed and nothing was written but a count."""
+
+    code = "refused"
+
+    def __init__(self, what: str, *, machine: str, state: str, event: str, allowed: Iterable[str], fix: str) -> None:
+        self.machine = machine
+        self.state = state
+        self.event = event
+        self.allowed = tuple(allowed)
+        super().__init__(what, fix=fix)
+
+
+class InvalidTransition(Refusal):
+    """The event has no transition from the current state."""
+
+    code = "invalid-transition"
+    default_why = "At any moment a workflow is in exactly one state, and only the declared events move it from there."
+
+    def __init__(self, *, machine: str, state: str, event: str, allowed: Iterable[str]) -> None:
+        allowed = tuple(allowed)
+        super().__init__(
+            f"{machine}: event {event} has no transition from state {state!r}; allowed here: {_listed(allowed)}.",
+            machine=machine,
+            state=state,
+            event=event,
+            allowed=allowed,
+            fix=f"Send one of the allowed events, declare {event} from {state!r}, "
+            "or send it with if_allowed=True when a late event is normal.",
+        )
+
+
+class GuardRejected(Refusal):
+    """The event has a transition from the current state, and its guard said no."""
+
+    code = "guard-rejected"
+    default_why = "The guard is a rule of the business: it looked at the context and the event and said no."
+
+    def __init__(
+        self, *, machine: str, state: str, event: str, guards: Iterable[tuple[str, str]], allowed: Iterable[str]
+    ) -> None:
+        guards = tuple(guards)
+        allowed = tuple(allowed)
+        self.guards = tuple(name for name, _ in guards)
+        self.reasons = tuple(reason for _, reason in guards if reason)
+        self.guard = self.guards[0]
+        told = "; ".join(f"{name} ({reason})" if reason else name for name, reason in guards)
+        super().__init__(
+            f"{machine}: event {event} in state {state!r} was rejected by guard {told}; "
+            f"events with a transition here: {_listed(allowed)}.",
+            machine=machine,
+            state=state,
+            event=event,
+            allowed=allowed,
+            fix="Send it when the condition holds, or with a payload that satisfies it.",
+        )
+
+
+class InvalidPayload(RequestError):
+    """An unknown state, event or field, a value of the wrong type, NaN, NUL, or nested too deeply."""
+
+    code = "invalid-payload"
+    default_why = "Contexts and payloads are typed values; what does not fit is refused before anything changes."
+    default_fix = "Correct the value that is named."
+
+
+class PayloadTooLarge(RequestError):
+    """A context or payload is over its limit."""
+
+    code = "payload-too-large"
+    default_why = "Every transition writes the context; a bound keeps all workflows fast."
+    default_fix = "Keep large documents elsewhere and put a reference into the context, or raise context_bytes_max."
+
+    def __init__(self, what: str, *, size_bytes: int, limit_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(f"{what} is {size_bytes:,} bytes; the limit is {limit_bytes:,}.")
+
+
+class LimitReached(RequestError):
+    """A named bound of one workflow is reached (G6)."""
+
+    code = "limit-reached"
+    default_why = "Everything that can grow has a limit, so that one workflow cannot slow down the others."
+    default_fix = "Let the workflow end, or split it."
+
+
+class WorkflowNotFound(RequestError):
+    """There is no workflow of that id."""
+
+    code = "workflow-not-found"
+    default_why = "No workflow of that id was ever started here, or it was pruned."
+    default_fix = "Check the id, or start the workflow first."
+
+
+class WorkflowExists(RequestError):
+    """The id is taken by a workflow with another machine or other input."""
+
+    code = "workflow-exists"
+    default_why = (
+        "Starting is idempotent on the id: the same input returns the existing workflow, other input is an error."
+    )
+    default_fix = "Use another id, or start it with the same machine and input."
+
+
+class VersionConflict(RequestError):
+    """The workflow moved on since the version that was expected."""
+
+    code = "version-conflict"
+    retry = "now"
+    default_why = "Another transition was committed first."
+    default_fix = "Read the workflow again, decide on its current state, and send again."
+
+
+class KeyReused(RequestError):
+    """The delivery key was used before with another payload."""
+
+    code = "key-reused"
+    default_why = "A key stands for one delivery; the same key with other content would hide one of the two."
+    default_fix = "Use a new key for a new event; repeat a key only with the same event."
+
+
+class WaitFailed(RequestError):
+    """The workflow ended in another final state than those waited for."""
+
+    code = "wait-failed"
+    default_why = "The workflow is final and can never reach the state that was waited for."
+    default_fix = "Wait for the other final states too, and look at the workflow's history."
+
+
+class WaitTimeout(RequestError, TimeoutError):
+    """The workflow did not reach the state in time. The workflow itself goes on."""
+
+    code = "wait-timeout"
+    retry = "later"
+    default_why = "The time given to wait is over; the workflow is not affected by that."
+    default_fix = "Wait longer, or look at what it is waiting for (`View.waiting`)."
+
+
+class DialectError(RequestError):
+    """The SQL is outside the documented subset."""
+
+    code = "dialect"
+    default_why = "A statement either means what it means on PostgreSQL, or is refused."
+    default_fix = "Rewrite it within the documented subset."
+
+
+class TransactionError(RequestError):
+    """The transaction did not commit; nothing of it remains."""
+
+    code = "transaction"
+    default_why = "A statement failed, so the whole transaction was rolled back."
+    default_fix = "Correct the statement; nothing needs to be undone."
+
+
+class ConstraintViolation(TransactionError):
+    """A constraint of the schema refused the transaction."""
+
+    code = "constraint-violation"
+    default_why = "The change would break a constraint that the schema declares."
+    default_fix = "Change the data that violates the named constraint."
+
+
+class StepError(InterlockError):
+    """User code, or the world behind it, failed."""
+
+    code = "step"
+
+
+class Retryable(StepError):
+    """Raise it from a step: this attempt failed, another may work, and it may have had an effect."""
+
+    code = "retryable"
+    retry: ClassVar[RetryAdvice] = "later"
+    default_why = "An infrastructure failure: the network, a timeout, a server error."
+    default_fix = "Nothing to do: the step is retried with backoff and the same idempotency key."
+
+
+class RetryAfter(Retryable):
+    """Raise it from a step: retry, but not before `seconds` have passed."""
+
+    code = "retry-after"
+
+    def __init__(self, seconds: float, what: str = "") -> None:
+        self.seconds = seconds
+        super().__init__(what or f"The dependency asked to be left alone for {seconds:g} s.")
+
+
+class NonRetryable(StepError):
+    """Raise it from a step: it failed for good, and is known to have had no effect."""
+
+    code = "non-retryable"
+    default_why = "A failure that would be the same next time: validation, a decline, missing rights."
+    default_fix = "Correct the input or the credentials; the step is not retried and not undone."
+
+
+class UserCodeError(StepError):
+    """A guard or action raised, or returned another type than it must."""
+
+    code = "user-code"
+    default_why = "Guards return a bool and actions return the machine's context; both are pure and may not raise."
+    default_fix = "Correct the function; the cause is chained below. Nothing was changed."
+
+
+class UnavailableError(InterlockError):
+    """Not now, or not here."""
+
+    code = "unavailable"
+    retry: ClassVar[RetryAdvice] = "later"
+
+
+class Overloaded(UnavailableError):
+    """The engine admits no more work at the moment."""
+
+    code = "overloaded"
+    default_why = "Refusing early keeps the work that was admitted fast."
+    default_fix = "Come back after the time that is given."
+
+    def __init__(self, retry_after_s: float, what: str = "") -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(what or f"Too much work is waiting; retry in {retry_after_s:g} s.")
+
+
+class OutcomeUnknown(UnavailableError):
+    """Whether the request was carried out cannot be known from here."""
+
+    code = "outcome-unknown"
+    retry = "now"
+    default_why = "The connection or the disk failed while the commit was on its way."
+    default_fix = "Repeat the request with the same key: it is applied at most once."
+
+
+class LaneOwned(UnavailableError):
+    """Another process is the single writer of this lane."""
+
+    code = "lane-owned"
+    default_why = "A lane has one writer; two would lose each other's updates."
+    default_fix = "Stop the owner that is named, or send the request to it."
+
+
+class Fenced(UnavailableError):
+    """Another owner took this lane over; this one can never acknowledge again."""
+
+    code = "fenced"
+    retry = "now"
+    default_why = "The lease went to another owner, who has written a fence into the log."
+    default_fix = "Open the lane again; the new owner has everything that was acknowledged."
+
+
+class MovedElsewhere(UnavailableError):
+    """The database or the machine's workflows now live at another place."""
+
+    code = "moved-elsewhere"
+    retry = "now"
+    default_why = "It was routed to another store; the old place is sealed for ever."
+    default_fix = "Open it by its name at the home, or at the address that is given."
+
+
+class CorruptionError(InterlockError):
+    """Stored bytes contradict themselves."""
+
+    code = "corruption"
+    default_why = "A checksum, a hash chain or an invariant does not hold; going on could spread the damage."
+    default_fix = "Stop, keep the files, run `interlock doctor`, and restore if it says so."
+
+
+class InternalError(InterlockError):
+    """A bug in Interlock: an assertion about our own state failed."""
+
+    code = "internal"
+    default_why = "Something that cannot happen has happened."
+    default_fix = "Please report it with the traceback."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,1 @@
+"""The worked examples that ship with Interlock: the order machine and the checkout pipeline."""

@@ -1,0 +1,113 @@
+"""Everything observable, as frozen records, and the one-method seam to observe it (A9).
+
+The runtime emits these records and knows nothing of who listens; `observe` turns them into OpenTelemetry,
+Prometheus and logs; users subscribe a function. Records hold names, not user objects, so that an observer can
+keep them, send them to another process or write them down.
+
+The invariant: a failing observer never harms a workflow. Its error is counted and kept for the operator.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionApplied:
+    """A workflow moved (or stayed, for an internal transition) and the move is durable."""
+
+    machine: str
+    workflow: str
+    from_state: str
+    to_state: str
+    event: str
+    version: int
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRejected:
+    """An event was refused; nothing changed. `code` is the error's code, `guard` the guard that said no."""
+
+    machine: str
+    workflow: str
+    state: str
+    event: str
+    code: str
+    guard: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepAttempted:
+    """One attempt of a step, effect or undo ended."""
+
+    machine: str
+    workflow: str
+    state: str
+    step: str
+    kind: Literal["step", "effect", "undo"]
+    attempt: int
+    outcome: Literal["done", "retryable", "non_retryable", "timeout", "cancelled"]
+    duration_s: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerChanged:
+    """The circuit breaker of a dependency changed its state."""
+
+    dependency: str
+    before: Literal["closed", "open", "half_open"]
+    after: Literal["closed", "open", "half_open"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRaised:
+    """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt."""
+
+    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt"]
+    subject: str
+    summary: str
+    machine: str | None = None
+    state: str | None = None
+
+
+Signal = TransitionApplied | TransitionRejected | StepAttempted | BreakerChanged | AlertRaised
+
+
+class Observer(Protocol):
+    """Anything that can be called with a signal: a function, a bound method, an object with `__call__`."""
+
+    def __call__(self, signal: Signal, /) -> None:
+        """Take notice of one signal. Runs in the engine's thread: be quick, or hand it on."""
+        ...
+
+
+class Subscribers:
+    """The observers of one engine, in the order they subscribed. Emitting never raises."""
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+        self.failures = 0
+        self.last_failure: Exception | None = None
+
+    def subscribe(self, observer: Observer) -> None:
+        """Call `observer` with every signal from now on."""
+        self._observers = (*self._observers, observer)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Stop calling `observer`; not subscribed is not an error."""
+        self._observers = tuple(known for known in self._observers if known != observer)
+
+    def __bool__(self) -> bool:
+        """True when anybody listens, so that a hot path can skip building signals for nobody."""
+        return bool(self._observers)
+
+    def emit(self, signal: Signal) -> None:
+        """Hand the signal to every observer; one that raises is counted and does not stop the others."""
+        for observer in self._observers:
+            try:
+                observer(signal)
+            except Exception as error:  # noqa: BLE001 -- whatever an observer raises, the workflow goes on (A9).
+                self.failures += 1
+                self.last_failure = error

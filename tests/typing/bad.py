@@ -1,0 +1,163 @@
+"""Wrong programs. Each line marked `# wrong` must be reported by both checkers, and no other line by either.
+
+`# wrong for basedpyright` marks what mypy cannot see: it joins the events a step returns into their alphabet.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from interlock import Event, Machine, StepContext, StepFailure, pipeline, step
+
+
+class State(Enum):
+    DRAFT = "draft"
+    CHARGING = "charging"
+    DONE = "done"
+
+
+class OtherState(Enum):
+    DRAFT = "draft"
+
+
+@dataclass(frozen=True)
+class Order:
+    cents: int = 0
+
+
+@dataclass(frozen=True)
+class Parcel:
+    grams: int = 0
+
+
+class OrderEvent(Event): ...
+
+
+class ParcelEvent(Event): ...
+
+
+@dataclass(frozen=True)
+class Submit(OrderEvent):
+    cents: int
+
+
+@dataclass(frozen=True)
+class Charged(OrderEvent):
+    receipt: str
+
+
+@dataclass(frozen=True)
+class Declined(OrderEvent): ...
+
+
+@dataclass(frozen=True)
+class Weighed(ParcelEvent):
+    grams: int
+
+
+order = Machine("order", states=State, context=Order, events=OrderEvent, initial=State.DRAFT, final={State.DONE})
+Machine("order", states=State, context=Order, events=Order, initial=State.DRAFT)  # wrong: not an alphabet
+
+
+def affordable(order: Order, event: Submit) -> bool:
+    return 0 < event.cents
+
+
+def guard_of_parcels(parcel: Parcel, event: Submit) -> bool:
+    return parcel.grams > 0
+
+
+def says_text(order: Order, event: Submit) -> str:
+    return "yes"
+
+
+async def asks_the_bank(order: Order, event: Submit) -> bool:
+    return True
+
+
+order.on(Submit, State.DARFT, to=State.CHARGING)  # wrong: misspelt state
+order.on(Submit, State.DRAFT, to=State.CHARGIN)  # wrong: misspelt state
+order.on(Submit, OtherState.DRAFT, to=State.CHARGING)  # wrong: another machine's state
+order.on(Weighed, State.DRAFT, to=State.CHARGING)  # wrong: another machine's event
+order.on(Submit, State.DRAFT, to=State.CHARGING, when=guard_of_parcels)  # wrong: another machine's guard
+order.on(Charged, State.CHARGING, to=State.DONE, when=affordable)  # wrong: a guard for another event
+order.on(Submit, State.DRAFT, to=State.CHARGING, when=says_text)  # wrong: a guard says True or False
+order.on(Submit, State.DRAFT, to=State.CHARGING, when=asks_the_bank)  # wrong: a guard is pure
+
+
+@order.on(Charged, State.CHARGING, to=State.DONE)  # wrong: an action for another event
+def action_for_submit(order: Order, event: Submit) -> Order:
+    return order
+
+
+@order.on(Charged, State.CHARGING, to=State.DONE)  # wrong: an action is pure
+async def async_action(order: Order, event: Charged) -> Order:
+    return order
+
+
+@order.on(Charged, State.CHARGING, to=State.DONE)  # wrong: an action returns the context
+def forgets_to_return(order: Order, event: Charged) -> None: ...
+
+
+@order.step(State.CHARGING)  # wrong: a step without a timeout
+async def no_timeout(order: Order, ctx: StepContext) -> Charged:
+    return Charged("")
+
+
+@order.step(State.CHARGING, timeout_s=4)  # wrong: another machine's event from a step
+async def weighs(order: Order, ctx: StepContext) -> Charged | Weighed:
+    return Charged("")
+
+
+@order.step(State.CHARGING, timeout_s=4)  # wrong: a step is async
+def blocks(order: Order, ctx: StepContext) -> Charged:
+    return Charged("")
+
+
+@order.step(State.CHARGING, timeout_s=4)
+async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
+    return Declined()
+
+
+@charge.undo(Weighed)  # wrong: another machine's event
+async def undo_weighing(order: Order, done: Weighed | None, ctx: StepContext) -> None: ...
+
+
+@charge.undo(Submit)  # wrong for basedpyright: the step never returns it
+async def undo_submit(order: Order, done: Submit | None, ctx: StepContext) -> None: ...
+
+
+@charge.undo(Charged)  # wrong: the outcome may be unknown, so `done` may be None
+async def undo_known(order: Order, done: Charged, ctx: StepContext) -> None: ...
+
+
+@charge.failed  # wrong: an action is pure
+async def async_failed(order: Order, failure: StepFailure) -> Order:
+    return order
+
+
+order.after(State.DRAFT, after_s=60, send=Weighed(5))  # wrong: another machine's event
+order.after(State.DRAFT, after_s=60, send=Submit)  # wrong: an instance is sent, not a class
+order.after(State.DRAFT, after_s=60, send=Submit(5), policy="forever")  # wrong: no such policy
+order.dwell(State.DARFT, max_s=60)  # wrong: misspelt state
+
+snapshot = order.begin(Order())
+order.begin(Parcel())  # wrong: another context
+order.apply(snapshot, Weighed(5))  # wrong: another machine's event
+order.apply(snapshot, Submit(cents="5"))  # wrong: a field of another type
+order.can(State.DRAFT, Weighed)  # wrong: another machine's event
+order.can(OtherState.DRAFT, Submit)  # wrong: another machine's state
+order.at(State.DRAFT, Parcel())  # wrong: another context
+snapshot.context.cents = 5  # wrong: a context is never changed
+
+
+@step()  # wrong: a step without a timeout
+async def hurry(order: Order, ctx: StepContext) -> Order:
+    return order
+
+
+@step(timeout_s=4)
+async def weigh(parcel: Parcel, ctx: StepContext) -> Parcel:
+    return parcel
+
+
+pipeline("checkout", context=Order, steps=[weigh])  # wrong: a step of another context

@@ -1,0 +1,195 @@
+"""A correct program: both checkers accept every line, and infer the exact types that `assert_type` names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypedDict, assert_type
+
+import msgspec
+
+from interlock import (
+    Allowed,
+    Decision,
+    Event,
+    Finding,
+    Machine,
+    PipelineState,
+    Retry,
+    Signal,
+    Snapshot,
+    StepContext,
+    StepFailure,
+    Subscribers,
+    TransitionApplied,
+    pipeline,
+    step,
+)
+
+
+class State(Enum):
+    DRAFT = "draft"
+    CHARGING = "charging"
+    DONE = "done"
+    UNDOING = "undoing"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Order:
+    cents: int = 0
+    receipt: str = ""
+
+
+class OrderEvent(Event): ...
+
+
+@dataclass(frozen=True)
+class Submit(OrderEvent):
+    cents: int
+
+
+@dataclass(frozen=True)
+class Charged(OrderEvent):
+    receipt: str
+
+
+@dataclass(frozen=True)
+class Declined(OrderEvent): ...
+
+
+@dataclass(frozen=True)
+class Cancel(OrderEvent): ...
+
+
+order = Machine(
+    "order",
+    states=State,
+    context=Order,
+    events=OrderEvent,
+    initial=State.DRAFT,
+    final={State.DONE, State.CANCELLED},
+    resting=set(),
+    unwind={State.UNDOING: State.CANCELLED},
+    version=1,
+)
+assert_type(order, Machine[State, Order, OrderEvent])
+
+
+def affordable(order: Order, event: Submit) -> bool:
+    return 0 < event.cents <= 10_000 - order.cents
+
+
+def always(order: Order, event: OrderEvent) -> bool:
+    return True
+
+
+@order.on(Submit, State.DRAFT, to=State.CHARGING, when=affordable)
+def submit(order: Order, event: Submit) -> Order:
+    return replace(order, cents=event.cents)
+
+
+@order.on(Charged, State.CHARGING, to=State.DONE)
+def charged(order: Order, event: Charged) -> Order:
+    return replace(order, receipt=event.receipt)
+
+
+order.on(Declined, State.CHARGING, to=State.CANCELLED, when=always)
+order.on(Declined, State.CHARGING, when=lambda order, event: order.cents > 0 and event == Declined())
+order.on(Cancel, State.DRAFT, State.CHARGING, to=State.UNDOING)
+order.on(Cancel, order.any, to=State.UNDOING)
+
+
+@order.step(State.CHARGING, timeout_s=4, retry=Retry(attempts=5), dependency="gateway", failed=State.UNDOING)
+async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
+    return Charged(ctx.key) if order.cents else Declined()
+
+
+@charge.undo(Charged)
+async def refund(order: Order, done: Charged | None, ctx: StepContext) -> None:
+    assert_type(ctx.undoes, str | None)
+
+
+@charge.failed
+def gave_up(order: Order, failure: StepFailure) -> Order:
+    return replace(order, receipt=failure.message)
+
+
+@order.effect(State.DONE)
+async def mail(order: Order, ctx: StepContext) -> None: ...
+
+
+order.after(State.DRAFT, after_s=3600, send=Cancel(), policy="remaining")
+order.dwell(State.CHARGING, max_s=120)
+
+snapshot = order.begin(Order())
+assert_type(snapshot, Snapshot[State, Order])
+assert_type(order.apply(snapshot, Submit(cents=5)).context.cents, int)
+assert_type(order.decide(snapshot, Submit(cents=5)), Decision[State, Order])
+assert_type(order.at(State.CHARGING, Order(cents=7)).state, State)
+assert_type(order.can(State.DRAFT, Submit), bool)
+assert_type(order.can(State.DRAFT, Submit(cents=5)), bool)
+assert_type(order.allowed(snapshot), list[Allowed[State]])
+assert_type(order.allowed(snapshot, Submit(cents=5)), list[Allowed[State]])
+assert_type(order.check(), list[Finding])
+assert_type(order.mermaid() + order.dot() + order.svg() + order.table(), str)
+
+
+class Sheet(TypedDict):
+    rows: int
+
+
+class Form(msgspec.Struct, frozen=True):
+    rows: int = 0
+
+
+sheets = Machine("sheet", states=State, context=Sheet, events=OrderEvent, initial=State.DRAFT)
+forms = Machine("form", states=State, context=Form, events=OrderEvent, initial=State.DRAFT)
+
+
+@sheets.on(Submit, State.DRAFT, to=State.DONE)
+def fill(sheet: Sheet, event: Submit) -> Sheet:
+    return {"rows": sheet["rows"] + event.cents}
+
+
+@forms.on(Submit, State.DRAFT, to=State.DONE)
+def fill_form(form: Form, event: Submit) -> Form:
+    return Form(rows=form.rows + event.cents)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    cents: int = 0
+
+
+@step(timeout_s=4)
+async def pay(checkout: Checkout, ctx: StepContext) -> Checkout:
+    return replace(checkout, cents=checkout.cents + 1)
+
+
+@pay.undo
+async def give_back(checkout: Checkout, ctx: StepContext) -> None: ...
+
+
+checkout = pipeline("checkout", context=Checkout, steps=[pay])
+assert_type(checkout.State.PAYING, PipelineState)
+paying = checkout.at(checkout.State.PAYING, Checkout())
+assert_type(checkout.apply(paying, checkout.Cancel(reason="too dear")).context, Checkout)
+
+seen: list[Signal] = []
+
+
+def watch(signal: Signal) -> None:
+    if isinstance(signal, TransitionApplied):
+        assert_type(signal.to_state, str)
+
+
+subscribers = Subscribers()
+subscribers.subscribe(seen.append)
+subscribers.subscribe(watch)
+
+
+def every(machines: Sequence[Machine[State, Order, OrderEvent]]) -> list[str]:
+    return [machine.name for machine in machines]
+
+
+every([order])
