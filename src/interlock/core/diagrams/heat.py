@@ -1,0 +1,28 @@
+"""How hot a state is: its visits on a scale of a few levels.
+
+Shared by everything that colours by visits, so that a state has the same heat in an SVG, in Mermaid and in DOT.
+The invariant: level 0 means never visited, and only that. The odd choice is a logarithmic scale, because visits
+differ by orders of magnitude and a linear one would leave all but the busiest state cold.
+"""
+
+import math
+from collections.abc import Mapping
+
+from interlock.core.description import MachineDescription
+
+HEAT_LEVELS = 6
+
+
+def busiest(description: MachineDescription, visits: Mapping[str, int]) -> int:
+    """The most visits that any state of the machine has."""
+    return max((visits.get(state.name, 0) for state in description.states), default=0)
+
+
+def share(count: int, most: int) -> float:
+    """A count on a scale from 0 to 1."""
+    return math.log1p(count) / math.log1p(most) if 0 < count <= most else 0.0
+
+
+def level(count: int, most: int) -> int:
+    """A count as one of `HEAT_LEVELS`."""
+    return math.ceil(share(count, most) * (HEAT_LEVELS - 1))
