@@ -1,0 +1,171 @@
+"""The types of PostgreSQL that a lane keeps, and how SQLite's catalog remembers them.
+
+SQLite has five storage classes and forgets everything else, so the declared type of each column carries PostgreSQL's
+name, and a CHECK on the column enforces it. The invariant is that a declared type gives its column an affinity that
+never changes a stored value. The odd one is `numeric text`: exact decimals are text, and plain `numeric` would make
+SQLite turn them into floats.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Name = Literal[
+    "int2",
+    "int4",
+    "int8",
+    "numeric",
+    "float8",
+    "text",
+    "varchar",
+    "bool",
+    "bytea",
+    "timestamptz",
+    "uuid",
+    "jsonb",
+    "unknown",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """One type, by PostgreSQL's internal name. `unknown` is a bare string literal, NULL or `$n` that nobody typed yet."""
+
+    name: Name
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+    def __str__(self) -> str:
+        if self.length is not None:
+            return f"{_SPELLING[self.name]}({self.length})"
+        if self.precision is not None:
+            return f"{_SPELLING[self.name]}({self.precision},{self.scale})"
+        return _SPELLING[self.name]
+
+    @property
+    def plain(self) -> "Type":
+        """The same type without length, precision and scale: what an expression over it has."""
+        return PLAIN[self.name]
+
+    @property
+    def is_integer(self) -> bool:
+        """A whole number of two, four or eight bytes."""
+        return self.name in INTEGER_RANGE
+
+    @property
+    def is_number(self) -> bool:
+        """Something that has a sum."""
+        return self.name in NUMBER_ORDER
+
+    @property
+    def is_text(self) -> bool:
+        """Characters, of limited length or not."""
+        return self.name in {"text", "varchar"}
+
+
+_SPELLING: Final[dict[Name, str]] = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "numeric": "numeric",
+    "float8": "double precision",
+    "text": "text",
+    "varchar": "varchar",
+    "bool": "boolean",
+    "bytea": "bytea",
+    "timestamptz": "timestamptz",
+    "uuid": "uuid",
+    "jsonb": "jsonb",
+    "unknown": "unknown",
+}
+PLAIN: Final[dict[Name, Type]] = {name: Type(name) for name in _SPELLING}
+
+INT2, INT4, INT8 = PLAIN["int2"], PLAIN["int4"], PLAIN["int8"]
+NUMERIC, FLOAT8 = PLAIN["numeric"], PLAIN["float8"]
+TEXT, VARCHAR, BOOL, BYTEA = PLAIN["text"], PLAIN["varchar"], PLAIN["bool"], PLAIN["bytea"]
+TIMESTAMPTZ, UUID_TYPE, JSONB, UNKNOWN = PLAIN["timestamptz"], PLAIN["uuid"], PLAIN["jsonb"], PLAIN["unknown"]
+
+INTEGER_RANGE: Final[dict[str, tuple[int, int]]] = {
+    "int2": (-(2**15), 2**15 - 1),
+    "int4": (-(2**31), 2**31 - 1),
+    "int8": (-(2**63), 2**63 - 1),
+}
+# PostgreSQL turns the earlier one into the later one when two numbers meet.
+NUMBER_ORDER: Final[tuple[Name, ...]] = ("int2", "int4", "int8", "numeric", "float8")
+FLOAT_MAX: Final = "1.7976931348623157e308"
+
+# An auto-numbered key has to be declared INTEGER, exactly, so its width is kept where SQLite never looks: in the
+# default of a column whose value SQLite always makes itself.
+SERIALS: Final[dict[str, Type]] = {"smallserial": INT2, "serial": INT4, "bigserial": INT8}
+
+
+def declared(kind: Type) -> str:
+    """The type as it is written into SQLite's CREATE TABLE. Never `integer` alone: SQLite numbers such a key itself."""
+    match kind.name:
+        case "int4":
+            return "int4"
+        case "numeric" if kind.precision is not None:
+            return f"numeric text({kind.precision},{kind.scale})"
+        case "numeric":
+            return "numeric text"
+        case _:
+            return str(kind)
+
+
+def parse_declared(text: str) -> Type | None:
+    """The type that `declared` wrote, or None for a column that the dialect did not create."""
+    matched = _DECLARED.fullmatch(text.strip().lower())
+    if matched is None:
+        return None
+    base, first, second = matched["base"], matched["first"], matched["second"]
+    kind = _BY_DECLARED.get(base)
+    if kind is None or first is None:
+        return kind
+    if kind is VARCHAR and second is None:
+        return Type("varchar", length=int(first))
+    if kind is NUMERIC and second is not None:
+        return Type("numeric", precision=int(first), scale=int(second))
+    return None
+
+
+_DECLARED = re.compile(r"(?P<base>[a-z0-9 ]+?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s*(?P<second>-?\d+)\s*)?\))?")
+_BY_DECLARED: Final[dict[str, Type]] = {
+    declared(kind): kind for name, kind in PLAIN.items() if name != "unknown"
+}
+
+
+def enforcement(kind: Type, column: str) -> str:
+    """The condition of the CHECK that makes SQLite keep the type; `column` is already quoted. NULL passes."""
+    return _ENFORCEMENT[kind.name](kind, column)
+
+
+def _integer(kind: Type, column: str) -> str:
+    if kind.name == "int8":
+        return f"typeof({column}) IN ('integer', 'null')"
+    low, high = INTEGER_RANGE[kind.name]
+    return f"typeof({column}) IN ('integer', 'null') AND {column} BETWEEN {low} AND {high}"
+
+
+def _text(kind: Type, column: str) -> str:
+    stored = f"typeof({column}) IN ('text', 'null')"
+    return stored if kind.length is None else f"{stored} AND length({column}) <= {kind.length}"
+
+
+_ENFORCEMENT: Final[dict[Name, Callable[[Type, str], str]]] = {
+    "int2": _integer,
+    "int4": _integer,
+    "int8": _integer,
+    "numeric": _text,
+    "float8": lambda _, column: (
+        f"typeof({column}) IN ('real', 'null') AND {column} BETWEEN -{FLOAT_MAX} AND {FLOAT_MAX}"
+    ),
+    "text": _text,
+    "varchar": _text,
+    "bool": lambda _, column: f"{column} IN (0, 1)",
+    "bytea": lambda _, column: f"typeof({column}) IN ('blob', 'null')",
+    "timestamptz": lambda _, column: f"typeof({column}) IN ('integer', 'null')",
+    "uuid": lambda _, column: f"typeof({column}) IN ('blob', 'null') AND length({column}) = 16",
+    "jsonb": _text,
+}

@@ -1,0 +1,268 @@
+"""Python's values as SQLite stores them, and back.
+
+    boolean 0 or 1 · integers as they are · double precision as a float · text as it is · bytea as a blob
+    numeric as text ("1.50": exact, its scale kept) · timestamptz as microseconds since 1970 in UTC
+    uuid as 16 bytes · jsonb as canonical text of an object or array
+
+What PostgreSQL would refuse is refused here, before SQLite, which accepts nearly everything, sees it. Three things
+PostgreSQL has are refused because SQLite cannot keep them: NaN, infinity and a jsonb that is a bare scalar.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, TypeGuard, cast
+from uuid import UUID
+
+from interlock.errors import TransactionError
+from interlock.sql.datatypes import INTEGER_RANGE, Name, Type
+
+# What SQLite stores, and what a caller may pass and gets back.
+StoredValue = int | float | str | bytes | None
+Value = bool | int | float | Decimal | str | bytes | datetime | UUID | dict[str, object] | list[object] | None
+
+# The encoder is told the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
+Encoder = Callable[[object, int], StoredValue]
+Decoder = Callable[[StoredValue], object]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+NUMERIC_DIGITS_MAX: Final = 1000
+JSON_DEPTH_MAX: Final = 200
+
+
+def encoder(kind: Type) -> Encoder:
+    """How a parameter of that type is stored."""
+    if kind.is_integer:
+        low, high = INTEGER_RANGE[kind.name]
+        return lambda value, place: _encode_integer(value, place, kind, low, high)
+    return _ENCODERS[kind.name]
+
+
+def decoder(kind: Type, *, checked: bool) -> Decoder | None:
+    """How a result of that type is read; None when it is right as it is. `checked` verifies what SQLite computed."""
+    if not checked:
+        return _DECODERS.get(kind.name)
+    if kind.is_integer:
+        low, high = INTEGER_RANGE[kind.name]
+        return lambda value: _checked_integer(value, kind, low, high)
+    if kind.name == "float8":
+        return _checked_float
+    return _DECODERS.get(kind.name)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """An int that is not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _wrong(place: int, value: object, wanted: str, *, fix: str = "") -> TransactionError:
+    return TransactionError(
+        f"${place} must be {wanted}, not {_shown(value)}.",
+        why="PostgreSQL would refuse it; a lane does, too.",
+        fix=fix or "Pass a value of that type, or None for NULL.",
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"  # noqa: PLR2004 - a line's worth
+
+
+def out_of_range(kind: Type) -> TransactionError:
+    """The error of a computation that leaves its type."""
+    return TransactionError(
+        f"{kind} out of range.",
+        why="The result does not fit into its type; PostgreSQL has the same limit.",
+        fix="Use a wider type (bigint, numeric), or smaller values.",
+    )
+
+
+def _encode_integer(value: object, place: int, kind: Type, low: int, high: int) -> int:
+    if not is_integer(value):
+        raise _wrong(place, value, f"an int ({kind})")
+    if not low <= value <= high:
+        raise _wrong(place, value, f"an int between {low} and {high} ({kind})")
+    return int(value)
+
+
+def _encode_float(value: object, place: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(place, value, "a float (double precision)")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _wrong(place, value, "a finite float", fix="A lane keeps neither NaN nor infinity; use None for unknown.")
+    return number + 0.0  # SQLite has no negative zero.
+
+
+def _encode_numeric(value: object, place: int) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _wrong(place, value, "a Decimal (numeric)", fix="Pass Decimal('1.50'): a float is not exact.")
+    number = Decimal(value)
+    if not number.is_finite():
+        raise _wrong(place, value, "a finite Decimal", fix="A lane keeps neither NaN nor infinity.")
+    return numeric_text(number)
+
+
+def numeric_text(number: Decimal) -> str:
+    """A decimal as it is stored: plain digits, its scale kept, no negative zero."""
+    if number.adjusted() >= NUMERIC_DIGITS_MAX or -cast("int", number.as_tuple().exponent) >= NUMERIC_DIGITS_MAX:
+        raise TransactionError(
+            f"a numeric has more than {NUMERIC_DIGITS_MAX} digits before or after the point.",
+            why="Everything that can grow has a limit.",
+            fix="Use smaller numbers.",
+        )
+    return format(abs(number) if number.is_zero() else number, "f")
+
+
+def _encode_text(value: object, place: int) -> str:
+    if not isinstance(value, str):
+        raise _wrong(place, value, "a str (text)")
+    if not is_storable(value):
+        raise _wrong(place, value, "text without NUL and lone surrogates")
+    return str.__str__(value)
+
+
+def is_storable(text: str) -> bool:
+    """Whether PostgreSQL can store the text: no NUL, no half of a surrogate pair."""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _encode_bool(value: object, place: int) -> int:
+    if not isinstance(value, bool):
+        raise _wrong(place, value, "a bool (boolean)")
+    return int(value)
+
+
+def _encode_bytea(value: object, place: int) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise _wrong(place, value, "bytes (bytea)")
+    return bytes(value)
+
+
+def _encode_time(value: object, place: int) -> int:
+    if not isinstance(value, datetime):
+        raise _wrong(place, value, "an aware datetime (timestamptz)")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise _wrong(place, value, "an aware datetime", fix="Give it a time zone: datetime(…, tzinfo=UTC).")
+    return microseconds(value)
+
+
+def microseconds(moment: datetime) -> int:
+    """A moment as it is stored."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def _encode_uuid(value: object, place: int) -> bytes:
+    if not isinstance(value, UUID):
+        raise _wrong(place, value, "a UUID (uuid)", fix="Pass uuid.UUID('…').")
+    return value.bytes
+
+
+def _encode_json(value: object, place: int) -> str:
+    if not isinstance(value, dict | list):
+        raise _wrong(place, value, "a dict or list (jsonb)", fix="Put a bare value into a list or an object.")
+    try:
+        return json_text(cast("dict[object, object] | list[object]", value))
+    except ValueError as error:
+        raise _wrong(place, value, f"a JSON document: {error}") from error
+
+
+def json_text(value: object, depth: int = 0) -> str:
+    """A document as PostgreSQL's jsonb would write it, but for the order of keys, which has no meaning."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            if not is_storable(value):
+                raise ValueError("text with NUL or a lone surrogate")
+            return json.dumps(value, ensure_ascii=False)
+        case int():
+            return str(int(value))
+        case float():
+            if not math.isfinite(value):
+                raise ValueError("NaN and infinity are not JSON")
+            # Digits without exponent: jsonb keeps numbers as numeric, so 1e22 comes back as an integer.
+            return numeric_text(Decimal(repr(float(value))))
+        case list() | dict() if depth >= JSON_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}")
+        case list():
+            return f"[{', '.join(json_text(item, depth + 1) for item in cast('list[object]', value))}]"
+        case dict():
+            return f"{{{', '.join(_json_member(*item, depth) for item in cast('dict[object, object]', value).items())}}}"
+        case _:
+            raise ValueError(f"{type(value).__name__} is not a type of JSON")
+
+
+def _json_member(key: object, value: object, depth: int) -> str:
+    if not isinstance(key, str):
+        raise ValueError("a key that is not text")  # noqa: TRY004 - one kind of error for everything that is no JSON.
+    return f"{json_text(key)}: {json_text(value, depth + 1)}"
+
+
+_ENCODERS: Final[dict[Name, Encoder]] = {
+    "numeric": _encode_numeric,
+    "float8": _encode_float,
+    "text": _encode_text,
+    "varchar": _encode_text,
+    "bool": _encode_bool,
+    "bytea": _encode_bytea,
+    "timestamptz": _encode_time,
+    "uuid": _encode_uuid,
+    "jsonb": _encode_json,
+}
+
+
+def _checked_integer(value: StoredValue, kind: Type, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise out_of_range(kind)
+    return value
+
+
+def _checked_float(value: StoredValue) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+    return value
+
+
+def _decode_numeric(value: StoredValue) -> Decimal:
+    assert isinstance(value, str)
+    return Decimal(value)
+
+
+def decode_time(value: StoredValue) -> datetime:
+    """A stored moment as an aware datetime in UTC."""
+    assert isinstance(value, int)
+    return EPOCH + timedelta(microseconds=value)
+
+
+def _decode_uuid(value: StoredValue) -> UUID:
+    assert isinstance(value, bytes)
+    return UUID(bytes=value)
+
+
+def _decode_json(value: StoredValue) -> object:
+    assert isinstance(value, str)
+    return json.loads(value)
+
+
+_DECODERS: Final[dict[Name, Decoder]] = {
+    "bool": bool,
+    "numeric": _decode_numeric,
+    "timestamptz": decode_time,
+    "uuid": _decode_uuid,
+    "jsonb": _decode_json,
+}
