@@ -1,0 +1,118 @@
+"""Opening SQLite the way a lane needs it, and the wall that user statements cannot climb.
+
+The writer's log is SQLite's own write-ahead log with `synchronous=FULL`: one fsync per group, and readers see a commit
+only after that fsync (G7). An authorizer refuses what would break out of a savepoint: transaction control, ATTACH,
+temporary objects, pragmas, extensions, and our own tables. It is asked when a statement is prepared, so it costs
+nothing per execution.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+Prepare = Callable[[apsw.Connection], None]
+"""What the layer above does with every new connection, such as registering its SQL functions."""
+
+OWN_PREFIX = "interlock_"
+STATEMENTS_CACHED = 500
+
+_REFUSED = {
+    apsw.SQLITE_TRANSACTION,
+    apsw.SQLITE_SAVEPOINT,
+    apsw.SQLITE_ATTACH,
+    apsw.SQLITE_DETACH,
+    apsw.SQLITE_PRAGMA,
+    apsw.SQLITE_CREATE_TEMP_INDEX,
+    apsw.SQLITE_CREATE_TEMP_TABLE,
+    apsw.SQLITE_CREATE_TEMP_TRIGGER,
+    apsw.SQLITE_CREATE_TEMP_VIEW,
+    apsw.SQLITE_DROP_TEMP_INDEX,
+    apsw.SQLITE_DROP_TEMP_TABLE,
+    apsw.SQLITE_DROP_TEMP_TRIGGER,
+    apsw.SQLITE_DROP_TEMP_VIEW,
+    apsw.SQLITE_CREATE_VTABLE,
+    apsw.SQLITE_DROP_VTABLE,
+    apsw.SQLITE_ANALYZE,
+}
+_ON_A_TABLE = {
+    apsw.SQLITE_INSERT,
+    apsw.SQLITE_UPDATE,
+    apsw.SQLITE_DELETE,
+    apsw.SQLITE_READ,
+    apsw.SQLITE_DROP_TABLE,
+    apsw.SQLITE_CREATE_TABLE,
+}
+_FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"}
+
+
+class Wall:
+    """The authorizer of one connection. Our own statements pass while it is down."""
+
+    def __init__(self) -> None:
+        self.up = True
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+    ) -> int:
+        """SQLite asks whether a statement may do this."""
+        if not self.up:
+            return apsw.SQLITE_OK
+        if action in _REFUSED:
+            return apsw.SQLITE_DENY
+        if action in _ON_A_TABLE and (first or "").lower().startswith(OWN_PREFIX):
+            return apsw.SQLITE_DENY
+        if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS_REFUSED:
+            return apsw.SQLITE_DENY
+        return apsw.SQLITE_OK
+
+
+def open_writer(path: Path | None, prepare: Prepare, *, vfs: str | None = None) -> apsw.Connection:
+    """The single writing connection of a lane; None is a database in memory."""
+    connection = apsw.Connection(
+        ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
+    )
+    if path is not None:
+        mode = connection.execute("PRAGMA journal_mode = WAL").get
+        assert mode == "wal", f"journal mode is {mode!r}"
+    for pragma in ("synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    _harden(connection)
+    prepare(connection)
+    return connection
+
+
+def open_reader(path: Path, prepare: Prepare) -> apsw.Connection:
+    """A connection that can only read, beside the writer."""
+    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
+    connection.execute("PRAGMA query_only = ON")
+    connection.set_busy_timeout(5_000)
+    _harden(connection)
+    prepare(connection)
+    connection.set_authorizer(Wall())
+    return connection
+
+
+def _harden(connection: apsw.Connection) -> None:
+    for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}")
+    # A double-quoted name that does not exist must be an error, never a text.
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and make its name durable: SQLite syncs the folder of its files, not the folders above."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

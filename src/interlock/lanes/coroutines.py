@@ -1,0 +1,70 @@
+"""Driving a coroutine inside the writer: `transact(fn)` where `fn` awaits only its `tx`.
+
+The coroutine never meets an event loop. Awaiting a `Request` hands it to this driver, which performs it on the writer's
+session and sends the answer back, all within one transaction and without leaving the thread. Anything else it awaits
+(a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so.
+
+The first statement that fails ends the transaction, even if the coroutine catches the error: both engines behave so.
+"""
+
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from typing import Generic, TypeVar
+
+from interlock.errors import TransactionError
+from interlock.lanes.session import Session
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Request(Generic[AnswerT]):
+    """Something a transaction asks of the database: awaited by the user's function, performed by the driver."""
+
+    __slots__ = ("perform",)
+
+    def __init__(self, perform: Callable[[Session], AnswerT]) -> None:
+        self.perform = perform
+
+    def __await__(self) -> Generator["Request[AnswerT]", AnswerT, AnswerT]:
+        """Hand the request to the driver and wait for its answer."""
+        answer = yield self
+        return answer
+
+
+def drive(start: Callable[[], Awaitable[object]], session: Session, context: contextvars.Context) -> object:
+    """Run the coroutine that `start` makes to its end; returns what it returns."""
+    coroutine = context.run(start)
+    if not inspect.iscoroutine(coroutine):
+        raise _not_only_tx(f"it returned {type(coroutine).__name__} instead of being `async def`")
+    answer: object = None
+    try:
+        while True:
+            request = context.run(coroutine.send, answer)
+            if not isinstance(request, Request):
+                raise _not_only_tx(f"it awaited {type(request).__name__}")
+            try:
+                answer = request.perform(session)
+            except Exception as error:
+                _unwind(coroutine, context, error)
+                raise
+    except StopIteration as stop:
+        return stop.value
+    finally:
+        coroutine.close()
+
+
+def _unwind(coroutine: "Generator[object, object, object]", context: contextvars.Context, error: Exception) -> None:
+    # Its `finally` blocks run; whatever it says afterwards, the transaction is over.
+    try:
+        context.run(coroutine.throw, error)
+    except BaseException:  # noqa: BLE001, S110 -- the statement's own error is what the caller is told.
+        pass
+
+
+def _not_only_tx(what: str) -> TransactionError:
+    return TransactionError(
+        f"a function given to transact may await only its tx, but {what}.",
+        why="It runs inside the single writer of the lane: while it waited for anything else, nobody would be served.",
+        fix="Do the other waiting before transact, and pass the result as an argument.",
+    )

@@ -1,0 +1,56 @@
+"""What a transaction can do inside the writer: run statements, and know what time it is.
+
+One session per lane; it is lent to one transaction after the other and means nothing outside of them. It keeps the two
+clocks apart: statements are timed by the monotonic clock, and `now()` is the lane's own time, which is logged with the
+group and therefore never goes back, whatever the wall clock does (G8).
+"""
+
+import apsw
+
+from interlock.seams import Clock
+
+SqliteValue = None | int | float | str | bytes
+
+STEPS_BETWEEN_LOOKS = 20_000
+"""SQLite's virtual machine steps between two looks at the clock: about a millisecond."""
+
+
+class Session:
+    """The running transaction's hands."""
+
+    def __init__(self, connection: apsw.Connection, *, clock: Clock, statement_timeout_s: float) -> None:
+        self._connection = connection
+        self._run = connection.cursor().execute
+        self._clock = clock
+        self._timeout_s = statement_timeout_s
+        self._deadline_s = float("inf")
+        self.time_us = 0
+        self.time_asked = False
+        connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
+
+    def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
+        """Run one statement; returns the rows it changed."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        self._run(sql, values)
+        return self._connection.changes()
+
+    def query(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> list[tuple[SqliteValue, ...]]:
+        """Run one statement; returns its rows."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        return self._run(sql, values).fetchall()
+
+    def now_us(self) -> int:
+        """The transaction's time: microseconds since the epoch, the same all through, never going back (G8)."""
+        self.time_asked = True
+        return self.time_us
+
+    def begin_transaction(self) -> None:
+        """The next transaction starts: its time is the wall clock's, but never earlier than the one before."""
+        self.time_us = max(self.time_us, int(self._clock.wall_s() * 1_000_000))
+
+    def unlimited(self) -> None:
+        """No statement of a user is running: our own are not timed."""
+        self._deadline_s = float("inf")
+
+    def _overdue(self) -> bool:
+        return self._clock.monotonic_s() > self._deadline_s

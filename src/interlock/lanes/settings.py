@@ -1,0 +1,78 @@
+"""The settings of a lane: what is waited for, what is bounded, what is watched (D16, G6)."""
+
+import math
+
+import msgspec
+
+from interlock.errors import DefinitionError
+
+
+class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every bound of a lane has its name here; reaching one is a clear error or backpressure, never a slow death."""
+
+    group_commit_window: float = 0.0
+    """Seconds to wait for company before a group starts. 0: natural batching, a group is what has gathered."""
+
+    group_commit_max_batch: int = 1_000
+    """Transactions in one group."""
+
+    queue_max: int = 10_000
+    """Transactions that may wait; one more is refused with Overloaded."""
+
+    statement_timeout_s: float = 30.0
+    """One statement may run so long."""
+
+    transaction_timeout_s: float = 5.0
+    """One function given to `transact` may hold the lane so long."""
+
+    wal_bytes_max: int = 16_777_216
+    """The write-ahead log is folded into the database file when it is larger than this."""
+
+    keys_max: int = 1_000_000
+    """Idempotency keys kept; the oldest go first."""
+
+    keys_retained_s: float = 7 * 24 * 3_600.0
+    """How long a key is kept."""
+
+    key_result_bytes_max: int = 1_048_576
+    """The largest result that is kept with a key."""
+
+    readers_max: int = 4
+    """Connections that read beside the writer."""
+
+    idle_s: float = 1.0
+    """A lane without work gives its thread back after this time, and its files a little later."""
+
+    contention_rows_max: int = 1_000
+    """Rows that the contention signal remembers."""
+
+    contention_flag_threshold: float = 50.0
+    """A row with more serialized hand-offs per second than this is flagged."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+                raise DefinitionError(
+                    f"{name} is {value!r}; it must be a number from {least:g} up, and finite.",
+                    why="A bound that is not a bound would be noticed only under load.",
+                    fix=f"Give {name} a number from {least:g} up.",
+                    rule="value-out-of-range",
+                )
+
+
+_LEAST: dict[str, float] = {
+    "group_commit_window": 0.0,
+    "group_commit_max_batch": 1,
+    "queue_max": 1,
+    "statement_timeout_s": 0.001,
+    "transaction_timeout_s": 0.001,
+    "wal_bytes_max": 65_536,
+    "keys_max": 1,
+    "keys_retained_s": 1.0,
+    "key_result_bytes_max": 64,
+    "readers_max": 1,
+    "idle_s": 0.0,
+    "contention_rows_max": 1,
+    "contention_flag_threshold": 0.0,
+}

@@ -1,0 +1,180 @@
+"""The writer: runs a group of transactions inside one SQLite transaction, each in a savepoint, and commits it.
+
+A plain object, stepped by a driver: `execute(group)`, then `commit()`. A thread steps it in production, the simulator in
+tests; nothing here waits for anything but the disk.
+
+A savepoint alone does not isolate. An error that SQLite answers by rolling the whole transaction back (an interrupt, a
+full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. A work's effects are
+in the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
+"""
+
+from collections.abc import Sequence
+
+import apsw
+
+from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError
+from interlock.lanes import watchdog
+from interlock.lanes.connection import OWN_PREFIX, Wall
+from interlock.lanes.contention import Contention
+from interlock.lanes.failures import translated
+from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
+from interlock.lanes.keys import Keys
+from interlock.lanes.session import Session
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.work import Work
+from interlock.seams import Clock, Ids
+
+VANISHED_MAX = 3
+"""How often a group is run again before the rest of it is asked to come back."""
+
+ROWS_WATCHED_MAX = 32
+"""Rows of one transaction that the contention signal looks at."""
+
+PAGE_BYTES = 4_096
+
+LOG_TIME = "UPDATE interlock_lane SET time_us = ?1 WHERE id = 1"
+
+LANE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS interlock_lane (id INTEGER PRIMARY KEY CHECK (id = 1), time_us INTEGER NOT NULL);
+INSERT OR IGNORE INTO interlock_lane (id, time_us) VALUES (1, 0);
+"""
+
+
+class Writer:
+    """Executes groups on one connection. A lane has one driver at a time, so this is never run by two threads."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        *,
+        settings: LaneSettings,
+        clock: Clock,
+        ids: Ids,
+        contention: Contention | None,
+    ) -> None:
+        self.connection = connection
+        self._clock = clock
+        self._contention = contention
+        self._rows: list[tuple[str, int]] = []
+        self._keys = Keys(settings)
+        self._own = connection.cursor().execute
+        # Our control statements share SQLite's statement cache with the user's, and a cached statement is not asked
+        # for its rights again. The mark makes their texts ones that nobody else can write.
+        mark = f" -- {ids.new()}"
+        self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
+        self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
+        self._undo, self._log_time = f"ROLLBACK TO work{mark}", f"{LOG_TIME}{mark}"
+        self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
+        self._own(LANE_SCHEMA + KEYS_SCHEMA)
+        self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
+        self._log_frames = 0
+        connection.set_wal_hook(self._logged)
+        self._wall = Wall()
+        connection.set_authorizer(self._wall)
+        if contention is not None:
+            connection.set_update_hook(self._touched)
+
+    def execute(self, works: Sequence[Work]) -> None:
+        """Run the group up to, but not including, its commit. Every work has its value or its error afterwards."""
+        alive = list(works)
+        for _ in range(VANISHED_MAX):
+            self._control(self._begin)
+            culprit = next((index for index, work in enumerate(alive) if not self._run(work)), None)
+            if culprit is None:
+                return
+            # The group is gone, and with it what the works before the culprit did: they run again without it.
+            del alive[culprit]
+        for work in alive:
+            work.error = TransactionError(
+                "the group of this transaction was rolled back by others, again and again.",
+                why="Transactions that share a group kept ending it: interrupts, or a full disk.",
+                fix="Repeat the transaction; it did not happen.",
+            )
+        self._control(self._begin)
+
+    def commit(self) -> None:
+        """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
+        session = self.session
+        session.unlimited()
+        try:
+            if session.time_asked:
+                session.time_asked = False
+                self._control(self._log_time, (session.time_us,))
+            self._control(self._commit)
+        except apsw.Error as error:
+            raise OutcomeUnknown(
+                f"the commit of a group failed: {error}.",
+                why="After a failed write or fsync nobody can know what reached the disk; the lane stops (G9).",
+                fix="Open the lane again and repeat the transaction with the same key: it is applied at most once.",
+            ) from error
+
+    def fold_log(self, bytes_max: int) -> None:
+        """Fold the log into the database file once it is larger than `bytes_max`, so that it is written over again."""
+        if self._log_frames * PAGE_BYTES < bytes_max:
+            return
+        frames, folded = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        # A long read keeps SQLite from folding everything; ask again after as much again has been written.
+        self._log_frames = max(0, frames - folded)
+
+    def close(self) -> None:
+        """Close the connection; SQLite folds its log into the database file first."""
+        self.connection.close()
+
+    def _run(self, work: Work) -> bool:
+        """Run one work in its savepoint. False when the whole group vanished with it."""
+        connection, session = self.connection, self.session
+        self._control(self._save)
+        self._rows.clear()
+        session.begin_transaction()
+        work.error, work.value = None, None
+        try:
+            work.value = self._result(work)
+        except BaseException as error:  # noqa: BLE001 -- whatever a user's function raises ends its own work only.
+            work.error = translated(error)
+        session.unlimited()
+        if not connection.in_transaction:
+            work.error = work.error or TransactionError("the transaction ended the group it was part of.")
+            return False
+        if work.error is None and connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
+            work.error = ConstraintViolation("a deferred foreign key is still violated at the end of the transaction.")
+        if work.error is not None:
+            self._control(self._undo)
+        self._control(self._release)
+        if self._contention is not None and self._rows and work.error is None:
+            now_s = self._clock.monotonic_s()
+            self._contention.wrote(set(self._rows), waiting_since_s=work.waiting_since_s, now_s=now_s)
+        return True
+
+    def _result(self, work: Work) -> object:
+        if work.key is not None:
+            self._wall.up = False
+            known, value = self._keys.first_result(self.session, work.key, work.digest)
+            self._wall.up = True
+            if known:
+                return value
+        if work.limit_s is None:
+            value = work.function(self.session)
+        else:
+            with watchdog.watched(work.limit_s, self.connection.interrupt):
+                value = work.function(self.session)
+        if work.key is not None:
+            self._wall.up = False
+            self._keys.remember(self.session, work.key, work.digest, value)
+            self._wall.up = True
+        return value
+
+    def _control(self, sql: str, values: tuple[int, ...] = ()) -> None:
+        # The wall is asked when a statement is prepared; ours are prepared once and then come from the cache.
+        self._wall.up = False
+        try:
+            self._own(sql, values)
+        finally:
+            self._wall.up = True
+
+    def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
+        self._log_frames = frames
+        return apsw.SQLITE_OK
+
+    def _touched(self, _kind: int, _database: str, table: str, row: int) -> None:
+        if len(self._rows) < ROWS_WATCHED_MAX and not table.startswith(OWN_PREFIX):
+            self._rows.append((table, row))
