@@ -12,8 +12,11 @@ from pathlib import Path
 
 import apsw
 
-Prepare = Callable[[apsw.Connection], None]
-"""What the layer above does with every new connection, such as registering its SQL functions."""
+Prepare = Callable[[apsw.Connection, Callable[[], int]], None]
+"""What the layer above does with every new connection, such as registering its SQL functions.
+
+The second argument tells the running transaction's time, in microseconds since the epoch.
+"""
 
 OWN_PREFIX = "interlock_"
 STATEMENTS_CACHED = 500
@@ -44,6 +47,9 @@ _ON_A_TABLE = {
     apsw.SQLITE_DROP_TABLE,
     apsw.SQLITE_CREATE_TABLE,
 }
+_PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list"}
+"""What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
+
 _FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"}
 
 
@@ -59,6 +65,8 @@ class Wall:
         """SQLite asks whether a statement may do this."""
         if not self.up:
             return apsw.SQLITE_OK
+        if action == apsw.SQLITE_PRAGMA and first in _PRAGMAS_ALLOWED and (second is None or first != "schema_version"):
+            return apsw.SQLITE_OK
         if action in _REFUSED:
             return apsw.SQLITE_DENY
         if action in _ON_A_TABLE and (first or "").lower().startswith(OWN_PREFIX):
@@ -68,7 +76,7 @@ class Wall:
         return apsw.SQLITE_OK
 
 
-def open_writer(path: Path | None, prepare: Prepare, *, vfs: str | None = None) -> apsw.Connection:
+def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection:
     """The single writing connection of a lane; None is a database in memory."""
     connection = apsw.Connection(
         ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
@@ -79,18 +87,15 @@ def open_writer(path: Path | None, prepare: Prepare, *, vfs: str | None = None) 
     for pragma in ("synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
         connection.execute(f"PRAGMA {pragma}")
     _harden(connection)
-    prepare(connection)
     return connection
 
 
-def open_reader(path: Path, prepare: Prepare) -> apsw.Connection:
+def open_reader(path: Path) -> apsw.Connection:
     """A connection that can only read, beside the writer."""
     connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
     connection.execute("PRAGMA query_only = ON")
     connection.set_busy_timeout(5_000)
     _harden(connection)
-    prepare(connection)
-    connection.set_authorizer(Wall())
     return connection
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
+from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes.connection import Prepare, make_folder, open_writer
 from interlock.lanes.contention import Contention
 from interlock.lanes.ownership import Ownership
+from interlock.lanes.reads import Read, Readers
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
@@ -75,6 +76,10 @@ class Lane:
         """Groups that readers may have seen."""
         self.durable = 0
         """Groups that nothing can take back."""
+        self._held: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._readers = (
+            Readers(path, settings=settings, clock=clock, prepare=prepare) if path is not None else None
+        )
         self._ownership: Ownership | None = None
         if path is not None:
             make_folder(path.parent)
@@ -110,6 +115,37 @@ class Lane:
                     work.state = "cancelled"
             raise
 
+    async def read(self, read: Read) -> object:
+        """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7)."""
+        self._refuse_if_unusable()
+        if self._readers is None:
+            return await self.run(Work(lambda session: read(session.connection)))
+        answer = await self._readers.run(read)
+        if self._hand_off is not None:
+            await self._durable_up_to(self.committed)
+        return answer
+
+    async def _durable_up_to(self, groups: int) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.durable >= groups:
+                return
+            if self._dead is not None:
+                raise self._dead
+            future: asyncio.Future[None] = loop.create_future()
+            self._held.append((groups, loop, future))
+        await future
+
+    def _let_go(self) -> None:
+        """Let go of the reads whose groups are durable, or of all with the error when the lane is dead."""
+        with self._lock:
+            ready = [held for held in self._held if held[0] <= self.durable or self._dead is not None]
+            self._held = [held for held in self._held if held not in ready]
+        for groups, loop, future in ready:
+            error = None if groups <= self.durable else self._dead
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, future, error)
+
     def _refuse_if_unusable(self) -> None:
         if self._dead is not None:
             raise self._dead
@@ -136,6 +172,8 @@ class Lane:
             except UnavailableError as error:
                 self._die(error, group)
             self._acknowledge(group)
+            if self._held:
+                self._let_go()
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
@@ -212,11 +250,19 @@ class Lane:
         if self.path is not None and self._writer is not None:
             self._writer.close()
             self._writer = None
+        if self._readers is not None:
+            self._readers.close_idle()
         self._arrived.notify_all()
 
     def _open_writer(self) -> Writer:
-        connection = open_writer(self.path, self._prepare, vfs=self._vfs)
-        return Writer(connection, settings=self.settings, clock=self._clock, ids=RandomIds(), contention=self.contention)
+        return Writer(
+            open_writer(self.path, vfs=self._vfs),
+            settings=self.settings,
+            clock=self._clock,
+            ids=RandomIds(),
+            prepare=self._prepare,
+            contention=self.contention,
+        )
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -241,6 +287,8 @@ class Lane:
                 threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
+        if self._readers is not None:
+            self._readers.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -248,9 +296,15 @@ class Lane:
             self._ownership.release()
 
 
+def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
 def _finish(works: Sequence[Work]) -> None:
     for work in works:
         work.finish()
-
-
-__all__ = ["HandOff", "Lane", "LaneStats", "OutcomeUnknown"]

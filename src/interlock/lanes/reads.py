@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from interlock.lanes.connection import Prepare, open_reader
+from interlock.lanes.connection import Prepare, Wall, open_reader
 from interlock.lanes.failures import translated
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
@@ -29,6 +29,30 @@ Read = Callable[[apsw.Connection], object]
 _threads = ThreadPoolExecutor(READ_THREADS_MAX, thread_name_prefix="interlock-read")
 
 
+class _Reader:
+    """One reading connection, with the time of the read that it runs."""
+
+    def __init__(self, path: Path, prepare: Prepare, clock: Clock) -> None:
+        self.connection = open_reader(path)
+        self._clock = clock
+        self._now_us = 0
+        self._deadline_s = 0.0
+        prepare(self.connection, self._now)
+        self.connection.set_authorizer(Wall())
+        self.connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
+
+    def run(self, read: Read, timeout_s: float) -> object:
+        self._now_us = int(self._clock.wall_s() * 1_000_000)
+        self._deadline_s = self._clock.monotonic_s() + timeout_s
+        return read(self.connection)
+
+    def _now(self) -> int:
+        return self._now_us
+
+    def _overdue(self) -> bool:
+        return self._clock.monotonic_s() > self._deadline_s
+
+
 class Readers:
     """The reading connections of one lane."""
 
@@ -37,21 +61,21 @@ class Readers:
         self._settings = settings
         self._clock = clock
         self._prepare = prepare
-        self._idle: list[apsw.Connection] = []
+        self._idle: list[_Reader] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(settings.readers_max)
         self._closed = False
 
     async def run(self, read: Read) -> object:
-        """Run the read in a thread, inside one read transaction."""
+        """Run the read in a thread of the process's own."""
         return await asyncio.get_running_loop().run_in_executor(_threads, self._read, read)
 
     def close_idle(self) -> None:
         """Close the connections that nobody uses."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        for reader in idle:
+            reader.connection.close()
 
     def close(self) -> None:
         """Close for good; a read that is running closes its own connection."""
@@ -61,23 +85,20 @@ class Readers:
     def _read(self, read: Read) -> object:
         with self._slots:
             with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                connection = open_reader(self._path, self._prepare)
+                reader = self._idle.pop() if self._idle else None
+            if reader is None:
+                reader = _Reader(self._path, self._prepare, self._clock)
             try:
-                return self._limited(connection, read)
+                return reader.run(read, self._settings.statement_timeout_s)
             except BaseException as error:
                 raise translated(error) from error
             finally:
-                with self._lock:
-                    keep = not self._closed
-                    if keep:
-                        self._idle.append(connection)
-                if not keep:
-                    with contextlib.suppress(apsw.Error):
-                        connection.close()
+                self._put_back(reader)
 
-    def _limited(self, connection: apsw.Connection, read: Read) -> object:
-        deadline_s = self._clock.monotonic_s() + self._settings.statement_timeout_s
-        connection.set_progress_handler(lambda: self._clock.monotonic_s() > deadline_s, STEPS_BETWEEN_LOOKS)
-        return read(connection)
+    def _put_back(self, reader: _Reader) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(reader)
+                return
+        with contextlib.suppress(apsw.Error):
+            reader.connection.close()

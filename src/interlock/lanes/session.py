@@ -19,7 +19,7 @@ class Session:
     """The running transaction's hands."""
 
     def __init__(self, connection: apsw.Connection, *, clock: Clock, statement_timeout_s: float) -> None:
-        self._connection = connection
+        self.connection = connection
         self._run = connection.cursor().execute
         self._clock = clock
         self._timeout_s = statement_timeout_s
@@ -32,7 +32,7 @@ class Session:
         """Run one statement; returns the rows it changed."""
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
         self._run(sql, values)
-        return self._connection.changes()
+        return self.connection.changes()
 
     def query(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> list[tuple[SqliteValue, ...]]:
         """Run one statement; returns its rows."""

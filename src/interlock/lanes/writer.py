@@ -14,7 +14,7 @@ import apsw
 
 from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError
 from interlock.lanes import watchdog
-from interlock.lanes.connection import OWN_PREFIX, Wall
+from interlock.lanes.connection import OWN_PREFIX, Prepare, Wall
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
@@ -50,6 +50,7 @@ class Writer:
         settings: LaneSettings,
         clock: Clock,
         ids: Ids,
+        prepare: Prepare,
         contention: Contention | None,
     ) -> None:
         self.connection = connection
@@ -67,6 +68,7 @@ class Writer:
         self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
         self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
+        prepare(connection, self.session.now_us)
         self._log_frames = 0
         connection.set_wal_hook(self._logged)
         self._wall = Wall()

@@ -1,0 +1,181 @@
+"""`Database`: any SQL, any number of clients, no lost update, nothing acknowledged before it is durable (D1, D2).
+
+    async with Database.open("lanes:///var/shop/stock") as db:
+        await db.execute("UPDATE counter SET n = n + 1 WHERE id = $1", 1)
+
+Users write PostgreSQL's dialect. A read-modify-write is one statement or one `transact`; both are serialized by the
+lane's single writer, so no configuration lets two of them miss each other. A transaction never spans databases (D17).
+"""
+
+import asyncio
+import contextvars
+import hashlib
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import apsw
+import msgspec
+
+from interlock.database.addresses import lane_path
+from interlock.database.transactions import execute_in, query_in, run_in
+from interlock.database.translation import Translator, register
+from interlock.lanes.contention import HotRow
+from interlock.lanes.keys import KEY_CHARACTERS_MAX
+from interlock.lanes.lane import HandOff, Lane, LaneStats
+from interlock.lanes.results import encode_result
+from interlock.lanes.session import Session
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.work import Work, WorkFunction
+from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
+from interlock.errors import InvalidPayload
+from interlock.sql.rows import Row
+
+ResultT = TypeVar("ResultT")
+
+_READS = ("select", "with", "values", "(")
+
+
+class Database:
+    """An open database. Make one with `Database.open`."""
+
+    def __init__(self, url: str, lane: Lane, translators: "_Translators") -> None:
+        self.url = url
+        self._lane = lane
+        self._translators = translators
+
+    @staticmethod
+    def open(
+        url: str,
+        *,
+        clock: Clock | None = None,
+        hand_off: HandOff | None = None,
+        settings: LaneSettings | None = None,
+        **knobs: float,
+    ) -> "Opening":
+        """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`."""
+        chosen = msgspec.structs.replace(settings or LaneSettings(), **knobs)
+        return Opening(url, clock=clock or SystemClock(), hand_off=hand_off, settings=chosen)
+
+    async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
+        """Run one statement as one durable transaction; returns the rows it changed."""
+
+        def work(session: Session) -> int:
+            return execute_in(session, self._translators.of(session.connection), sql, args)
+
+        return cast("int", await self._run(work, key, ("execute", sql, list(args))))
+
+    async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
+        """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
+        if key is None and sql.lstrip().lower().startswith(_READS):
+            found = await self._lane.read(lambda connection: self._read(connection, sql, args))
+            if found is not None:
+                return cast("list[Row]", found)
+
+        def work(session: Session) -> list[Row]:
+            return query_in(session, self._translators.of(session.connection), sql, args)
+
+        return cast("list[Row]", await self._run(work, key, ("query", sql, list(args))))
+
+    async def transact(
+        self,
+        function: Callable[..., Awaitable[ResultT]],
+        /,
+        *args: object,
+        key: str | None = None,
+    ) -> ResultT:
+        """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
+
+        It may run more than once, awaits only `tx`, and rolls back on any exception.
+        """
+        context = contextvars.copy_context()
+
+        def work(session: Session) -> object:
+            return run_in(session, self._translators.of(session.connection), function, args, context)
+
+        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
+        limit_s = self._lane.settings.transaction_timeout_s
+        return cast("ResultT", await self._run(work, key, ("transact", name, list(args)), limit_s=limit_s))
+
+    async def contention(self) -> list[HotRow]:
+        """The rows that writers wait for each other on, worst first (D9)."""
+        return self._lane.contention.worst(SystemClock().monotonic_s())
+
+    def stats(self) -> LaneStats:
+        """What the lane has done since it was opened."""
+        return self._lane.stats()
+
+    async def close(self) -> None:
+        """Finish what waits and give the lane up."""
+        await asyncio.to_thread(self._lane.close)
+
+    async def _run(
+        self, function: WorkFunction, key: str | None, asked: tuple[str, str, list[object]], *, limit_s: float | None = None
+    ) -> object:
+        digest = b""
+        if key is not None:
+            if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
+                raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
+            digest = hashlib.blake2b(encode_result(list(asked)), digest_size=16).digest()
+        return await self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s))
+
+    def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
+        statement = self._translators.of(connection).statement(sql)
+        if statement.kind != "read":
+            return None
+        rows = connection.execute(statement.text, statement.encode(args)).fetchall()
+        return [statement.decode(row) for row in rows]
+
+
+class _Translators:
+    """One translator per connection, made when the connection is."""
+
+    def __init__(self) -> None:
+        self._chance = SystemChance()
+        self._ids = RandomIds()
+        self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
+
+    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
+        register(connection, now_us, chance=self._chance, ids=self._ids)
+        self._known[connection] = Translator(connection)
+
+    def of(self, connection: apsw.Connection) -> Translator:
+        return self._known[connection]
+
+
+class Opening:
+    """A database that is about to be opened: enter it with `async with`, or await it."""
+
+    def __init__(self, url: str, *, clock: Clock, hand_off: HandOff | None, settings: LaneSettings) -> None:
+        self._url = url
+        self._path = lane_path(url)
+        self._clock = clock
+        self._hand_off = hand_off
+        self._settings = settings
+        self._database: Database | None = None
+
+    def __await__(self) -> Generator[object, None, Database]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Database:
+        self._database = await self._open()
+        return self._database
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._database is not None:
+            await self._database.close()
+
+    async def _open(self) -> Database:
+        translators = _Translators()
+        lane = await asyncio.to_thread(
+            Lane,
+            self._path,
+            settings=self._settings,
+            clock=self._clock,
+            prepare=translators.prepare,
+            hand_off=self._hand_off,
+        )
+        return Database(self._url, lane, translators)

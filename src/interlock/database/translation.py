@@ -1,0 +1,69 @@
+"""Where the dialect meets a connection: statements are translated with the schema the connection really has.
+
+The writer's schema changes inside the very group that is being executed, and back when a transaction is rolled back.
+SQLite's own schema version tells both, and is asked before each statement, which costs less than a microsecond. One
+thing it does not tell: a change that was rolled back and another one in its place have the same number. So a statement
+that changes the schema is followed by a look in any case, and every look has a number of our own.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import apsw
+
+from interlock.seams import Chance, Ids
+from interlock.sql.dialect import Dialect
+from interlock.sql.functions import Accumulator, Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, ColumnRow, ReferenceRow, Schema, schema_from_rows
+from interlock.sql.statement import Statement
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Translator:
+    """Translates for one connection; not for several threads at once."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._run = connection.cursor().execute
+        self._schema = Schema(0)
+        self._seen: int | None = None
+        self._dialect = Dialect(self._current)
+
+    def statement(self, sql: str) -> Statement:
+        """The statement as SQLite runs it. Raises DialectError for what is outside the subset."""
+        statement = self._dialect.statement(sql)
+        if statement.kind == "schema":
+            self._seen = None
+        return statement
+
+    def _current(self) -> Schema:
+        version = cast("int", self._run("PRAGMA schema_version").get)
+        if version != self._seen:
+            columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
+            references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
+            self._schema = schema_from_rows(columns, version=self._schema.version + 1, references=references)
+            self._seen = version
+        return self._schema
+
+
+def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> None:
+    """Give a connection the functions that translated statements call."""
+    sources = Sources(now=lambda: _EPOCH + timedelta(microseconds=now_us()), random=chance.fraction, uuid=ids.new)
+    for function in scalar_functions(sources):
+        connection.create_scalar_function(
+            function.name, function.call, function.arguments, deterministic=function.deterministic
+        )
+    for aggregate in aggregate_functions():
+        connection.create_aggregate_function(aggregate.name, _calls_of(aggregate.make), aggregate.arguments)
+    for collation in collations():
+        connection.create_collation(collation.name, collation.compare)
+
+
+def _calls_of(make: Callable[[], Accumulator]) -> Callable[[], tuple[object, ...]]:
+    # SQLite wants the state of an aggregate beside its two functions; here the state is the object itself.
+    def start() -> tuple[object, ...]:
+        accumulator = make()
+        return None, lambda _, *values: accumulator.step(*values), lambda _: accumulator.final()
+
+    return start
