@@ -11,6 +11,7 @@
     │   ├── LimitReached           another named bound of one workflow
     │   ├── WorkflowNotFound · WorkflowExists · VersionConflict · KeyReused
     │   ├── WaitFailed · WaitTimeout
+    │   ├── TargetNotFound · BadUsage · UnusableFile      what is named on the command line
     │   ├── DialectError           SQL outside the documented subset
     │   └── TransactionError       a transaction that did not commit
     │       └── ConstraintViolation
@@ -225,6 +226,30 @@ class WaitTimeout(RequestError, TimeoutError):
     retry = "later"
     default_why = "The time given to wait is over; the workflow is not affected by that."
     default_fix = "Wait longer, or look at what it is waiting for (`View.waiting`)."
+
+
+class TargetNotFound(RequestError):
+    """There is no such module, attribute or file."""
+
+    code = "target-not-found"
+    default_why = "Modules are looked up from the current directory and the installed packages."
+    default_fix = "Check the name, and run the command from the directory that holds the code."
+
+
+class BadUsage(RequestError):
+    """The command cannot be meant like this."""
+
+    code = "usage"
+    default_why = "A machine is named MODULE:ATTR: the module that defines it, and its name in there."
+    default_fix = "Run the command with --help to see an example."
+
+
+class UnusableFile(RequestError):
+    """A file cannot be read or written, or does not hold what it should."""
+
+    code = "unusable-file"
+    default_why = "The file system refused."
+    default_fix = "Check the path and its permissions."
 
 
 class DialectError(RequestError):

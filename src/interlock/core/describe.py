@@ -56,10 +56,10 @@ def _state(node: Node, *, initial: bool) -> StateDescription:
         step=_step(node),
         effects=tuple(effect.name for effect in node.effects),
         timers=tuple(
-            TimerDescription(event=wire_name(type(timer.send)), after_s=timer.after_s, policy=timer.policy)
+            TimerDescription(event=wire_name(type(timer.send)), after_s=float(timer.after_s), policy=timer.policy)
             for timer in node.timers
         ),
-        dwell_max_s=node.dwell_max_s,
+        dwell_max_s=None if node.dwell_max_s is None else float(node.dwell_max_s),
     )
 
 
@@ -69,7 +69,7 @@ def _step(node: Node) -> StepDescription | None:
         return None
     return StepDescription(
         name=step.name,
-        timeout_s=step.timeout_s,
+        timeout_s=float(step.timeout_s),
         attempts=step.retry.attempts,
         dependency=step.dependency,
         returns=tuple(wire_name(event) for event in step.returns),

@@ -283,8 +283,10 @@ def refund_complete(order: Order, event: RefundComplete) -> Order:
 
 @order.step(State.REFUND_PENDING, timeout_s=4, retry=Retry(attempts=10), dependency="payments")
 async def refund(order: Order, ctx: StepContext) -> RefundComplete:
-    """Give the money back."""
+    """Give the money back, and put the goods back if they are still here."""
     assert order.payment_intent_id is not None
+    if order.shipment_id is None:
+        await world.warehouse.release(order.order_id, key=ctx.key)
     await world.payments.cancel(order.payment_intent_id, key=ctx.key)
     return RefundComplete(refund_id=ctx.key)
 

@@ -1,8 +1,8 @@
 """How hot a state is: its visits on a scale of a few levels.
 
 Shared by everything that colours by visits, so that a state has the same heat in an SVG, in Mermaid and in DOT.
-The invariant: level 0 means never visited, and only that. The odd choice is a logarithmic scale, because visits
-differ by orders of magnitude and a linear one would leave all but the busiest state cold.
+The invariant: level 0 means never visited, and only that. The odd choice is the square root: visits differ by orders
+of magnitude, so a linear scale would leave all but the busiest state cold, and a logarithm would make all of them hot.
 """
 
 import math
@@ -20,7 +20,7 @@ def busiest(description: MachineDescription, visits: Mapping[str, int]) -> int:
 
 def share(count: int, most: int) -> float:
     """A count on a scale from 0 to 1."""
-    return math.log1p(count) / math.log1p(most) if 0 < count <= most else 0.0
+    return math.sqrt(count / most) if 0 < count <= most else 0.0
 
 
 def level(count: int, most: int) -> int:

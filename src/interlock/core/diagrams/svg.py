@@ -10,7 +10,7 @@ emoji and markers cannot take the colour of their line everywhere.
 
 import math
 from collections.abc import Iterable, Mapping
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from interlock.core.description import MachineDescription
 from interlock.core.diagrams.heat import busiest, level, share
@@ -47,7 +47,7 @@ def svg(description: MachineDescription, *, visits: Mapping[str, int] | None = N
     most = busiest(description, visits or {})
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="interlock-{theme}" role="img" '
-        f"aria-label={quoteattr(f'State machine {layout.title}')} "
+        f'aria-label="State machine {escape(layout.title)}" '
         f'viewBox="0 0 {_number(layout.width)} {_number(layout.height)}" '
         f'width="{_number(layout.width)}" height="{_number(layout.height)}">'
     )

@@ -1,0 +1,1 @@
+"""`interlock demo`: thousands of orders through the order machine, in memory, observed and verified."""

@@ -1,0 +1,116 @@
+"""The end of the demo on a screen: what was refused, one order in full, where everybody went, and the figures.
+
+It fits into 80 columns. The summary comes last, because that is what remains on the screen.
+"""
+
+from dataclasses import fields
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from interlock.cli.demo.bars import bar
+from interlock.cli.demo.observers import FAILS_EVERY
+from interlock.cli.demo.walk import Outcome
+from interlock.cli.output import counted
+from interlock.core.events import Event
+from interlock.core.values import StepFailure
+from interlock.examples.order import order
+
+DETAIL_CHARACTERS_MAX = 44
+
+
+def show_outcome(console: Console, outcome: Outcome, elapsed_s: float) -> None:
+    """Everything but the verdict, in the order in which it is interesting."""
+    _show_refusals(console, outcome)
+    _show_history(console, outcome)
+    _show_visits(console, outcome)
+    _show_figures(console, outcome, elapsed_s)
+
+
+def show_verdict(console: Console, outcome: Outcome) -> None:
+    """Whether all is well, and what is not."""
+    if not outcome.problems:
+        told = "Verified: histories are dense and replay to the same orders, the books balance, nobody is lost."
+        console.print(told, style="bold green", soft_wrap=True)
+        return
+    console.print(f"NOT VERIFIED: {counted(len(outcome.problems), 'problem')}", style="bold red", soft_wrap=True)
+    for problem in outcome.problems:
+        console.print(f"  {problem}", soft_wrap=True)
+
+
+def _show_refusals(console: Console, outcome: Outcome) -> None:
+    for code, refusal in sorted(outcome.examples.items()):
+        _heading(console, f"One of {outcome.tally.rejected[code]:,} events rejected as {code}")
+        table = Table(box=None, padding=(0, 2, 0, 1), show_header=False)
+        table.add_column(style="dim")
+        table.add_column()
+        for part, told in (("what", refusal.what), ("why", refusal.why), ("fix", refusal.fix)):
+            table.add_row(part, told)
+        console.print(table)
+
+
+def _show_history(console: Console, outcome: Outcome) -> None:
+    workflow, records = outcome.longest
+    _heading(console, f"The history of {workflow}")
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for column in ("version", "event", "to", "with"):
+        table.add_column(column, justify="right" if column == "version" else "left", no_wrap=column != "with")
+    for record in records:
+        detail = _detail(record.payload)
+        table.add_row(str(record.version), record.event, Text(record.to_state.value, style="bold"), detail)
+    console.print(table)
+
+
+def _detail(payload: Event | StepFailure | None) -> str:
+    if payload is None or isinstance(payload, StepFailure):
+        return ""
+    values = [str(getattr(payload, each.name)) for each in fields(payload)]  # type: ignore[arg-type]  # Events are.
+    told = ", ".join(value for value in values if value)
+    return told if len(told) <= DETAIL_CHARACTERS_MAX else told[: DETAIL_CHARACTERS_MAX - 1] + "…"
+
+
+def _show_visits(console: Console, outcome: Outcome) -> None:
+    _heading(console, "Where the orders went, and where they are now")
+    table = Table(box=None, padding=(0, 2, 0, 1), header_style="dim")
+    table.add_column("state", style="bold")
+    table.add_column("visits", justify="right")
+    table.add_column("now", justify="right")
+    table.add_column("")
+    most = max(outcome.tally.visits.values())
+    for state, visits in outcome.tally.visits.items():
+        now = outcome.tally.now[state]
+        table.add_row(state, f"{visits:,}", f"{now:,}" if now else "", bar(visits, most))
+    console.print(table)
+
+
+def _show_figures(console: Console, outcome: Outcome, elapsed_s: float) -> None:
+    tally = outcome.tally
+    rejected = ", ".join(f"{count:,} {code}" for code, count in sorted(tally.rejected.items())) or "none"
+    resting = [state.name for state in order.describe().states if state.final or state.resting]
+    ends = ", ".join(f"{tally.now[name]:,} {name}" for name in resting)
+    _heading(console, "Summary")
+    table = Table(box=None, padding=(0, 2, 0, 1), show_header=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    walking_s = elapsed_s - outcome.verifying_s
+    rate = tally.transitions / walking_s if walking_s > 0 else 0.0
+    table.add_row("orders", f"{outcome.orders:,}: {ends}")
+    table.add_row("transitions", f"{tally.transitions:,} in {walking_s:.2f} s, {rate:,.0f} per second")
+    table.add_row(
+        "verified", f"{outcome.done:,} orders, each replayed from its history, in {outcome.verifying_s:.2f} s"
+    )
+    table.add_row("coverage", f"{tally.covered} of {len(tally.arrows)} transitions of the machine were taken")
+    table.add_row("rejected", rejected)
+    times = counted(outcome.observer_failures, "time")
+    table.add_row(
+        "observers",
+        f"one failed on every {FAILS_EVERY}th signal ({times}) and harmed nothing",
+    )
+    table.add_row("result", f"{outcome.fingerprint} (the same whenever --orders and --seed are)")
+    console.print(table)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(text, style="bold cyan", soft_wrap=True)

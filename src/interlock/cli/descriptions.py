@@ -1,0 +1,38 @@
+"""A machine's description, from code (`MODULE:ATTR`) or from a file that `interlock describe` wrote."""
+
+from pathlib import Path
+
+import msgspec
+
+from interlock.cli.targets import load_machine
+from interlock.core.description import MachineDescription, description_from_json
+from interlock.errors import TargetNotFound, UnusableFile
+
+
+def load_description(target: str) -> MachineDescription:
+    """The description that `target` names: a file when there is one or when it ends in .json, else MODULE:ATTR."""
+    path = Path(target)
+    if path.suffix == ".json" or (path.suffix != ".py" and path.exists() and not path.is_dir()):
+        return _read(path)
+    return load_machine(target).describe()
+
+
+def _read(path: Path) -> MachineDescription:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TargetNotFound(
+            f"There is no file {path}.",
+            why="A name that ends in .json is read as a file written by `interlock describe`.",
+            fix="Check the path, or name the machine in code: MODULE:ATTR.",
+        ) from None
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    try:
+        return description_from_json(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnusableFile(
+            f"{path} is not the description of a machine: {error}.",
+            why="A description is the JSON document that `interlock describe` writes.",
+            fix="Write one: interlock describe MODULE:ATTR --output machine.json",
+        ) from error

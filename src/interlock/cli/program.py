@@ -1,0 +1,82 @@
+"""The program itself: its commands, its version, and what becomes of an error.
+
+Every command is a plain function in a module of its own; this one puts them together. The invariant: whatever is
+wrong with the user's input ends with three readable parts and a fixed exit code, and only what nobody expected ends
+with a traceback.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from interlock.cli.check import check
+from interlock.cli.demo.command import demo
+from interlock.cli.diagram import describe, diagram
+from interlock.cli.exits import Exit, exit_for
+from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
+from interlock.cli.plan import plan
+from interlock.errors import InterlockError, InternalError
+
+_EXITS = (
+    "Exit codes: 0 ok, 1 error, 2 usage, 3 refused, 4 not found, 5 unavailable, 130 interrupted. "
+    "Machines are named as in an import statement: shop.orders:order is `from shop.orders import order`."
+)
+
+app = typer.Typer(
+    name="interlock",
+    help="Interlock: durable state-machine workflows. Check, draw, compare and try out machines.",
+    epilog=_EXITS,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command(epilog="Example: interlock demo --orders 20000 --seed 7 --output demo.svg")(demo)
+app.command(epilog="Example: interlock check shop.orders:order shop.returns --severity warning")(check)
+app.command(epilog="Example: interlock diagram shop.orders:order --format svg --output order.svg")(diagram)
+app.command(epilog="Example: interlock describe shop.orders:order --output releases/order-1.json")(describe)
+app.command(epilog="Example: interlock plan releases/order-1.json shop.orders:order --rename packed=ready")(plan)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (`sys.argv` without one) and return its exit code."""
+    tolerate_narrow_encodings()
+    code: int = Exit.OK
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="interlock")
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else Exit.OK if left.code is None else Exit.ERROR
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    except InterlockError as error:
+        if isinstance(error, InternalError):
+            # A bug of ours asks to be reported with its traceback.
+            traceback.print_exception(error, file=sys.stderr)
+        show_error(error)
+        code = exit_for(error)
+    if code == Exit.INTERRUPTED:
+        stderr().print("Interrupted.")
+    return int(code)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 -- typer calls it with the value of the flag.
+    if not wanted:
+        return
+    try:
+        show_raw(f"interlock {metadata.version('interlock')}")
+    except metadata.PackageNotFoundError:
+        show_raw("interlock (run from its source, not installed)")
+    raise typer.Exit(Exit.OK)
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Hold the options of the program itself."""

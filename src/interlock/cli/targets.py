@@ -1,0 +1,199 @@
+"""From `MODULE:ATTR` on the command line to machines.
+
+The current directory is importable, as with `python -m`. A name is looked up and never evaluated: `ATTR` is an
+attribute, or attributes joined by dots, and nothing else. Whatever a module raises while it is imported is its own
+affair and passes through; only what the *name* gets wrong is explained here.
+"""
+
+import difflib
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, cast
+
+from interlock.core.description import MachineDescription
+from interlock.core.machine import Machine
+from interlock.core.values import Finding
+from interlock.errors import BadUsage, TargetNotFound
+
+NAMES_SHOWN_MAX = 12
+
+
+class LoadedMachine(Protocol):
+    """What the command line asks of a machine, whatever its states, context and events are."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Its version."""
+        ...
+
+    def check(self) -> list[Finding]:
+        """Everything the checks have to say."""
+        ...
+
+    def describe(self) -> MachineDescription:
+        """It as plain data."""
+        ...
+
+
+def load_machines(target: str) -> list[LoadedMachine]:
+    """The machines of `MODULE:ATTR` (a machine, or a list of them), or all machines of `MODULE`."""
+    module_name, colon, attribute = _split(target)
+    module = _import(module_name, attribute)
+    if not colon:
+        found = _machines_in(module)
+        if not found:
+            raise TargetNotFound(
+                f"There is no machine in {module_name}.",
+                why="Without :ATTR every Machine at the top level of the module is taken, and it has none.",
+                fix="Name the module that defines the machine, or the attribute that holds it.",
+            )
+        return list(found.values())
+    value = _look_up(module, attribute)
+    machines = _as_machines(value)
+    if machines is None:
+        raise BadUsage(
+            f"{target} is {_kind_of(value)}, not a machine{_instead(module)}",
+            why="MODULE:ATTR has to be a Machine, or a list or tuple of machines.",
+        )
+    return machines
+
+
+def load_machine(target: str) -> LoadedMachine:
+    """The one machine of `MODULE:ATTR`."""
+    module_name, colon, attribute = _split(target)
+    if not colon:
+        module = _import(module_name, attribute)
+        raise BadUsage(
+            f"{target} names a module, not a machine{_instead(module)}",
+            fix=f"Write {module_name}:{next(iter(_machines_in(module)), 'ATTR')}.",
+        )
+    machines = load_machines(target)
+    if len(machines) != 1:
+        names = ", ".join(machine.name for machine in machines) or "none"
+        raise BadUsage(
+            f"{target} holds {len(machines)} machines ({names}), and exactly one is needed.",
+            fix="Name the one machine: MODULE:ATTR.",
+        )
+    return machines[0]
+
+
+def _split(target: str) -> tuple[str, bool, str]:
+    module, colon, attribute = target.partition(":")
+    if module.endswith(".py") or "/" in module:
+        dotted = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
+        raise BadUsage(
+            f"{target!r} names a file; a module is needed. Did you mean {dotted}:{attribute or 'ATTR'}?",
+            fix="Write the module as in an import statement: shop.orders:order for shop/orders.py.",
+        )
+    names = [*module.split("."), *(attribute.split(".") if colon else [])]
+    if not all(name.isidentifier() for name in names):
+        raise BadUsage(
+            f"{target!r} is not of the form MODULE:ATTR.",
+            fix="Write it as in an import statement: shop.orders:order for `from shop.orders import order`.",
+        )
+    return module, bool(colon), attribute
+
+
+def _import(name: str, attribute: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that is missing *inside* the user's module is the user's own error, and keeps its traceback.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise _no_module(name, error.name, attribute) from None
+    except SystemExit as left:
+        raise BadUsage(
+            f"Importing {name} ended the program: it called sys.exit({left.code!r}).",
+            why="A machine is found by importing its module, which must not run a program.",
+            fix='Put what runs the program under `if __name__ == "__main__":`.',
+        ) from None
+
+
+def _no_module(name: str, missing: str, attribute: str) -> TargetNotFound:
+    parent, _, last = missing.rpartition(".")
+    package = sys.modules.get(parent)
+    places = list(package.__path__) if package is not None and hasattr(package, "__path__") else [str(Path.cwd())]
+    close = difflib.get_close_matches(last, [found.name for found in pkgutil.iter_modules(places)], n=1)
+    if not close:
+        return TargetNotFound(f"There is no module {missing!r}.")
+    meant = ".".join(part for part in (parent, close[0]) if part) + name.removeprefix(missing)
+    ending = f":{attribute}" if attribute else ""
+    return TargetNotFound(f"There is no module {missing!r}. Did you mean {meant}{ending}?")
+
+
+def _look_up(module: ModuleType, attribute: str) -> object:
+    value: object = module
+    told = module.__name__
+    for name in attribute.split("."):
+        try:
+            value = cast("object", getattr(value, name))
+        except AttributeError:
+            close = difflib.get_close_matches(name, _public_names(value), n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise TargetNotFound(
+                f"{told} has no attribute {name!r}.{hint}",
+                why=f"The module was found, but the name was not{_instead(module)}",
+                fix="Check the spelling, and that the name is defined at the top level of the module.",
+            ) from None
+        told = f"{told}.{name}"
+    return value
+
+
+def _as_machines(value: object) -> list[LoadedMachine] | None:
+    if isinstance(value, Machine):
+        return [cast("LoadedMachine", value)]
+    if isinstance(value, list | tuple):
+        members = cast("list[object] | tuple[object, ...]", value)
+        if members and all(isinstance(member, Machine) for member in members):
+            return [cast("LoadedMachine", member) for member in members]
+    return None
+
+
+def _machines_in(module: ModuleType) -> dict[str, LoadedMachine]:
+    """The machines at the top level, each once, under the first name it has."""
+    found: dict[int, tuple[str, LoadedMachine]] = {}
+    for name, value in cast("dict[str, object]", vars(module)).items():
+        if isinstance(value, Machine):
+            found.setdefault(id(cast("object", value)), (name, cast("LoadedMachine", value)))
+    return dict(found.values())
+
+
+def _instead(module: ModuleType) -> str:
+    names = list(_machines_in(module))
+    if not names:
+        return f"; {module.__name__} has no machine."
+    return f"; the machines of {module.__name__}: {_listed(names)}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + more
+
+
+def _public_names(value: object) -> list[str]:
+    return [name for name in dir(value) if not name.startswith("_")]
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, list | tuple) and not value:
+        return f"an empty {type(cast('object', value)).__name__}"
+    if isinstance(value, list | tuple):
+        return f"a {type(cast('object', value)).__name__} with something else than machines in it"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

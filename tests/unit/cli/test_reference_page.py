@@ -1,0 +1,94 @@
+"""The reference page: every command, option and exit code is on it, and what it shows is what happens."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from interlock.cli.exits import MEANINGS
+from interlock.cli.program import app
+from tests.docs.blocks import read_blocks
+from tests.unit.cli.running import Interlock
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/command-line.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+PROGRAM = get_command(app)
+COMMANDS = PROGRAM.commands  # type: ignore[attr-defined]
+
+
+def section(command: str) -> str:
+    """What the page says about one command."""
+    found = re.search(rf"^## `interlock {command}`\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"no section for {command}"
+    return found[1]
+
+
+def entries(text: str) -> dict[str, str]:
+    """The definition list of a section: each option with what stands beside it."""
+    return {
+        option: f"{head}\n{body}"
+        for head, body in re.findall(r"^(`-.*)\n: (.*(?:\n  .*)*)", text, re.MULTILINE)
+        for option in re.findall(r"`(--?[a-z-]+)", head)
+    }
+
+
+def options_of(command: str) -> set[str]:
+    return {option for parameter in COMMANDS[command].params for option in parameter.opts if option.startswith("-")}
+
+
+def test_the_page_has_exactly_the_commands() -> None:
+    assert set(re.findall(r"^## `interlock (\w+)`", TEXT, re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_the_page_has_exactly_the_options_of_a_command(command: str) -> None:
+    assert set(entries(section(command))) == options_of(command)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_defaults_and_choices_are_told(command: str) -> None:
+    told = entries(section(command))
+    for parameter in COMMANDS[command].params:
+        option = parameter.opts[0]
+        default = getattr(parameter.default, "value", parameter.default)
+        if option.startswith("-") and default not in (None, False):
+            assert re.search(rf"Default: `?{re.escape(str(default))}`?\.", told[option]), option
+
+
+def test_the_page_has_the_options_of_the_program() -> None:
+    found = re.search(r"^## Options of the program\n(.*?)^## ", TEXT, re.MULTILINE | re.DOTALL)
+    assert found
+    mentioned = set(entries(found[1]))
+    offered = {option for parameter in PROGRAM.params for option in parameter.opts}
+    assert mentioned == offered | {"--help", "-h"}
+
+
+def test_the_page_has_exactly_the_exit_codes() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", TEXT, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == {int(code): told for code, told in MEANINGS.items()}
+
+
+def shown_commands() -> list[tuple[str, list[str]]]:
+    """Every `$ interlock …` of the page with the lines that follow it."""
+    shown: list[tuple[str, list[str]]] = []
+    for block in read_blocks(TEXT):
+        if block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("$ "):
+                    shown.append((line[2:], []))
+                else:
+                    shown[-1][1].append(line)
+    return shown
+
+
+def test_what_the_page_shows_is_what_happens(interlock: Interlock) -> None:
+    for typed, expected in shown_commands():
+        name, *words = typed.split()
+        assert name == "interlock"
+        done = interlock(*words)
+        assert done.code == 0, done.err
+        actual = "\n".join(line.rstrip() for line in done.out.splitlines())
+        # A line of three dots stands for any number of lines.
+        pattern = "\n".join(r"(?s:.*)" if line == "…" else re.escape(line) for line in expected)
+        assert re.fullmatch(pattern, actual), f"$ {typed}\n{actual}"
