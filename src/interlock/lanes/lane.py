@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.errors import Overloaded, UnavailableError
+from interlock.lanes import points
 from interlock.lanes.connection import Prepare, make_folder, open_writer
 from interlock.lanes.contention import Contention
 from interlock.lanes.ownership import Ownership
@@ -172,6 +173,7 @@ class Lane:
             except UnavailableError as error:
                 self._die(error, group)
             self._acknowledge(group)
+            points.reach("group.acknowledged")
             if self._held:
                 self._let_go()
 
@@ -204,15 +206,20 @@ class Lane:
             return
         if self._writer is None:
             self._writer = self._open_writer()
+        points.reach("group.begun")
         self._writer.execute(group)
+        points.reach("group.executed")
         # From here on a reader may see the group; it is held back until `durable` has caught up (G7).
         self.committed += 1
         self._writer.commit()
+        points.reach("group.committed")
         if self._hand_off is not None:
             self._hand_off()
         self.durable += 1
+        points.reach("group.durable")
         self._count(group)
-        self._writer.fold_log(self.settings.wal_bytes_max)
+        if self._writer.fold_log(self.settings.wal_bytes_max):
+            points.reach("log.folded")
 
     def _count(self, group: Sequence[Work]) -> None:
         self._groups += 1

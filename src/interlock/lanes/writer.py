@@ -110,13 +110,14 @@ class Writer:
                 fix="Open the lane again and repeat the transaction with the same key: it is applied at most once.",
             ) from error
 
-    def fold_log(self, bytes_max: int) -> None:
-        """Fold the log into the database file once it is larger than `bytes_max`, so that it is written over again."""
+    def fold_log(self, bytes_max: int) -> bool:
+        """Fold the log into the database file once it is larger than `bytes_max`; then it is written over again."""
         if self._log_frames * PAGE_BYTES < bytes_max:
-            return
+            return False
         frames, folded = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         # A long read keeps SQLite from folding everything; ask again after as much again has been written.
         self._log_frames = max(0, frames - folded)
+        return True
 
     def close(self) -> None:
         """Close the connection; SQLite folds its log into the database file first."""

@@ -1,0 +1,25 @@
+"""Named points on the way of a group to the disk, where a test can stop time or kill the process.
+
+Nobody is listening in production: reaching a point is one call per group, never per transaction. `tests/crash` listens
+in a process of its own and kills it, kill -9, at each of these names in turn.
+"""
+
+from collections.abc import Callable
+
+POINTS = ("group.begun", "group.executed", "group.committed", "group.durable", "log.folded", "group.acknowledged")
+
+Listener = Callable[[str], None]
+
+_listener: Listener | None = None
+
+
+def reach(point: str) -> None:
+    """The writer has come to this point."""
+    if _listener is not None:
+        _listener(point)
+
+
+def listen(listener: Listener | None) -> None:
+    """Call the listener at every point from now on, in the writer's thread; None stops it."""
+    global _listener  # noqa: PLW0603 -- one per process, as a kill is.
+    _listener = listener
