@@ -4,10 +4,63 @@ The rule that governs the whole package: no statement runs with another meaning 
 listed, node by node and argument by argument, and everything else is refused.
 """
 
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+
+from interlock.sql import changes, definitions, queries
+from interlock.sql.refusal import refuse
 from interlock.sql.schema import Schema
-from interlock.sql.statement import Statement
+from interlock.sql.scope import Scope, Translation
+from interlock.sql.statement import ResultColumn, Statement
+from interlock.sql.syntax import Node, parse, unsupported
+
+_QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery})
+_CHANGES: Final[dict[type[Node], Callable[[Node, Translation], changes.Change]]] = {
+    exp.Insert: changes.insert,
+    exp.Update: changes.update,
+    exp.Delete: changes.delete,
+}
+_DEFINITIONS: Final[dict[type[Node], Callable[[Node, Translation], str]]] = {
+    exp.Create: definitions.create,
+    exp.Alter: definitions.alter,
+    exp.Drop: definitions.drop,
+}
 
 
 def translate(sql: str, schema: Schema) -> Statement:
-    """Translate one statement; `DialectError` names what is outside the subset, and what to write instead."""
-    raise NotImplementedError
+    """Translate one statement; `DialectError` names what is outside the subset, and what to write instead.
+
+    What PostgreSQL would refuse at once, too (no such table, text compared with a number), is a `TransactionError`.
+    """
+    try:
+        return _translate(parse(sql), Translation(schema, queries.subquery))
+    except RecursionError as error:
+        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+
+
+def _translate(node: Node, translation: Translation) -> Statement:
+    if type(node) in _QUERIES:
+        text, columns = _query(node, translation)
+        return Statement(text, "read", translation.parameter_types(), columns)
+    change = _CHANGES.get(type(node))
+    if change is not None:
+        text, columns = change(node, translation)
+        return Statement(text, "write", translation.parameter_types(), columns)
+    definition = _DEFINITIONS.get(type(node))
+    if definition is None:
+        raise unsupported(node)
+    text = definition(node, translation)
+    if translation.parameters:
+        raise refuse("a parameter in a definition.", fix="Write the value.")
+    return Statement(text, "schema")
+
+
+def _query(node: Node, translation: Translation) -> tuple[str, tuple[ResultColumn, ...]]:
+    draft = queries.draft(node, Scope(translation, volatile=True, place="SELECT")).settle()
+    columns = tuple(
+        ResultColumn(name, term.type, checked=term.unchecked and not draft.checked)
+        for name, term in zip(draft.names, draft.terms, strict=True)
+    )
+    return draft.write(), columns

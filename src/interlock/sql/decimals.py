@@ -1,0 +1,145 @@
+"""PostgreSQL's numeric on text: exact sums and products, its scales, its rounding.
+
+A numeric is kept as the text of its digits ("1.50"), because SQLite would make a float of it. Each operation reads the
+texts, computes exactly, and writes the result with the scale PostgreSQL gives it: the larger one for sums, both
+together for products, and for quotients at least sixteen significant digits by the rule of its `select_div_scale`.
+Rounding is half away from zero.
+"""
+
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from typing import Final, cast
+
+from interlock.errors import TransactionError
+from interlock.sql.values import NUMERIC_DIGITS_MAX, numeric_text
+
+# Enough for the product of the two longest numbers, so that nothing is ever rounded by accident.
+_EXACT: Final = Context(prec=4 * NUMERIC_DIGITS_MAX + 100, rounding=ROUND_HALF_UP)
+_QUOTIENT_DIGITS: Final = 16
+_GROUP: Final = 4  # PostgreSQL computes in groups of four decimal digits.
+
+
+def division_by_zero() -> TransactionError:
+    """The error of a division by zero."""
+    return TransactionError("division by zero.", fix="Test the divisor first: CASE WHEN d <> 0 THEN n / d END.")
+
+
+def add(left: str, right: str) -> str:
+    """The sum."""
+    return numeric_text(_EXACT.add(Decimal(left), Decimal(right)))
+
+
+def subtract(left: str, right: str) -> str:
+    """The difference."""
+    return numeric_text(_EXACT.subtract(Decimal(left), Decimal(right)))
+
+
+def multiply(left: str, right: str) -> str:
+    """The product."""
+    return numeric_text(_EXACT.multiply(Decimal(left), Decimal(right)))
+
+
+def divide(left: str, right: str) -> str:
+    """The quotient, with the scale that PostgreSQL selects."""
+    dividend, divisor = Decimal(left), Decimal(right)
+    if not divisor:
+        raise division_by_zero()
+    return numeric_text(rounded(_quotient(dividend, divisor), quotient_scale(dividend, divisor)))
+
+
+def _quotient(dividend: Decimal, divisor: Decimal) -> Decimal:
+    # Rounded down here and to the nearest later: one digit more and a trace of the rest decide as the whole would.
+    scale = quotient_scale(dividend, divisor) + 1
+    with localcontext(_EXACT):
+        shifted = abs(dividend).scaleb(scale)
+        whole, rest = divmod(shifted, abs(divisor))
+        if rest:
+            whole = whole * 10 + 1
+            scale += 1
+        return (whole if (dividend < 0) == (divisor < 0) else -whole).scaleb(-scale)
+
+
+def modulo(left: str, right: str) -> str:
+    """The rest of the division towards zero, with the sign of the dividend."""
+    dividend, divisor = Decimal(left), Decimal(right)
+    if not divisor:
+        raise division_by_zero()
+    rest = _EXACT.remainder(dividend, divisor)
+    return numeric_text(rounded(rest, max(scale_of(dividend), scale_of(divisor))))
+
+
+def negate(value: str) -> str:
+    """The number with the other sign."""
+    return numeric_text(Decimal(value).copy_negate())
+
+
+def absolute(value: str) -> str:
+    """The number without its sign."""
+    return numeric_text(Decimal(value).copy_abs())
+
+
+def round_to(value: str, scale: int) -> str:
+    """The number rounded to so many digits after the point; a negative scale rounds before it."""
+    number = rounded(Decimal(value), scale)
+    return numeric_text(number if scale >= 0 else rounded(number, 0))
+
+
+def floor(value: str) -> str:
+    """The largest whole number that is not larger."""
+    return numeric_text(Decimal(value).to_integral_value(rounding="ROUND_FLOOR"))
+
+
+def ceiling(value: str) -> str:
+    """The smallest whole number that is not smaller."""
+    return numeric_text(Decimal(value).to_integral_value(rounding="ROUND_CEILING"))
+
+
+def fit(value: str, precision: int, scale: int) -> str:
+    """The number as a numeric(precision, scale) keeps it, or the error of a field that is too small."""
+    number = rounded(Decimal(value), scale)
+    if number and number.adjusted() >= precision - scale:
+        raise TransactionError(
+            f"numeric field overflow: {value[:40]} does not fit into numeric({precision},{scale}).",
+            fix="Use a larger precision, or a smaller value.",
+        )
+    return numeric_text(number)
+
+
+def to_float(value: str) -> float:
+    """The nearest double precision number."""
+    number = float(value)
+    if abs(number) == float("inf") or (number == 0 and Decimal(value) != 0):
+        raise TransactionError(f"{value[:40]} is out of range for double precision.", fix="Stay with numeric.")
+    return number + 0.0
+
+
+def compare(left: str, right: str) -> int:
+    """The order of two numbers: the collation of numeric columns."""
+    first, second = Decimal(left), Decimal(right)
+    return (first > second) - (first < second)
+
+
+def rounded(number: Decimal, scale: int) -> Decimal:
+    """The number with exactly so many digits after the point, half away from zero."""
+    return number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
+
+
+def scale_of(number: Decimal) -> int:
+    """How many digits after the point it shows."""
+    return max(0, -cast("int", number.as_tuple().exponent))
+
+
+def quotient_scale(dividend: Decimal, divisor: Decimal) -> int:
+    """PostgreSQL's `select_div_scale`: sixteen significant digits, and no fewer than either operand shows."""
+    weight, first = _leading_group(dividend)
+    divisor_weight, divisor_first = _leading_group(divisor)
+    quotient_weight = weight - divisor_weight - (first <= divisor_first)
+    scale = _QUOTIENT_DIGITS - quotient_weight * _GROUP
+    return min(max(scale, scale_of(dividend), scale_of(divisor), 0), NUMERIC_DIGITS_MAX)
+
+
+def _leading_group(number: Decimal) -> tuple[int, int]:
+    if not number:
+        return 0, 0
+    weight = number.adjusted() // _GROUP
+    with localcontext(_EXACT):
+        return weight, int(abs(number).scaleb(-weight * _GROUP))

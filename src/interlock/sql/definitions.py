@@ -1,0 +1,356 @@
+"""Definitions: CREATE TABLE and INDEX, ALTER TABLE ADD COLUMN, DROP.
+
+The invariant is that a column accepts exactly what its PostgreSQL type accepts, whoever writes: each column has a CHECK
+named `interlock_type_<column>` beside the constraints that were written. A table with a primary key is WITHOUT ROWID,
+which makes its key NOT NULL and one look-up; only keys numbered by the database use SQLite's row numbers. Constraints
+that depend on other tables are checked here, because SQLite does not look at the other table until rows arrive.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlglot import exp
+
+from interlock.sql.changes import assigned
+from interlock.sql.columntypes import column_type
+from interlock.sql.datatypes import INT2, INT4, INT8, declared, enforcement
+from interlock.sql.expressions import expression, predicate
+from interlock.sql.operators import comparable
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.schema import Column, Table
+from interlock.sql.scope import Output, Relation, Scope, Translation, visible
+from interlock.sql.syntax import (
+    Node,
+    argument,
+    child,
+    children,
+    column_name,
+    flag,
+    identifier,
+    maybe,
+    only,
+    quoted,
+    quoted_list,
+    unsupported,
+)
+from interlock.sql.words import SYSTEM_COLUMNS
+
+TYPE_CHECK_PREFIX: Final = "interlock_type_"
+COLUMNS_MAX: Final = 500
+_SERIAL_NAMES: Final = {INT2: "smallserial", INT4: "serial", INT8: "bigserial"}
+_ACTIONS: Final = frozenset({"NO ACTION", "RESTRICT", "CASCADE", "SET NULL"})
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A column or table while its definition is read."""
+
+    columns: list[Column] = field(default_factory=list[Column])
+    defaults: dict[str, str] = field(default_factory=dict[str, str])
+    serial: dict[str, str] = field(default_factory=dict[str, str])
+    keys: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    constraints: list[tuple[str, Node, str | None]] = field(default_factory=list[tuple[str, Node, str | None]])
+
+
+def create(node: Node, translation: Translation) -> str:
+    """CREATE TABLE or CREATE INDEX."""
+    only(node, "this", "kind", "exists", "unique")
+    match str(argument(node, "kind")).upper():
+        case "TABLE" if type(child(node)) is exp.Schema and not flag(node, "unique"):
+            return _create_table(node, translation)
+        case "INDEX" if type(child(node)) is exp.Index:
+            return _create_index(node, translation)
+        case kind:
+            raise refuse(f"CREATE {kind}.", fix="A lane has tables and indexes.")
+
+
+def _create_table(node: Node, translation: Translation) -> str:
+    schema = child(node)
+    only(schema, "this", "expressions")
+    name = _new_name(child(schema), "table")
+    draft = _Draft()
+    for item in children(schema):
+        if type(item) is exp.ColumnDef:
+            _read_column(item, draft, translation)
+        else:
+            draft.constraints.append(("", item, None))
+    if not 1 <= len(draft.columns) <= COLUMNS_MAX:
+        raise refuse(f"a table of {len(draft.columns)} columns.", fix=f"Use 1 to {COLUMNS_MAX}.")
+    folded = [column.name.lower() for column in draft.columns]
+    if len(set(folded)) != len(folded):
+        raise refuse("two columns whose names differ in case alone, or not at all.", fix="Rename one.")
+    constraints = [_constraint(column, item, label, name, draft, translation) for column, item, label in draft.constraints]
+    if len(draft.keys) > 1:
+        raise wrong("more than one PRIMARY KEY.")
+    key = draft.keys[0] if draft.keys else ()
+    for column in draft.serial:
+        if key != (column,):
+            raise refuse(f"{column!r} is numbered by the database without being the PRIMARY KEY.", fix="Make it so.")
+    columns = [_column_text(column, draft, in_key=column.name in key) for column in draft.columns]
+    parts = ", ".join([*columns, *(constraint for constraint in constraints if constraint)])
+    exists = "IF NOT EXISTS " if flag(node, "exists") else ""
+    ending = " WITHOUT ROWID" if key and not draft.serial else ""
+    return f"CREATE TABLE {exists}{quoted(name)} ({parts}){ending}"
+
+
+def _new_name(node: Node, what: str) -> str:
+    if type(node) is exp.Table:
+        only(node, "this")
+        node = child(node)
+    name = identifier(node, what)
+    visible(name, what)
+    return name
+
+
+def _column_text(column: Column, draft: _Draft, *, in_key: bool) -> str:
+    name = quoted(column.name)
+    check = f"CONSTRAINT {quoted(TYPE_CHECK_PREFIX + column.name)} CHECK ({{}})"
+    if column.name in draft.serial:
+        low_high = enforcement(column.type, name)
+        return (
+            f"{name} INTEGER PRIMARY KEY AUTOINCREMENT DEFAULT '{draft.serial[column.name]}' {check.format(low_high)}"
+        )
+    text = f"{name} {declared(column.type)}"
+    if column.type.name == "numeric":
+        text += " COLLATE interlock_numeric"
+    if in_key or not column.nullable:
+        text += " NOT NULL"
+    if column.name in draft.defaults:
+        text += f" DEFAULT ({draft.defaults[column.name]})"
+    return f"{text} {check.format(enforcement(column.type, name))}"
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
+
+
+def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
+    only(node, "this", "kind", "constraints")
+    name = identifier(child(node), "column")
+    if name.lower() in SYSTEM_COLUMNS:
+        raise refuse(f"a column named {name!r}.", why="The engines use that name themselves.", fix="Rename it.")
+    kind, serial = column_type(child(node, "kind"))
+    column = Column(name, kind)
+    if serial is not None:
+        draft.serial[name] = serial
+    for constraint in children(node, "constraints"):
+        only(constraint, "this", "kind")
+        label = maybe(constraint, "this")
+        rule = child(constraint, "kind")
+        match type(rule):
+            case exp.NotNullColumnConstraint:
+                only(rule, "allow_null")
+                column = replace(column, nullable=flag(rule, "allow_null"))
+            case exp.DefaultColumnConstraint:
+                only(rule, "this")
+                draft.defaults[name] = _default(child(rule), column, translation)
+            case exp.GeneratedAsIdentityColumnConstraint:
+                only(rule, "this")
+                if serial is not None or kind not in _SERIAL_NAMES:
+                    raise wrong(f"an identity column of type {kind}.", fix="Use integer or bigint.")
+                draft.serial[name] = _SERIAL_NAMES[kind]
+            case _:
+                draft.constraints.append((name, rule, None if label is None else identifier(label, "constraint")))
+    if name in draft.serial:
+        if name in draft.defaults:
+            raise wrong(f"{name!r} has a default and is numbered by the database.")
+        column = replace(column, nullable=False, serial=True)
+    draft.columns.append(column)
+
+
+def _default(node: Node, column: Column, translation: Translation) -> str:
+    scope = Scope(translation, volatile=True, subqueries=False, place="DEFAULT")
+    return assigned(expression(node, scope), column)
+
+
+# --- Constraints ------------------------------------------------------------------------------------------------------
+
+
+def _constraint(
+    column: str, node: Node, label: str | None, table: str, draft: _Draft, translation: Translation
+) -> str:
+    """A constraint of the table, or of one column written as one of the table."""
+    if type(node) is exp.Constraint:
+        only(node, "this", "expressions")
+        [inner] = children(node)
+        return _constraint(column, inner, identifier(child(node), "constraint"), table, draft, translation)
+    text = _constraint_body(column, node, table, draft, translation)
+    if not text or label is None:
+        return text
+    visible(label, "constraint")
+    return f"CONSTRAINT {quoted(label)} {text}"
+
+
+def _constraint_body(column: str, node: Node, table: str, draft: _Draft, translation: Translation) -> str:
+    match type(node):
+        case exp.PrimaryKeyColumnConstraint | exp.PrimaryKey:
+            only(node, "expressions", "include")
+            _plain_parameters(node)
+            names = _known([column] if column else [column_name(part) for part in children(node)], draft)
+            draft.keys.append(names)
+            # SQLite numbers a key only if PRIMARY KEY stands at the column itself.
+            return "" if names[0] in draft.serial else f"PRIMARY KEY ({quoted_list(names)})"
+        case exp.UniqueColumnConstraint:
+            only(node, "this", "include")
+            _plain_parameters(node)
+            listed = maybe(node, "this")
+            parts = [column] if listed is None else [column_name(part) for part in children(listed)]
+            return f"UNIQUE ({quoted_list(_known(parts, draft))})"
+        case exp.CheckColumnConstraint:
+            only(node, "this")
+            return f"CHECK ({_check(child(node), draft.columns, translation, 'CHECK')})"
+        case exp.Reference:
+            return _foreign_key((column,), node, table, draft, translation)
+        case exp.ForeignKey:
+            only(node, "expressions", "reference")
+            names = _known([column_name(part) for part in children(node)], draft)
+            return _foreign_key(names, child(node, "reference"), table, draft, translation)
+        case _:
+            raise unsupported(node)
+
+
+def _plain_parameters(node: Node) -> None:
+    include = maybe(node, "include")
+    if include is not None:
+        only(include)
+
+
+def _known(names: list[str], draft: _Draft) -> tuple[str, ...]:
+    kinds = {column.name: column.type for column in draft.columns}
+    for name in names:
+        if name not in kinds:
+            raise wrong(f"a constraint on {name!r}, which is not a column of the table.")
+        comparable(kinds[name], "a key")
+    if len(set(names)) != len(names) or not names:
+        raise wrong("a constraint with a column twice, or with none.")
+    return tuple(names)
+
+
+def _check(node: Node, columns: list[Column] | tuple[Column, ...], translation: Translation, place: str) -> str:
+    scope = Scope(translation, subqueries=False, place=place)
+    outputs = tuple(Output(column.name, column.type, nullable=column.nullable) for column in columns)
+    scope.add(Relation("", outputs, ""))
+    with scope.at(place):
+        text = predicate(node, scope, place).checked.text
+    if "interlock_now(" in text:
+        raise refuse(f"now() in {place}.", why="A row that was right would become wrong by waiting.")
+    return text
+
+
+def _foreign_key(
+    names: tuple[str, ...], node: Node, table: str, draft: _Draft, translation: Translation
+) -> str:
+    only(node, "this", "options")
+    target = child(node)
+    columns: list[str] = []
+    if type(target) is exp.Schema:
+        only(target, "this", "expressions")
+        columns = [column_name(part) for part in children(target)]
+        target = child(target)
+    only(target, "this")
+    parent = identifier(child(target), "table")
+    known = translation.table(parent) if parent != table else Table(table, tuple(draft.columns), _own_key(draft))
+    if tuple(columns or known.primary_key) != known.primary_key or len(names) != len(known.primary_key):
+        raise refuse(f"a reference to something else than the primary key of {parent!r}.", fix="Refer to its key.")
+    own = {column.name: column.type for column in draft.columns}
+    for name, key in zip(names, known.primary_key, strict=True):
+        column = known.column(key)
+        if column is None or own[name] != column.type:
+            raise refuse(f"{name!r} and {parent}.{key} have different types.", fix="Give both the same type.")
+    text = f"FOREIGN KEY ({quoted_list(names)}) REFERENCES {quoted(parent)} ({quoted_list(known.primary_key)})"
+    return text + "".join(_reaction(option) for option in _options(node))
+
+
+def _own_key(draft: _Draft) -> tuple[str, ...]:
+    return draft.keys[0] if draft.keys else ()
+
+
+def _options(node: Node) -> list[str]:
+    options = argument(node, "options")
+    return [str(option) for option in options] if isinstance(options, list) else []
+
+
+def _reaction(option: str) -> str:
+    words = option.upper().split(maxsplit=2)
+    if len(words) == 3 and words[0] == "ON" and words[1] in {"DELETE", "UPDATE"} and words[2] in _ACTIONS:  # noqa: PLR2004 - ON, event, action
+        return f" ON {words[1]} {words[2]}"
+    raise refuse(f"{option} of a reference.", fix="Use ON DELETE or ON UPDATE with CASCADE, SET NULL or RESTRICT.")
+
+
+# --- Indexes, changes of tables, DROP ---------------------------------------------------------------------------------
+
+
+def _create_index(node: Node, translation: Translation) -> str:
+    index = child(node)
+    only(index, "this", "table", "params")
+    name = maybe(index, "this")
+    if name is None:
+        raise refuse("an index without a name.", fix="Give it one.")
+    target = child(index, "table")
+    only(target, "this")
+    table = translation.table(identifier(child(target), "table"))
+    parameters = child(index, "params")
+    only(parameters, "columns", "where")
+    listed: list[str] = []
+    for item in children(parameters, "columns"):
+        only(item, "this", "desc", "nulls_first")
+        if type(child(item)) is not exp.Column:
+            raise refuse("an index on an expression.", fix="Index columns.")
+        column = table.column(column_name(child(item)))
+        if column is None:
+            raise wrong(f"an index on a column that {table.name!r} does not have.")
+        comparable(column.type, "an index")
+        # The order of NULLs inside an index never shows.
+        listed.append(quoted(column.name) + (" DESC" if flag(item, "desc") else ""))
+    text = f"{'UNIQUE ' if flag(node, 'unique') else ''}INDEX {'IF NOT EXISTS ' if flag(node, 'exists') else ''}"
+    text = f"CREATE {text}{quoted(_new_name(name, 'index'))} ON {quoted(table.name)} ({', '.join(listed)})"
+    where = maybe(parameters, "where")
+    if where is None:
+        return text
+    only(where, "this")
+    return f"{text} WHERE {_check(child(where), table.columns, translation, 'the condition of an index')}"
+
+
+def alter(node: Node, translation: Translation) -> str:
+    """ALTER TABLE … ADD COLUMN, where SQLite's meaning agrees: a constant default, and none of the key's constraints."""
+    only(node, "this", "kind", "actions")
+    target = child(node)
+    only(target, "this")
+    table = translation.table(identifier(child(target), "table"))
+    actions = children(node, "actions")
+    if str(argument(node, "kind")).upper() != "TABLE" or len(actions) != 1 or type(actions[0]) is not exp.ColumnDef:
+        raise refuse("ALTER TABLE other than ADD COLUMN.", fix="Create a new table and copy the rows.")
+    draft = _Draft()
+    _read_column(actions[0], draft, translation)
+    [column] = draft.columns
+    if draft.constraints or draft.serial:
+        raise refuse("a new column with a key, a reference or a CHECK.", fix="Create a new table and copy the rows.")
+    if any(column.name.lower() == known.name.lower() for known in table.columns):
+        raise wrong(f"the table {table.name!r} has a column {column.name!r} already.")
+    default = draft.defaults.pop(column.name, None)
+    if default is not None and "(" in default.split("'")[0]:
+        raise refuse("a new column whose default is not a constant.", fix="Add it without, then UPDATE the rows.")
+    if not column.nullable and (default is None or default == "NULL"):
+        raise refuse("a new NOT NULL column without a default.", fix="Give it a default.")
+    text = _column_text(column, draft, in_key=False)
+    added = text if default is None else text.replace(" CONSTRAINT ", f" DEFAULT {default} CONSTRAINT ", 1)
+    return f"ALTER TABLE {quoted(table.name)} ADD COLUMN {added}"
+
+
+def drop(node: Node, translation: Translation) -> str:
+    """DROP TABLE or DROP INDEX."""
+    only(node, "this", "tables", "kind", "exists", "restrict")
+    kind = str(argument(node, "kind")).upper()
+    targets = children(node, "tables") or [child(node)]
+    if kind not in {"TABLE", "INDEX"} or len(targets) != 1:
+        raise refuse(f"DROP {kind} of {len(targets)} things.", fix="Drop one table or index per statement.")
+    name = _new_name(targets[0], kind.lower())
+    exists = flag(node, "exists")
+    if kind == "TABLE":
+        referring = sorted(
+            table.name for table in translation.schema.tables.values() if name in table.references and table.name != name
+        )
+        if referring:
+            raise wrong(f"{name!r} is referred to by {', '.join(referring)}.", fix="Drop those first.")
+        if not exists:
+            translation.table(name)
+    return f"DROP {kind} {'IF EXISTS ' if exists else ''}{quoted(name)}"

@@ -1,0 +1,445 @@
+"""The walk over expressions: each listed node becomes a term, every other one is refused.
+
+The list is by exact class, and each handler names the arguments it reads (`only`), so neither a new node nor a new
+argument of sqlglot can slip through. Names, types and functions are decided elsewhere; here is only the grammar.
+sqlglot's precedence is not always PostgreSQL's, so a predicate directly inside another needs its parentheses.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from interlock.sql import calls, literals
+from interlock.sql.casts import convert, unified
+from interlock.sql.columntypes import column_type
+from interlock.sql.datatypes import BOOL, INT8, TEXT, UNKNOWN
+from interlock.sql.operators import (
+    arithmetic,
+    comparable,
+    comparison,
+    concatenation,
+    condition,
+    keyed,
+    negation,
+)
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.scope import Query, Scope
+from interlock.sql.syntax import Node, argument, child, children, flag, identifier, maybe, only, string, unsupported
+from interlock.sql.terms import Term, call, combined, named
+
+Handler = Callable[[Node, Scope], Term]
+
+
+def expression(node: Node, scope: Scope) -> Term:
+    """The term of an expression in that scope."""
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        raise unsupported(node)
+    term = handler(node, scope)
+    if term.volatile and not scope.volatile:
+        raise refuse(
+            f"random() or gen_random_uuid() in {scope.place}.",
+            why="SQLite may evaluate it another number of times than PostgreSQL does.",
+            fix="Use it directly in the outermost SELECT, VALUES or SET, or pass the value as a parameter.",
+        )
+    if term.text in scope.grouped:
+        return replace(term, bare=frozenset(item for item in term.bare if item[0] != scope.number))
+    return term
+
+
+def predicate(node: Node, scope: Scope, place: str) -> Term:
+    """The term of a condition."""
+    return condition(expression(node, scope), place)
+
+
+def stable(node: Node, scope: Scope, what: str) -> Term:
+    """The term of an operand that the translation may repeat, or that PostgreSQL repeats."""
+    term = expression(node, scope)
+    if term.volatile:
+        raise refuse(f"random() or gen_random_uuid() in {what}.", fix="Pass the value as a parameter.")
+    return term
+
+
+# --- Leaves -----------------------------------------------------------------------------------------------------------
+
+
+def _literal(node: Node, _: Scope) -> Term:
+    only(node, "this", "is_string")
+    return literals.string(string(node)) if flag(node, "is_string") else literals.number(string(node))
+
+
+def _null(node: Node, _: Scope) -> Term:
+    only(node)
+    return literals.null()
+
+
+def _boolean(node: Node, _: Scope) -> Term:
+    only(node, "this")
+    return Term("1" if flag(node, "this") else "0", BOOL, name="bool", nullable=False)
+
+
+def _parameter(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    written = string(child(node))
+    if not written.isdecimal():
+        raise refuse(f"the parameter ${written}.", fix="Write parameters as $1, $2, …")
+    parameter = scope.translation.parameter(int(written))
+    return Term(f"?{parameter.number}", UNKNOWN, parameter=parameter)
+
+
+def _column(node: Node, scope: Scope) -> Term:
+    only(node, "this", "table")
+    table = maybe(node, "table")
+    return scope.column(
+        None if table is None else identifier(table, "relation"), identifier(child(node), "column")
+    )
+
+
+def _paren(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    return expression(child(node), scope)
+
+
+# --- Operators --------------------------------------------------------------------------------------------------------
+
+
+def _arithmetic(operator: str) -> Handler:
+    def handle(node: Node, scope: Scope) -> Term:
+        only(node, "this", "expression", "typed", "safe")
+        if operator == "/" and (flag(node, "safe") or not flag(node, "typed")):
+            raise unsupported(node)
+        left, right = expression(child(node), scope), expression(child(node, "expression"), scope)
+        return replace(arithmetic(operator, left, right))
+
+    return handle
+
+
+def _negation(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    return replace(negation(expression(child(node), scope)))
+
+
+def _comparison(operator: str) -> Handler:
+    def handle(node: Node, scope: Scope) -> Term:
+        only(node, "this", "expression")
+        left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
+        return replace(comparison(operator, left, right))
+
+    return handle
+
+
+def _operand(node: Node, name: str, scope: Scope) -> Term:
+    part = child(node, name)
+    if type(part) in _PREDICATES:
+        raise refuse(
+            "a condition inside another one without parentheses.",
+            why="It is easily read in two ways, and PostgreSQL refuses most of them.",
+            fix="Put the inner condition into parentheses.",
+        )
+    return expression(part, scope)
+
+
+def _concatenation(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expression", "safe")
+    term = concatenation(expression(child(node), scope), expression(child(node, "expression"), scope))
+    return replace(term)
+
+
+def _connective(word: str) -> Handler:
+    def handle(node: Node, scope: Scope) -> Term:
+        only(node, "this", "expression")
+        left = predicate(child(node), scope, f"the left side of {word}")
+        right = predicate(child(node, "expression"), scope, f"the right side of {word}")
+        return combined(f"{left.operand} {word} {right.operand}", BOOL, (left, right))
+
+    return handle
+
+
+def _not(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    term = predicate(child(node), scope, "what NOT negates")
+    return combined(f"NOT {term.operand}", BOOL, [term])
+
+
+def _is(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expression", "negate")
+    left = _operand(node, "this", scope)
+    right = child(node, "expression")
+    word = "IS NOT" if flag(node, "negate") else "IS"
+    if type(right) is exp.Null:
+        return combined(f"{left.operand} {word} NULL", BOOL, [left])
+    if type(right) is exp.Boolean:
+        left = condition(left, f"what {word} asks about")
+        return combined(f"{left.operand} {word} {1 if flag(right, 'this') else 0}", BOOL, [left])
+    raise unsupported(node)
+
+
+def _between(node: Node, scope: Scope) -> Term:
+    only(node, "this", "low", "high")
+    for name in ("this", "low", "high"):
+        _operand(node, name, scope)
+    value = stable(child(node), scope, "BETWEEN")
+    low, high = expression(child(node, "low"), scope), expression(child(node, "high"), scope)
+    at_least, at_most = comparison(">=", value, low), comparison("<=", value, high)
+    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
+
+
+def _in(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expressions", "query")
+    _operand(node, "this", scope)
+    left = stable(child(node), scope, "IN")
+    query = maybe(node, "query")
+    if query is not None:
+        return _in_query(left, subquery(query, scope))
+    items = [expression(item, scope) for item in children(node)]
+    if not items:
+        raise wrong("an empty IN list.")
+    kind, (left, *items) = unified(left, *items)
+    comparable(kind, "IN")
+    listed = ", ".join(item.checked.text for item in items)
+    return combined(f"{keyed(left)} IN ({listed})", BOOL, (left, *items))
+
+
+def _in_query(left: Term, query: Query) -> Term:
+    if len(query.columns) != 1:
+        raise wrong(f"a subquery of {len(query.columns)} columns in IN.", fix="Select one column.")
+    kind = query.columns[0].type
+    left = convert(left, kind, "implicit") if left.type is UNKNOWN else left
+    same = left.type.name == kind.name or (left.type.is_text and kind.is_text)
+    if not (same or (left.type.is_integer and kind.is_integer)):
+        raise refuse(f"{left.type} IN a subquery of {kind}.", fix=f"Cast it: CAST(… AS {kind}).")
+    comparable(kind, "IN")
+    inner = Term(query.text, kind, bare=query.bare)
+    return combined(f"{keyed(left)} IN ({query.text})", BOOL, (left, inner))
+
+
+def _like(node: Node, scope: Scope) -> Term:
+    escape = "\\"
+    negated = flag(node, "negate")
+    if type(node) is exp.Escape:
+        only(node, "this", "expression")
+        written = child(node, "expression")
+        if type(written) is not exp.Literal or not flag(written, "is_string") or len(string(written)) != 1:
+            raise refuse("an ESCAPE that is not one character.", fix="Write ESCAPE '!', for example.")
+        escape = string(written)
+        node = child(node)
+        if type(node) is not exp.Like:
+            raise unsupported(node)
+        negated = flag(node, "negate")
+    only(node, "this", "expression", "negate")
+    left = convert(_operand(node, "this", scope), TEXT, "implicit")
+    right = convert(_operand(node, "expression", scope), TEXT, "implicit")
+    matched = call("interlock_like", BOOL, left, right, extra=literals.text_literal(escape))
+    if negated:
+        matched = combined(f"NOT {matched.text}", BOOL, [matched])
+    return replace(matched)
+
+
+# --- Branches, casts, calls -------------------------------------------------------------------------------------------
+
+
+def _case(node: Node, scope: Scope) -> Term:
+    only(node, "this", "ifs", "default")
+    subject = maybe(node, "this")
+    conditions: list[Term] = []
+    results: list[Term] = []
+    for branch in children(node, "ifs"):
+        only(branch, "this", "true")
+        if subject is None:
+            conditions.append(predicate(child(branch), scope, "WHEN"))
+        else:
+            value = stable(subject, scope, "CASE")
+            conditions.append(comparison("=", value, expression(child(branch), scope)))
+        results.append(expression(child(branch, "true"), scope))
+    default = maybe(node, "default")
+    results.append(literals.null() if default is None else expression(default, scope))
+    # PostgreSQL names the result after the ELSE, and decides its type by all branches.
+    kind, typed = unified(*results)
+    branches = " ".join(
+        f"WHEN {when.checked.text} THEN {then.checked.text}" for when, then in zip(conditions, typed, strict=False)
+    )
+    text = f"CASE {branches} ELSE {typed[-1].checked.text} END"
+    last = results[-1]
+    strong = last.name is not None and not last.weak
+    return named(combined(text, kind, (*conditions, *typed)), last.name if strong else "case", weak=not strong)
+
+
+def _coalesce(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expressions")
+    parts = [stable(part, scope, "COALESCE") for part in (child(node), *children(node))]
+    kind, parts = unified(*parts)
+    if len(parts) == 1:
+        return replace(parts[0], name="coalesce")
+    listed = ", ".join(part.checked.text for part in parts)
+    return combined(f"coalesce({listed})", kind, parts, atomic=True, name="coalesce")
+
+
+def _nullif(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expression")
+    left = stable(child(node), scope, "NULLIF")
+    right = stable(child(node, "expression"), scope, "NULLIF")
+    result = left.type
+    kind, (left, right) = unified(left, right)
+    if result is not UNKNOWN and result.plain != kind and not result.is_text:
+        raise refuse(f"NULLIF of {result} and {kind}.", fix="Cast one side, so that both are of one type.")
+    comparable(kind, "NULLIF")
+    text = f"CASE WHEN {keyed(left)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
+    return combined(text, kind, (left, right), name="nullif")
+
+
+def _cast(node: Node, scope: Scope) -> Term:
+    only(node, "this", "to", "_type")
+    kind, serial = column_type(child(node, "to"))
+    if serial:
+        raise wrong("a cast to a serial type.", fix="Cast to bigint.")
+    inner = expression(child(node), scope)
+    strong = inner.name is not None and not inner.weak
+    return named(convert(inner, kind, "explicit"), inner.name if strong else kind.name, weak=not strong)
+
+
+def _scalar(name: str, *arguments: str) -> Handler:
+    def handle(node: Node, scope: Scope) -> Term:
+        only(node, *arguments)
+        given = [part for argument_name in arguments if (part := maybe(node, argument_name)) is not None]
+        return calls.scalar(name, [expression(part, scope) for part in given])
+
+    return handle
+
+
+def _round(node: Node, scope: Scope) -> Term:
+    only(node, "this", "decimals")
+    return _scalar("round", "this", "decimals")(node, scope)
+
+
+def _aggregate(name: str) -> Handler:
+    def handle(node: Node, scope: Scope) -> Term:
+        only(node, "this", "expressions", "big_int")
+        if not scope.aggregates:
+            raise wrong(f"the aggregate {name}() in {scope.place}.", fix="Use it in SELECT, HAVING or ORDER BY.")
+        inner = child(node)
+        if type(inner) is exp.Star and name == "count":
+            only(inner)
+            return Term("count(*)", INT8, aggregate=True, name="count", nullable=False)
+        if children(node):
+            raise wrong(f"{name}() takes one argument.")
+        distinct = type(inner) is exp.Distinct
+        if distinct:
+            only(inner, "expressions")
+            inner = _single(children(inner), name)
+        return _aggregate_over(name, inner, scope, distinct=distinct)
+
+    return handle
+
+
+def _single(nodes: Sequence[Node], name: str) -> Node:
+    if len(nodes) != 1:
+        raise wrong(f"{name}() takes one argument.")
+    return nodes[0]
+
+
+def _aggregate_over(name: str, inner: Node, scope: Scope, *, distinct: bool) -> Term:
+    grouped = scope.grouped
+    scope.grouped = frozenset()
+    try:
+        with scope.at(f"the argument of {name}()", volatile=False, subqueries=False):
+            value = expression(inner, scope)
+    finally:
+        scope.grouped = grouped
+    if any(number != scope.number for number, _ in value.bare):
+        raise refuse(f"{name}() over a column of the query around it.", fix="Aggregate where the column comes from.")
+    term = calls.aggregate(name, value, distinct=distinct)
+    return replace(term, aggregate=True, bare=frozenset(), inside=value.bare)
+
+
+# --- Subqueries -------------------------------------------------------------------------------------------------------
+
+
+def subquery(node: Node, scope: Scope) -> Query:
+    """A query inside an expression."""
+    if not scope.subqueries:
+        raise refuse(f"a subquery in {scope.place}.", fix="Query first, then pass the value as a parameter.")
+    return scope.translation.subquery(node, scope)
+
+
+def _scalar_subquery(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    query = subquery(child(node), scope)
+    if len(query.columns) != 1:
+        raise wrong(f"a subquery of {len(query.columns)} columns as a value.", fix="Select one column.")
+    if not query.single:
+        raise refuse(
+            "a subquery as a value that may give several rows.",
+            why="PostgreSQL raises an error when it does; SQLite would take the first.",
+            fix="Ask for the whole primary key, use an aggregate, or add LIMIT 1.",
+        )
+    [output] = query.columns
+    return Term(f"({query.text})", output.type, bare=query.bare, name=output.name)
+
+
+def _exists(node: Node, scope: Scope) -> Term:
+    only(node, "this")
+    query = subquery(child(node), scope)
+    return Term(f"EXISTS ({query.text})", BOOL, bare=query.bare, name="exists", nullable=False)
+
+
+_PREDICATES: Final = frozenset(
+    {
+        exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.In,
+        exp.Between, exp.Like, exp.Escape, exp.Not, exp.And, exp.Or,
+    }
+)  # fmt: skip
+
+_HANDLERS: Final[dict[type[Node], Handler]] = {
+    exp.Literal: _literal,
+    exp.Null: _null,
+    exp.Boolean: _boolean,
+    exp.Parameter: _parameter,
+    exp.Column: _column,
+    exp.Paren: _paren,
+    exp.Add: _arithmetic("+"),
+    exp.Sub: _arithmetic("-"),
+    exp.Mul: _arithmetic("*"),
+    exp.Div: _arithmetic("/"),
+    exp.Mod: _arithmetic("%"),
+    exp.Neg: _negation,
+    exp.EQ: _comparison("="),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
+    exp.NullSafeEQ: _comparison("IS"),
+    exp.NullSafeNEQ: _comparison("IS NOT"),
+    exp.DPipe: _concatenation,
+    exp.And: _connective("AND"),
+    exp.Or: _connective("OR"),
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Like: _like,
+    exp.Escape: _like,
+    exp.Case: _case,
+    exp.Coalesce: _coalesce,
+    exp.Nullif: _nullif,
+    exp.Cast: _cast,
+    exp.Abs: _scalar("abs", "this"),
+    exp.Ceil: _scalar("ceil", "this"),
+    exp.Floor: _scalar("floor", "this"),
+    exp.Length: _scalar("length", "this"),
+    exp.Lower: _scalar("lower", "this"),
+    exp.Upper: _scalar("upper", "this"),
+    exp.Round: _round,
+    exp.CurrentTimestamp: _scalar("now"),
+    exp.Rand: _scalar("random"),
+    exp.Uuid: _scalar("gen_random_uuid"),
+    exp.Count: _aggregate("count"),
+    exp.Sum: _aggregate("sum"),
+    exp.Avg: _aggregate("avg"),
+    exp.Min: _aggregate("min"),
+    exp.Max: _aggregate("max"),
+    exp.Subquery: _scalar_subquery,
+    exp.Exists: _exists,
+}

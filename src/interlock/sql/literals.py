@@ -1,0 +1,158 @@
+"""Constants: what was written, as SQLite's text of the type that it takes.
+
+PostgreSQL gives a bare 'string' the type its surroundings want and reads it by that type's rules, when it parses the
+statement. So it is done here: a constant never needs a function at run time, and a wrong one is refused at once. Where
+PostgreSQL's reading depends on settings (dates without offset) or is wider than this (hexadecimal), it is refused.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+from uuid import UUID
+
+from interlock.errors import TransactionError
+from interlock.sql.datatypes import INT4, INT8, INTEGER_RANGE, NUMERIC, UNKNOWN, Name, Type
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.terms import Term
+from interlock.sql.values import encoder, is_storable, microseconds, numeric_text
+
+_INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*")
+_NUMBER = re.compile(r"[ \t\n\r\f\v]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\n\r\f\v]*")
+_MOMENT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?) ?(Z|z|[+-]\d{2}(?::?\d{2})?)", re.ASCII
+)
+_BYTES = re.compile(r"\\x((?:[0-9a-fA-F]{2})*)")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TRUTHS: Final = {
+    **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
+    **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
+}
+
+
+def number(text: str) -> Term:
+    """A number as it stands in the statement: integer, bigint or numeric, by its size and form."""
+    if text.isdecimal() and text.isascii():
+        value = int(text)
+        for kind in (INT4, INT8):
+            if value <= INTEGER_RANGE[kind.name][1]:
+                return Term(str(value), kind, literal=str(value))
+    try:
+        written = read_numeric(text)
+    except (ValueError, TransactionError) as error:
+        raise refuse(f"the number {text}.", fix="Write plain decimal digits.") from error
+    return Term(text_literal(written), NUMERIC, literal=written)
+
+
+def string(text: str) -> Term:
+    """A string as it stands in the statement, of no type yet."""
+    return Term(text_literal(text), UNKNOWN, literal=text)
+
+
+def null() -> Term:
+    """NULL, of no type yet."""
+    return Term("NULL", UNKNOWN)
+
+
+def text_literal(text: str) -> str:
+    """Text as SQLite reads it."""
+    if not is_storable(text):
+        raise wrong("a string with NUL or a lone surrogate.")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def typed(text: str, kind: Type) -> str:
+    """The constant that PostgreSQL makes of the string for that type, as SQLite's text. Length limits come later."""
+    try:
+        return _READERS[kind.name](text, kind)
+    except (ValueError, ArithmeticError, TransactionError) as error:
+        raise wrong(
+            f"invalid input for type {kind}: {text!r}.", fix=f"Write a {kind}, or pass it as a parameter."
+        ) from error
+
+
+def read_integer(text: str, kind: Type) -> int:
+    """A whole number in decimal digits, within its type."""
+    matched = _INTEGER.fullmatch(text)
+    low, high = INTEGER_RANGE[kind.name]
+    if matched is None or not low <= int(matched[1]) <= high:
+        raise ValueError(text)
+    return int(matched[1])
+
+
+def read_numeric(text: str) -> str:
+    """A decimal number, as it is stored."""
+    matched = _NUMBER.fullmatch(text)
+    if matched is None:
+        raise ValueError(text)
+    return numeric_text(Decimal(matched[1]))
+
+
+def read_float(text: str) -> float:
+    """A finite float. One that PostgreSQL would call out of range is refused."""
+    matched = _NUMBER.fullmatch(text)
+    if matched is None:
+        raise ValueError(text)
+    value = float(matched[1])
+    if abs(value) == float("inf") or (value == 0 and Decimal(matched[1]) != 0):
+        raise ValueError(text)
+    return value + 0.0
+
+
+def read_bool(text: str) -> bool:
+    """A truth value in one of PostgreSQL's spellings."""
+    truth = _TRUTHS.get(text.strip(" \t\n\r\f\v").lower())
+    if truth is None:
+        raise ValueError(text)
+    return truth
+
+
+def read_moment(text: str) -> int:
+    """A moment with date, time and offset, as it is stored; without an offset it would depend on the session."""
+    matched = _MOMENT.fullmatch(text.strip())
+    if matched is None:
+        raise ValueError(text)
+    day, clock, offset = matched.groups()
+    if offset in {"Z", "z"}:
+        offset = "+00:00"
+    digits = offset[1:].replace(":", "").ljust(4, "0")
+    return microseconds(datetime.fromisoformat(f"{day}T{clock}{offset[0]}{digits[:2]}:{digits[2:]}"))
+
+
+def read_uuid(text: str) -> bytes:
+    """A uuid in its usual form."""
+    if not _UUID.fullmatch(text):
+        raise ValueError(text)
+    return UUID(text).bytes
+
+
+def _read_bytes(text: str) -> bytes:
+    matched = _BYTES.fullmatch(text)
+    if matched is None:
+        raise ValueError(text)
+    return bytes.fromhex(matched[1])
+
+
+def _read_json(text: str, kind: Type) -> str:
+    document: object = json.loads(text, parse_constant=_no_constant)
+    return text_literal(str(encoder(kind)(document, 0)))
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(text)
+
+
+_READERS: Final[dict[Name, Callable[[str, Type], str]]] = {
+    **{name: (lambda text, kind: str(read_integer(text, kind))) for name in ("int2", "int4", "int8")},
+    "numeric": lambda text, _: text_literal(read_numeric(text)),
+    "float8": lambda text, _: repr(read_float(text)),
+    "text": lambda text, _: text_literal(text),
+    "varchar": lambda text, _: text_literal(text),
+    "bool": lambda text, _: str(int(read_bool(text))),
+    "bytea": lambda text, _: f"X'{_read_bytes(text).hex()}'",
+    "timestamptz": lambda text, _: str(read_moment(text)),
+    "uuid": lambda text, _: f"X'{read_uuid(text).hex()}'",
+    "jsonb": _read_json,
+}

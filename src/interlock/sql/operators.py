@@ -1,0 +1,131 @@
+"""Arithmetic and comparison of translated terms, each with PostgreSQL's type and PostgreSQL's errors.
+
+Sums and differences are native and left `unchecked`: their overflow is visible in the result (a float, or outside the
+width). Products of bigint are not, because a rounded float product can come back into range; division is not, because
+SQLite answers NULL where PostgreSQL raises. Those call functions, unless the divisor is a written positive number.
+"""
+
+from typing import Final
+
+from interlock.sql.casts import convert, settled, unified
+from interlock.sql.datatypes import BOOL, FLOAT8, NUMERIC, TEXT, UNKNOWN, Type
+from interlock.sql.literals import text_literal
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.terms import Term, call, combined
+
+COLLATED: Final = "COLLATE interlock_numeric"
+_NUMERIC_FUNCTIONS: Final = {
+    "+": "interlock_numeric_add",
+    "-": "interlock_numeric_subtract",
+    "*": "interlock_numeric_multiply",
+    "/": "interlock_numeric_divide",
+    "%": "interlock_numeric_modulo",
+}
+
+
+def arithmetic(operator: str, left: Term, right: Term) -> Term:
+    """One of + - * / % on two numbers of the same or of different types."""
+    if left.type is UNKNOWN and right.type is UNKNOWN:
+        raise wrong(f"the types of both sides of {operator} are unknown.", fix="Cast one side: $1::bigint.")
+    kind, (left, right) = unified(left, right)
+    if kind.is_integer:
+        return _integer_arithmetic(operator, left, right, kind)
+    if kind == NUMERIC:
+        return call(_NUMERIC_FUNCTIONS[operator], NUMERIC, left, right)
+    if kind == FLOAT8:
+        return _float_arithmetic(operator, left, right)
+    raise refuse(f"{operator} on {kind}.", why="Arithmetic is for numbers.", fix="Compute it in Python.")
+
+
+def _integer_arithmetic(operator: str, left: Term, right: Term, kind: Type) -> Term:
+    native = f"{left.operand} {operator} {right.operand}"
+    match operator:
+        case "+" | "-":
+            return combined(native, kind, (left, right), unchecked=True)
+        case "*" if kind.name != "int8":
+            return combined(native, kind, (left, right), unchecked=True)
+        case "*":
+            return call("interlock_multiply", kind, left, right)
+        case _ if right.literal is not None and int(right.literal) > 0 and right.atomic:
+            return combined(native, kind, (left, right))
+        case "/":
+            return call("interlock_divide", kind, left, right, unchecked=kind.name != "int8")
+        case _:
+            return call("interlock_modulo", kind, left, right)
+
+
+def _float_arithmetic(operator: str, left: Term, right: Term) -> Term:
+    match operator:
+        case "+" | "-":
+            return combined(f"{left.operand} {operator} {right.operand}", FLOAT8, (left, right), unchecked=True)
+        case "*":
+            return call("interlock_float8_multiply", FLOAT8, left, right)
+        case "/":
+            return call("interlock_float8_divide", FLOAT8, left, right)
+        case _:
+            raise wrong("% on double precision.", fix="Use numeric or integers.")
+
+
+def negation(term: Term) -> Term:
+    """The number with the other sign."""
+    if term.type is UNKNOWN:
+        raise wrong("the type of what follows the minus is unknown.", fix="Cast it: -($1::bigint).")
+    if term.type.name == "numeric":
+        if term.literal is not None and not term.literal.startswith("-"):
+            literal = term.literal if not term.literal.strip("0.") else f"-{term.literal}"
+            return Term(text_literal(literal), NUMERIC, literal=literal)
+        return call("interlock_numeric_negate", NUMERIC, term)
+    if term.type.is_integer:
+        if term.literal is not None and term.atomic:
+            # The type is that of the number without its sign: -2147483648 is a bigint for PostgreSQL, too.
+            literal = str(-int(term.literal))
+            return Term(literal, term.type, atomic=term.literal == "0", literal=literal)
+        return combined(f"-{term.operand}", term.type, [term], unchecked=True)
+    if term.type.name == "float8":
+        return combined(f"-{term.operand}", FLOAT8, [term])
+    raise wrong(f"minus on {term.type}.")
+
+
+def comparison(operator: str, left: Term, right: Term) -> Term:
+    """One of = <> < <= > >= and IS [NOT] DISTINCT FROM (SQLite's IS NOT and IS), in the type where both sides meet."""
+    kind, (left, right) = unified(left, right)
+    comparable(kind, operator)
+    return combined(f"{keyed(left)} {operator} {right.operand}", BOOL, (left, right))
+
+
+def keyed(term: Term) -> str:
+    """The text by which SQLite compares, sorts and groups the term as PostgreSQL does."""
+    return f"{term.operand} {COLLATED}" if term.type.name == "numeric" else term.operand
+
+
+def comparable(kind: Type, purpose: str) -> None:
+    """Refuse types that a lane cannot compare."""
+    if kind.name == "jsonb":
+        raise refuse(
+            f"{purpose} on jsonb.",
+            why="A lane stores and returns jsonb as a whole.",
+            fix="Keep what you search by in columns of its own.",
+        )
+
+
+def concatenation(left: Term, right: Term) -> Term:
+    """Text joined to text."""
+    left, right = (settled(term) if term.type is UNKNOWN and term.parameter is None else term for term in (left, right))
+    if not (left.type.is_text or right.type.is_text):
+        raise refuse(f"|| on {left.type} and {right.type}.", fix="Cast both sides to text.")
+    for term in (left, right):
+        if term.type is not UNKNOWN and not term.type.is_text:
+            raise refuse(f"|| on {term.type}.", fix="Cast it to text: CAST(… AS text).")
+    left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
+    return combined(f"{left.operand} || {right.operand}", TEXT, (left, right))
+
+
+def condition(term: Term, place: str) -> Term:
+    """A term that must be boolean."""
+    if term.type is UNKNOWN:
+        return convert(term, BOOL, "implicit")
+    if term.type != BOOL:
+        raise wrong(f"{place} must be boolean, not {term.type}.", fix="Compare it with something: … <> 0.")
+    return term
+
+

@@ -1,0 +1,215 @@
+"""The scalar functions behind translated statements: what PostgreSQL computes, where SQLite computes something else.
+
+Each takes stored values and gives a stored value, or raises the error that PostgreSQL raises. None of them sees NULL:
+the registration makes them strict, as their counterparts in PostgreSQL are.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from interlock.errors import TransactionError
+from interlock.sql import decimals, literals
+from interlock.sql.datatypes import INT8, INTEGER_RANGE, Type
+from interlock.sql.values import NUMERIC_DIGITS_MAX, numeric_text, out_of_range
+
+PATTERNS_MAX: Final = 256
+_Read = TypeVar("_Read", int, float, str, bytes)
+_INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
+
+
+def ranged(kind: Type) -> Callable[[int | float], int]:
+    """The function that verifies a computed whole number; an overflow of SQLite's shows as a float."""
+    low, high = INTEGER_RANGE[kind.name]
+
+    def verify(value: int | float) -> int:
+        if not isinstance(value, int) or not low <= value <= high:
+            raise out_of_range(kind)
+        return value
+
+    return verify
+
+
+def finite(value: float) -> float:
+    """Verify a computed float."""
+    if not math.isfinite(value):
+        raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
+    return value
+
+
+def _bigint(value: int) -> int:
+    if not _INT8_LOW <= value <= _INT8_HIGH:
+        raise out_of_range(INT8)
+    return value
+
+
+def multiply(left: int, right: int) -> int:
+    """A product of whole numbers."""
+    return _bigint(left * right)
+
+
+def divide(left: int, right: int) -> int:
+    """A quotient of whole numbers, towards zero."""
+    if right == 0:
+        raise decimals.division_by_zero()
+    quotient = abs(left) // abs(right)
+    return _bigint(quotient if (left < 0) == (right < 0) else -quotient)
+
+
+def modulo(left: int, right: int) -> int:
+    """The rest of a division towards zero."""
+    if right == 0:
+        raise decimals.division_by_zero()
+    rest = abs(left) % abs(right)
+    return -rest if left < 0 else rest
+
+
+def float_multiply(left: float, right: float) -> float:
+    """A product of floats; PostgreSQL refuses overflow and underflow."""
+    return _in_range(left * right, zero=left == 0 or right == 0)
+
+
+def float_divide(left: float, right: float) -> float:
+    """A quotient of floats; PostgreSQL refuses zero, overflow and underflow."""
+    if right == 0:
+        raise decimals.division_by_zero()
+    return _in_range(left / right, zero=left == 0)
+
+
+def _in_range(value: float, *, zero: bool) -> float:
+    if value == 0 and not zero:
+        raise TransactionError("double precision out of range: underflow.", fix="Use numeric.")
+    return finite(value)
+
+
+def float_round(value: float) -> float:
+    """The nearest whole number, half to even."""
+    return float(round(value)) + 0.0
+
+
+def float_to_integer(value: float) -> int:
+    """The nearest whole number, half to even."""
+    return _bigint(round(value))
+
+
+def float_to_numeric(value: float) -> str:
+    """The float with the fifteen digits that PostgreSQL takes for certain."""
+    return numeric_text(Decimal(f"{value:.15g}"))
+
+
+def numeric_to_integer(value: str) -> int:
+    """The nearest whole number, half away from zero."""
+    return _bigint(int(decimals.rounded(Decimal(value), 0)))
+
+
+def numeric_round(value: str, scale: int) -> str:
+    """The number rounded to so many digits after the point."""
+    if abs(scale) >= NUMERIC_DIGITS_MAX:
+        raise TransactionError(f"round() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
+    return decimals.round_to(value, scale)
+
+
+def reading(read: Callable[[str], _Read], name: str) -> Callable[[str], _Read]:
+    """The cast from text by that reader; what it cannot read is an error of the transaction."""
+
+    def cast(text: str) -> _Read:
+        try:
+            return read(text)
+        except (ValueError, ArithmeticError) as error:
+            raise TransactionError(f"invalid input for type {name}: {text[:40]!r}.", fix="Correct the text.") from error
+
+    return cast
+
+
+def reading_integer(kind: Type) -> Callable[[str], int]:
+    """The cast from text to a whole number."""
+    return reading(lambda text: literals.read_integer(text, kind), str(kind))
+
+
+def reading_bool() -> Callable[[str], int]:
+    """The cast from text to boolean."""
+    return reading(lambda text: int(literals.read_bool(text)), "boolean")
+
+
+def uuid_to_text(value: bytes) -> str:
+    """A uuid in its usual form."""
+    digits = value.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def varchar(text: str, length: int) -> str:
+    """Text for a column of limited length: too many characters are an error, too many spaces are cut off."""
+    if len(text) <= length:
+        return text
+    if text[length:].strip(" "):
+        raise TransactionError(
+            f"text of {len(text)} characters is too long for varchar({length}).", fix="Shorten it, or widen the column."
+        )
+    return text[:length]
+
+
+def lower(text: str) -> str:
+    """Small letters; beyond ASCII they depend on the locale."""
+    return _ascii(text, "lower").lower()
+
+
+def upper(text: str) -> str:
+    """Capital letters; beyond ASCII they depend on the locale."""
+    return _ascii(text, "upper").upper()
+
+
+def _ascii(text: str, function: str) -> str:
+    if not text.isascii():
+        raise TransactionError(
+            f"{function}() of text beyond ASCII.",
+            why="PostgreSQL's answer depends on the locale of the database.",
+            fix="Convert it in Python and store the result.",
+        )
+    return text
+
+
+def like(text: str, pattern: str, escape: str) -> int:
+    """LIKE: % is any text, _ is any character, the rest is itself, case included."""
+    return _pattern(pattern, escape).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
+    segments: list[str] = [""]
+    letters = iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            following = next(letters, None)
+            if following is None:
+                raise TransactionError("a LIKE pattern ends with its escape character.", fix="Double it.")
+            segments[-1] += re.escape(following)
+        elif letter == "%":
+            segments.append("")
+        else:
+            segments[-1] += "." if letter == "_" else re.escape(letter)
+    first, *rest = segments
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    *middle, last = rest
+    # Each segment is taken at its first occurrence and never tried again, so that no pattern takes long.
+    skipped = "".join(f"(?>.*?{segment})" for segment in middle if segment)
+    return re.compile(f"{first}{skipped}.*{last}", re.DOTALL)
+
+
+def limit(value: int | None) -> int:
+    """The bound of LIMIT: NULL is none."""
+    return -1 if value is None else _not_negative(value, "LIMIT")
+
+
+def offset(value: int | None) -> int:
+    """The bound of OFFSET: NULL is none."""
+    return 0 if value is None else _not_negative(value, "OFFSET")
+
+
+def _not_negative(value: int, word: str) -> int:
+    if value < 0:
+        raise TransactionError(f"{word} must not be negative.", fix="Pass zero or more.")
+    return value

@@ -1,0 +1,178 @@
+"""What names mean at one place of a statement: the relations in reach, and what may stand there.
+
+Each SELECT has a scope; the scope of a subquery has that around it as parent. Every column is written to SQLite with
+its relation, quoted, so SQLite never guesses: no alias is taken for a column, no quoted name for a string. SQLite
+compares names without regard to case, so names in reach that differ in case alone are refused.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from interlock.sql.datatypes import Type
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.schema import Schema, Table
+from interlock.sql.syntax import Node, quoted
+from interlock.sql.terms import Parameter, Term
+from interlock.sql.words import INTERNAL_PREFIXES
+
+PARAMETERS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column that a relation or a query gives."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Something that columns come from, under the name it has in the statement and the name SQLite knows it by."""
+
+    name: str
+    columns: tuple[Output, ...]
+    written: str
+    outer: bool = False  # The nullable side of a LEFT JOIN.
+    primary_key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A translated query as a part of something larger."""
+
+    text: str
+    columns: tuple[Output, ...]
+    single: bool  # Proven to give at most one row.
+    bare: frozenset[tuple[int, str]]  # Columns of the queries around it.
+    tables: frozenset[str]  # Everything it reads.
+
+
+@dataclass(slots=True)
+class Translation:
+    """What belongs to the whole statement."""
+
+    schema: Schema
+    subquery: Callable[[Node, "Scope"], Query]
+    parameters: dict[int, Parameter] = field(default_factory=dict[int, Parameter])
+    tables: set[str] = field(default_factory=set[str])
+    scopes: int = 0
+
+    def parameter(self, number: int) -> Parameter:
+        """The parameter of that number."""
+        if not 1 <= number <= PARAMETERS_MAX:
+            raise refuse(f"${number}; parameters are $1 to ${PARAMETERS_MAX}.")
+        return self.parameters.setdefault(number, Parameter(number))
+
+    def parameter_types(self) -> tuple[Type, ...]:
+        """The types of $1, $2, …, all of which must be known by now."""
+        types: list[Type] = []
+        for number in range(1, max(self.parameters, default=0) + 1):
+            known = self.parameters.get(number)
+            if known is None:
+                raise wrong(f"${number} is not used.", fix="Number the parameters without gaps.")
+            if known.type is None:
+                raise refuse(
+                    f"the type of ${number} cannot be told from its place.", fix=f"Write its type: ${number}::bigint."
+                )
+            types.append(known.type)
+        return tuple(types)
+
+    def table(self, name: str) -> Table:
+        """The table of that name."""
+        visible(name, "table")
+        table = self.schema.table(name)
+        if table is None:
+            raise wrong(f"there is no table {name!r}.", fix="Create it first; names without quotes are lower case.")
+        self.tables.add(name)
+        return table
+
+
+def visible(name: str, what: str) -> None:
+    """Refuse names that belong to the lane or to the engines."""
+    if name.lower().startswith(INTERNAL_PREFIXES):
+        raise refuse(f"the {what} name {name!r}.", why="The prefix is reserved.", fix="Choose another name.")
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names in reach at one level of a statement, and what may stand at the place being translated."""
+
+    translation: Translation
+    parent: "Scope | None" = None
+    relations: list[Relation] = field(default_factory=list[Relation])
+    queries: dict[str, Relation] = field(default_factory=dict[str, Relation])  # Common table expressions.
+    grouped: frozenset[str] = frozenset()
+    aggregates: bool = False
+    volatile: bool = False
+    subqueries: bool = True
+    place: str = "this place"
+    number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.translation.scopes += 1
+        self.number = self.translation.scopes
+
+    @contextmanager
+    def at(
+        self, place: str, *, aggregates: bool = False, volatile: bool | None = None, subqueries: bool | None = None
+    ) -> Iterator[None]:
+        """Translate a clause: what may stand in it, and its name for errors."""
+        before = self.place, self.aggregates, self.volatile, self.subqueries
+        self.place, self.aggregates = place, aggregates
+        self.volatile = self.volatile if volatile is None else volatile
+        self.subqueries = self.subqueries if subqueries is None else subqueries
+        try:
+            yield
+        finally:
+            self.place, self.aggregates, self.volatile, self.subqueries = before
+
+    def add(self, relation: Relation) -> None:
+        """Bring a relation into reach, for what follows it."""
+        scope: Scope | None = self
+        while scope is not None:
+            for known in scope.relations:
+                if known.name.lower() == relation.name.lower() and (scope is self or known.name != relation.name):
+                    raise refuse(f"the name {relation.name!r} stands for two relations.", fix="Use different aliases.")
+            scope = scope.parent
+        self.relations.append(relation)
+
+    def query_named(self, name: str) -> Relation | None:
+        """The common table expression of that name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.queries:
+                return scope.queries[name]
+            scope = scope.parent
+        return None
+
+    def column(self, relation: str | None, name: str) -> Term:
+        """The column of that name, from the innermost level that has it."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = [
+                (known, output)
+                for known in scope.relations
+                if relation is None or known.name == relation
+                for output in known.columns
+                if output.name == name
+            ]
+            if len(found) > 1:
+                raise wrong(f"the column {name!r} is ambiguous.", fix="Put its relation before it: t.name.")
+            if found:
+                return scope.term(*found[0])
+            if relation is not None and any(known.name == relation for known in scope.relations):
+                break
+            scope = scope.parent
+        full = name if relation is None else f"{relation}.{name}"
+        raise wrong(f"there is no column {full!r} here.", fix="Names without quotes are lower case; text is in '…'.")
+
+    def term(self, relation: Relation, output: Output) -> Term:
+        """A column of this scope as a term."""
+        text = f"{relation.written}.{quoted(output.name)}" if relation.written else quoted(output.name)
+        bare = frozenset[tuple[int, str]]() if text in self.grouped else frozenset({(self.number, text)})
+        return Term(
+            text, output.type, bare=bare, name=output.name, nullable=output.nullable or relation.outer
+        )

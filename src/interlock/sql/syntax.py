@@ -1,0 +1,236 @@
+"""From text to a syntax tree that can be trusted.
+
+sqlglot reads the union of many dialects: it takes `1_000` for `1 AS _000`, `ifnull` for `coalesce` and `@1` for `$1`.
+So the tokens are checked against PostgreSQL's before the tree is built, and of the tree only listed nodes with listed
+arguments are read (`only`). The accessors give the tree types, which sqlglot's dictionaries do not have.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import ClassVar, Final, cast
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.words import CALLS, RESERVED
+
+Node = exp.Expr
+
+TEXT_LENGTH_MAX: Final = 100_000
+IDENTIFIER_BYTES_MAX: Final = 63
+
+_SYMBOLS: Final = frozenset(
+    {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$"}
+)
+_FOREIGN: Final[dict[TokenType, str]] = {
+    TokenType.BYTE_STRING: "an escape string E'…'",
+    TokenType.UNICODE_STRING: "a Unicode string U&'…'",
+    TokenType.NATIONAL_STRING: "a national string N'…'",
+    TokenType.HEX_STRING: "a hexadecimal literal",
+    TokenType.BIT_STRING: "a bit string",
+    TokenType.RAW_STRING: "a raw string",
+    TokenType.HEREDOC_STRING: "a dollar-quoted string",
+    TokenType.PLACEHOLDER: "the placeholder ?",
+}
+# Every name that sqlglot reads as some function: one that is not ours may have been read as one that is.
+_KNOWN_CALLS: Final = frozenset(
+    name.lower()
+    for table in (
+        Postgres.Parser.FUNCTIONS,
+        Postgres.Parser.FUNCTION_PARSERS,
+        Postgres.Parser.NO_PAREN_FUNCTION_PARSERS,
+        {kind.name for kind in Postgres.Parser.NO_PAREN_FUNCTIONS},
+    )
+    for name in table
+)
+
+
+class LaneTokenizer(Postgres.Tokenizer):
+    """PostgreSQL's tokens without dollar quotes: sqlglot would take `$1,$` for the beginning of one."""
+
+    HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+    SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
+
+
+class LanePostgres(Postgres):
+    """sqlglot's PostgreSQL, with the tokens above."""
+
+    Tokenizer = LaneTokenizer
+
+
+def parse(sql: str) -> Node:
+    """The tree of the one statement in the text."""
+    if len(sql) > TEXT_LENGTH_MAX:
+        raise refuse(f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters.")
+    if "\0" in sql:
+        raise wrong("the statement contains NUL.")
+    dialect = LanePostgres()
+    try:
+        tokens = dialect.tokenize(sql)
+        _check_tokens(tokens)
+        trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
+    except SqlglotError as error:
+        raise refuse(
+            f"cannot read the statement: {str(error).splitlines()[0]}",
+            why="It is not SQL, or SQL outside the documented subset.",
+        ) from error
+    except RecursionError as error:
+        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+    trees = [tree for tree in trees if not isinstance(tree, exp.Semicolon)]
+    if not trees:
+        raise refuse("the statement is empty.", fix="Pass one statement.")
+    if len(trees) > 1:
+        raise refuse(
+            f"{len(trees)} statements in one string.",
+            why="Each statement has its own parameters and result.",
+            fix="Pass them one by one, inside transact() if they belong together.",
+        )
+    return trees[0]
+
+
+def _check_tokens(tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        _check_token(token)
+    for token, following in pairwise(tokens):
+        adjacent = following.start == token.end + 1
+        if token.token_type is TokenType.NUMBER and adjacent and _is_word(following):
+            raise refuse(f"the number {token.text}{following.text}.", fix="Write plain decimal digits.")
+        if token.text == "$" and not (adjacent and following.text.isdecimal()):
+            raise refuse("a $ that is not a parameter.", fix="Write parameters as $1, $2, …")
+        if token.token_type is TokenType.STRING and following.token_type is TokenType.STRING:
+            raise refuse("two string literals side by side.", fix="Join them with ||.")
+        if following.text == "(" and _is_word(token):
+            _check_call(token.text.lower())
+        if token.text.lower() == "is" and following.text.lower() == "unknown":
+            raise refuse("IS UNKNOWN.", fix="Write IS NULL.")
+
+
+def _check_token(token: Token) -> None:
+    if token.token_type in _FOREIGN:
+        raise refuse(f"{_FOREIGN[token.token_type]}.", fix="Write 'plain text' or pass a parameter $1.")
+    if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
+        return
+    if not _is_word(token) and token.text not in _SYMBOLS:
+        raise refuse(f"the symbol {token.text}.", why="Only the documented operators have a meaning in a lane.")
+
+
+def _check_call(name: str) -> None:
+    if name in _KNOWN_CALLS and name not in CALLS:
+        raise refuse(f"the function {name}().", fix=f"Use one of {', '.join(sorted(CALLS))}; compute the rest in Python.")
+
+
+def _is_word(token: Token) -> bool:
+    if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
+        return False
+    first = token.text[:1]
+    return first.isalpha() or first == "_" or ord(first or " ") > 127  # noqa: PLR2004 - the last ASCII character
+
+
+# --- The tree, with types ---------------------------------------------------------------------------------------------
+
+
+def argument(node: Node, name: str) -> object:
+    """One raw argument of a node."""
+    return cast("dict[str, object]", node.args).get(name)
+
+
+def only(node: Node, *names: str) -> None:
+    """Refuse the node if it has any argument but these: what is not read here would change the meaning."""
+    for name, value in cast("dict[str, object]", node.args).items():
+        if name not in names and value is not None and value is not False and value != []:
+            raise refuse(f"{described(node)} with {name.strip('_').replace('_', ' ').upper()}: {_excerpt(node)}.")
+
+
+def child(node: Node, name: str = "this") -> Node:
+    """The argument of that name, which must be a node."""
+    value = argument(node, name)
+    if not isinstance(value, exp.Expr):
+        raise refuse(f"{described(node)} without its {name}: {_excerpt(node)}.")
+    return value
+
+
+def maybe(node: Node, name: str) -> Node | None:
+    """The argument of that name, or None."""
+    value = argument(node, name)
+    return value if isinstance(value, exp.Expr) else None
+
+
+def children(node: Node, name: str = "expressions") -> list[Node]:
+    """The list of nodes of that name; empty when there is none."""
+    value = argument(node, name)
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    nodes = [item for item in items if isinstance(item, exp.Expr)]
+    if len(nodes) != len(items):
+        raise refuse(f"{described(node)}: {_excerpt(node)}.")
+    return nodes
+
+
+def flag(node: Node, name: str) -> bool:
+    """Whether the argument is set."""
+    return bool(argument(node, name))
+
+
+def string(node: Node, name: str = "this") -> str:
+    """The argument of that name, which must be text."""
+    value = argument(node, name)
+    if not isinstance(value, str):
+        raise refuse(f"{described(node)}: {_excerpt(node)}.")
+    return value
+
+
+def identifier(node: Node | None, what: str = "name") -> str:
+    """The name as PostgreSQL understands it: folded to lower case unless quoted."""
+    if not isinstance(node, exp.Identifier):
+        raise refuse(f"a {what} that is not a plain name.", fix="Write a name without prefix.")
+    name = string(node)
+    if not flag(node, "quoted"):
+        # PostgreSQL folds the 26 letters only.
+        name = "".join(letter.lower() if letter.isascii() else letter for letter in name)
+        if name in RESERVED:
+            raise refuse(f"the reserved word {name.upper()} as a name.", fix=f'Quote it: "{name}".')
+    if not name or "\0" in name:
+        raise wrong(f"an empty {what}.")
+    if len(name.encode()) > IDENTIFIER_BYTES_MAX:
+        raise refuse(
+            f"the name {name!r} is longer than {IDENTIFIER_BYTES_MAX} bytes.",
+            why="PostgreSQL would cut it off silently.",
+            fix="Use a shorter name.",
+        )
+    return name
+
+
+def column_name(node: Node) -> str:
+    """The name in a list of columns, where sqlglot puts a bare name now as identifier, now as column."""
+    if isinstance(node, exp.Column):
+        only(node, "this")
+        return identifier(child(node), "column")
+    return identifier(node, "column")
+
+
+def quoted(name: str) -> str:
+    """The name as SQLite reads it, whatever it contains."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_list(names: Iterable[str]) -> str:
+    """Several names, separated by commas."""
+    return ", ".join(quoted(name) for name in names)
+
+
+def described(node: Node) -> str:
+    """The kind of a node in words, for refusals."""
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(node).__name__).strip()
+    return f"an expression of kind {words!r}" if words else "an expression"
+
+
+def unsupported(node: Node) -> Exception:
+    """The refusal of a node that is not in the list."""
+    return refuse(f"{described(node)} is outside the subset: {_excerpt(node)}.")
+
+
+def _excerpt(node: Node) -> str:
+    text = " ".join(node.sql(dialect="postgres").split())
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line's worth
