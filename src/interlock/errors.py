@@ -2,6 +2,7 @@
 
     InterlockError
     ├── DefinitionError            the machine is wrong: fix the code
+    ├── MissingExtra               an optional dependency is not installed (an ImportError too)
     ├── RequestError               the caller's request is wrong, or comes too late
     │   ├── Refusal                the machine says no; nothing was changed
     │   │   ├── InvalidTransition      no transition for this event from this state
@@ -29,7 +30,7 @@ Each class has a stable `code`, a `retry` advice ("never", "now", "later") and a
 happened, *why*, and how to *fix* it. A new class exists only where the reader would act differently.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 RetryAdvice = Literal["never", "now", "later"]
@@ -83,6 +84,17 @@ class DefinitionError(InterlockError):
         return f"{where}{super().__str__().replace(self.what, self.what + rule, 1)}"
 
 
+class MissingExtra(InterlockError, ImportError):
+    """An optional dependency is not installed. The fix is the command that installs it."""
+
+    code = "missing-extra"
+    default_why = "It is an optional part of Interlock; the rest works without it."
+
+    def __init__(self, what: str, *, extra: str) -> None:
+        self.extra = extra
+        super().__init__(what, fix=f'pip install "interlock[{extra}]"')
+
+
 class RequestError(InterlockError):
     """The request cannot be carried out as it stands."""
 
@@ -108,8 +120,7 @@ class InvalidTransition(Refusal):
     code = "invalid-transition"
     default_why = "At any moment a workflow is in exactly one state, and only the declared events move it from there."
 
-    def __init__(self, *, machine: str, state: str, event: str, allowed: Iterable[str]) -> None:
-        allowed = tuple(allowed)
+    def __init__(self, *, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
         super().__init__(
             f"{machine}: event {event} has no transition from state {state!r}; allowed here: {_listed(allowed)}.",
             machine=machine,
@@ -128,10 +139,8 @@ class GuardRejected(Refusal):
     default_why = "The guard is a rule of the business: it looked at the context and the event and said no."
 
     def __init__(
-        self, *, machine: str, state: str, event: str, guards: Iterable[tuple[str, str]], allowed: Iterable[str]
+        self, *, machine: str, state: str, event: str, guards: Sequence[tuple[str, str]], allowed: Sequence[str]
     ) -> None:
-        guards = tuple(guards)
-        allowed = tuple(allowed)
         self.guards = tuple(name for name, _ in guards)
         self.reasons = tuple(reason for _, reason in guards if reason)
         self.guard = self.guards[0]

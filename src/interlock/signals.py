@@ -7,8 +7,11 @@ keep them, send them to another process or write them down.
 The invariant: a failing observer never harms a workflow. Its error is counted and kept for the operator.
 """
 
+import inspect
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from interlock.errors import DefinitionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,13 @@ class Subscribers:
 
     def subscribe(self, observer: Observer) -> None:
         """Call `observer` with every signal from now on."""
+        if inspect.iscoroutinefunction(observer):
+            raise DefinitionError(
+                f"observer {observer!r} is async, and nobody would await it.",
+                why="Observers are called in the engine's own thread, as plain functions.",
+                fix="Make it a plain function that hands the signal on, for example to an asyncio.Queue.",
+                rule="wrong-signature",
+            )
         self._observers = (*self._observers, observer)
 
     def unsubscribe(self, observer: Observer) -> None:

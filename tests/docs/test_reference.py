@@ -25,7 +25,7 @@ def rules() -> set[str]:
     """Every rule and finding code that the core can name."""
     sources = [*CORE.glob("*.py"), *(CORE / "checks").glob("*.py")]
     found = {rule for path in sources for rule in re.findall(r'(?:rule|code)="([a-z-]+)"', path.read_text())}
-    return found | set(re.findall(r'"(event-[a-z-]+|reserved-[a-z-]+)"', (CORE / "events.py").read_text()))
+    return found | set(re.findall(r'"((?:event|reserved|bad)-[a-z-]+)"', (CORE / "events.py").read_text()))
 
 
 def test_every_rule_of_the_checks_is_explained_and_no_other() -> None:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar, cast
 
 import msgspec
-import msgspec.inspect
 
 from interlock.core.events import Event, wire_name
 from interlock.core.refusals import shown, suggestion
+from interlock.core.storable import not_storable
 from interlock.core.table import class_of, name_of
 from interlock.core.values import ContextT
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
@@ -49,6 +49,16 @@ class Codec(Generic[ContextT, EventT]):
         self._context = context
         self._events = dict(events)
         self._encoder = msgspec.json.Encoder(enc_hook=_to_plain)
+        for name, kind in [("the context", context), *self._events.items()]:
+            problem = not_storable(kind)
+            if problem:
+                raise DefinitionError(
+                    f"machine {machine!r}: {name} cannot be stored: {problem}.",
+                    why="Events and contexts are written with every transition and read back after a crash.",
+                    fix="Use fields of ordinary types, and at most one dataclass in a union.",
+                    rule="event-not-storable",
+                    location=location,
+                )
         try:
             self._context_decoder = msgspec.json.Decoder(context, dec_hook=_from_plain)
             self._event_decoders = {
@@ -60,14 +70,6 @@ class Codec(Generic[ContextT, EventT]):
                 why="Fields are decoded by their annotations, and a class inside a function is not visible to them.",
                 fix="Move the class to module level, or drop `from __future__ import annotations` in that module.",
                 rule="unresolvable-annotation",
-                location=location,
-            ) from error
-        except TypeError as error:
-            raise DefinitionError(
-                f"machine {machine!r}: an event or the context cannot be stored: {error}.",
-                why="Events and contexts are written with every transition and read back after a crash.",
-                fix="Use fields of ordinary types, and at most one dataclass in a union.",
-                rule="event-not-storable",
                 location=location,
             ) from error
 
@@ -89,10 +91,7 @@ class Codec(Generic[ContextT, EventT]):
 
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:
         """The context that was written. `strict` refuses unknown fields too: for what comes from outside."""
-        context = self._decode(self._context_decoder, data, f"{self.machine}: the context")
-        if strict:
-            _refuse_surplus(data, context, f"{self.machine}: the context")
-        return context
+        return self._decode(self._context_decoder, data, f"{self.machine}: the context", strict=strict)
 
     def encode_event(self, event: EventT) -> bytes:
         """The event's payload as JSON. Its name is `wire_name(type(event))`."""
@@ -108,19 +107,15 @@ class Codec(Generic[ContextT, EventT]):
                 why="A machine takes only the events of its own alphabet.",
                 fix="Send one of its events.",
             )
-        what = f"{self.machine}: the payload of {name}"
-        event = self._decode(decoder, data or b"{}", what)
-        if strict:
-            _refuse_surplus(data or b"{}", event, what)
-        return event
+        return self._decode(decoder, data or b"{}", f"{self.machine}: the payload of {name}", strict=strict)
 
     def context_schema(self) -> dict[str, object]:
         """The JSON schema of the context."""
-        return msgspec.json.schema(self._context, schema_hook=_schema_of)
+        return _schema(self._context)
 
     def event_schema(self, name: str) -> dict[str, object]:
         """The JSON schema of an event's payload."""
-        return msgspec.json.schema(self._events[name], schema_hook=_schema_of)
+        return _schema(self._events[name])
 
     def _encode(self, value: object, what: str) -> bytes:
         try:
@@ -142,11 +137,12 @@ class Codec(Generic[ContextT, EventT]):
             _refuse_unstorable(value, what)
         return data
 
-    def _decode(self, decoder: msgspec.json.Decoder[ValueT], data: bytes, what: str) -> ValueT:
+    def _decode(self, decoder: msgspec.json.Decoder[ValueT], data: bytes, what: str, *, strict: bool) -> ValueT:
         if len(data) > self.bytes_max:
             raise PayloadTooLarge(what, size_bytes=len(data), limit_bytes=self.bytes_max)
         try:
             value = decoder.decode(data)
+            raw: object = msgspec.json.decode(data) if strict else None
         except RecursionError:
             raise _too_deep(what) from None
         except Exception as error:  # A user's __post_init__ may raise anything.
@@ -154,31 +150,9 @@ class Codec(Generic[ContextT, EventT]):
             raise InvalidPayload(f"{what} does not fit: {told}.", fix="Correct the field that is named.") from error
         if b"\\u0000" in data:
             _refuse_unstorable(value, what)
+        if strict:
+            _refuse_surplus(raw, value, what)
         return value
-
-
-def not_storable(context: object) -> str:
-    """Why the type cannot be a context, or an empty text. What cannot be resolved yet is not judged."""
-    try:
-        information = msgspec.inspect.type_info(context)
-    except (NameError, TypeError) as error:
-        return str(error) if isinstance(error, TypeError) else ""
-    return _custom_type_in(information, set())
-
-
-def _custom_type_in(information: object, seen: set[int]) -> str:
-    if id(information) in seen:
-        return ""
-    seen.add(id(information))
-    if isinstance(information, msgspec.inspect.CustomType):
-        cls = information.cls
-        return "" if hasattr(cls, "model_validate") else f"{name_of(cls)} is not a type that JSON can carry"
-    children: list[object] = []
-    if isinstance(information, msgspec.Struct):
-        children = [getattr(information, name) for name in information.__struct_fields__]
-    elif isinstance(information, tuple | list):
-        children = list(cast("tuple[object, ...]", information))
-    return next((problem for child in children if (problem := _custom_type_in(child, seen))), "")
 
 
 def _to_plain(value: object) -> object:
@@ -190,10 +164,13 @@ def _to_plain(value: object) -> object:
 
 
 def _from_plain(cls: type[object], plain: object) -> object:
-    validate = getattr(cls, "model_validate", None)
-    if validate is None:
-        raise TypeError(f"{name_of(cls)} is not a type that JSON can carry")
-    return cast("object", validate(plain))
+    return cast("object", getattr(cls, "model_validate")(plain))  # noqa: B009 -- only pydantic comes here.
+
+
+def _schema(cls: type[object]) -> dict[str, object]:
+    # Defaults are Python values (a tuple, a set); as JSON the schema is the same before and after it was saved.
+    schema = msgspec.json.schema(cls, schema_hook=_schema_of)
+    return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema, enc_hook=_to_plain)))
 
 
 def _schema_of(cls: type[object]) -> dict[str, object]:
@@ -222,11 +199,7 @@ def _refuse_unstorable(unchecked: object, what: str) -> None:
             waiting += value
 
 
-def _refuse_surplus(data: bytes, value: object, what: str) -> None:
-    try:
-        raw: object = msgspec.json.decode(data)
-    except RecursionError:
-        raise _too_deep(what) from None
+def _refuse_surplus(raw: object, value: object, what: str) -> None:
     surplus = _surplus(raw, value, "", 0, what)
     if surplus:
         known = ", ".join(_members(value) or ()) or "none"

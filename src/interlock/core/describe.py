@@ -4,7 +4,7 @@ The one thing it has to know better than the declarations: where a pipeline goes
 nothing can have to be undone yet, the arrow is drawn to where the workflow really goes.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from interlock.core.codec import Codec
 from interlock.core.description import (
@@ -17,29 +17,22 @@ from interlock.core.description import (
     TransitionKind,
 )
 from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
-from interlock.core.graph import may_owe, may_owe_nothing
+from interlock.core.graph import Ends
 from interlock.core.table import Node, Table, Transition, name_of
 from interlock.core.values import ContextT
 
 EventT = TypeVar("EventT", bound=Event)
 
 
-class _Debts(NamedTuple):
-    """Where something may have to be undone, and where nothing may have to."""
-
-    possible: set[Node]
-    avoidable: set[Node]
-
-
 def describe(table: Table, codec: Codec[ContextT, EventT]) -> MachineDescription:
     """The machine as plain data, the initial state first, everything else in declared order."""
-    debts = _Debts(may_owe(table), may_owe_nothing(table))
+    ends = Ends(table)
     nodes = sorted(table.nodes.values(), key=lambda node: node is not table.initial)
     return MachineDescription(
         name=table.name,
         version=table.version,
         states=tuple(_state(node, initial=node is table.initial) for node in nodes),
-        transitions=tuple(transition for node in nodes for transition in _transitions(table, node, debts)),
+        transitions=tuple(transition for node in nodes for transition in _transitions(node, ends)),
         events=tuple(EventDescription(name=name, schema=codec.event_schema(name)) for name in table.events),
         context_schema=codec.context_schema(),
         renamed={old: new.value for old, new in table.declared.renamed.items()},
@@ -77,37 +70,28 @@ def _step(node: Node) -> StepDescription | None:
     )
 
 
-def _transitions(table: Table, node: Node, debts: _Debts) -> list[TransitionDescription]:
+def _transitions(node: Node, ends: Ends) -> list[TransitionDescription]:
     found: list[TransitionDescription] = []
     for moves in node.moves.values():
         for move in moves:
-            found += [_transition(node, move, target) for target in _really(table, node, move.target, debts)]
-    for target in _really(table, node, node.failed, debts) if node.failed else ():
-        found.append(_built_in(node, STEP_FAILED, target, "failed"))
+            found += [_transition(node, move, target) for target in ends.of(node, move.target)]
+    if node.failed is not None:
+        found += [_built_in(node, STEP_FAILED, target, "failed") for target in ends.of(node, node.failed)]
     if node.unwinds_to is not None:
         found.append(_built_in(node, UNWOUND, node.unwinds_to, "unwound"))
     return found
 
 
-def _really(table: Table, node: Node, target: Node | None, debts: _Debts) -> tuple[Node | None, ...]:
-    """Where a move to `target` may lead: past a straight unwinding state when nothing has to be undone."""
-    if target is None or target.unwinds_to is None or not table.declared.straight:
-        return (target,)
-    with_debts = (target,) if node in debts.possible else ()
-    without_debts = (target.unwinds_to,) if node in debts.avoidable else ()
-    return with_debts + without_debts
+def _built_in(node: Node, event: str, target: Node, kind: TransitionKind) -> TransitionDescription:
+    return TransitionDescription(source=node.name, event=event, target=target.name, kind=kind)
 
 
-def _built_in(node: Node, event: str, target: Node | None, kind: TransitionKind) -> TransitionDescription:
-    return TransitionDescription(source=node.name, event=event, target=(target or node).name, kind=kind)
-
-
-def _transition(node: Node, move: Transition, target: Node | None) -> TransitionDescription:
+def _transition(node: Node, move: Transition, target: Node) -> TransitionDescription:
     return TransitionDescription(
         source=node.name,
         event=move.event,
-        target=(target or node).name,
-        internal=target is None,
+        target=target.name,
+        internal=move.target is None,
         guard=move.guard_name,
         guard_reason=move.guard_reason or None,
         action=None if move.action is None else name_of(move.action),

@@ -32,3 +32,20 @@ def may_owe(table: Table) -> set[Node]:
 def may_owe_nothing(table: Table) -> set[Node]:
     """The nodes that can be reached without completing an undoable step before."""
     return reached_from([table.initial] if table.initial else [], stops=lambda node: node.undoable)
+
+
+class Ends:
+    """Where a move really ends: past a straight unwinding state when nothing has to be undone."""
+
+    def __init__(self, table: Table) -> None:
+        self._straight = table.declared.straight
+        self._may_owe = may_owe(table)
+        self._may_owe_nothing = may_owe_nothing(table)
+
+    def of(self, node: Node, target: Node | None) -> tuple[Node, ...]:
+        """The nodes that a move from `node` to `target` may end in; None is an internal transition."""
+        if target is None or target.unwinds_to is None or not self._straight:
+            return (target or node,)
+        with_debts = (target,) if node in self._may_owe else ()
+        without_debts = (target.unwinds_to,) if node in self._may_owe_nothing else ()
+        return with_debts + without_debts

@@ -7,9 +7,10 @@ offending value and the allowed ones), why it matters and how to fix it. Mistake
 
 import math
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from enum import Enum
+from typing import cast
 
-from interlock.core.codec import not_storable
 from interlock.core.declarations import (
     AnyState,
     Declarations,
@@ -20,13 +21,28 @@ from interlock.core.declarations import (
     TransitionDeclaration,
 )
 from interlock.core.events import Event, is_event, mistake_in, wire_name
+from interlock.core.locations import declared_at
 from interlock.core.refusals import member_suggestion, shown
+from interlock.core.storable import not_storable
 from interlock.core.table import name_of
 from interlock.errors import DefinitionError
 
 NAME_CHARACTERS_MAX = 100
 POLICIES = ("deadline", "remaining", "restart")
 STORABLE_FIELDS = "Use fields of ordinary types: numbers, texts, dates, lists, dicts, and dataclasses of these."
+
+
+def as_states(name: str, given: object) -> frozenset[Enum]:
+    """The set of states that was given; a single state, or something else, is refused."""
+    if isinstance(given, AbstractSet | list | tuple):
+        return frozenset(cast("Iterable[Enum]", given))
+    raise DefinitionError(
+        f"{name}={shown(given)} is not a set of states.",
+        why="A machine may have several such states.",
+        fix=f"Write braces around it: {name}={{State.X}}.",
+        rule="bad-states",
+        location=declared_at(),
+    )
 
 
 def in_machine(declared: Declarations) -> None:

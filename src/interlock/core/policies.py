@@ -115,6 +115,13 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
             return circuit
         return Circuit()
 
+    def abandoned(self, circuit: Circuit) -> Circuit:
+        """The circuit after a call that says nothing about the dependency: cancelled, or refused for business reasons.
+
+        A probe gives its place back; without this a half-open circuit would admit nobody ever again.
+        """
+        return msgspec.structs.replace(circuit, probes=max(0, circuit.probes - 1))
+
     def failed(self, circuit: Circuit, now_s: float) -> Circuit:
         """The circuit after an infrastructure failure: counted while closed, opened again by a failed probe."""
         phase = circuit.phase(now_s)

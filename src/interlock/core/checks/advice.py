@@ -5,7 +5,7 @@ A finding here never keeps a machine from being used. Each says how to silence i
 
 from interlock.core.events import wire_name
 from interlock.core.graph import is_unwinding, reached_from
-from interlock.core.table import Node, Table, Transition
+from interlock.core.table import Node, Table, Transition, name_of
 from interlock.core.values import Finding
 
 
@@ -16,6 +16,8 @@ def advice(table: Table) -> list[Finding]:
         *_refused_timers(table),
         *_refused_results(table),
         *_steps_without_undo(table),
+        *_internal_results(table),
+        *_mutable_context(table),
         *_catch_alls(table),
         *_overlapping_guards(table),
         *_silent_steps(table),
@@ -87,6 +89,40 @@ def _steps_without_undo(table: Table) -> list[Finding]:
         and not node.step.undos
         and not node.step.read_only
         and any(is_unwinding(other) for other in reached_from([node], stops=is_unwinding))
+    ]
+
+
+def _internal_results(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="step-result-stays",
+            severity="warning",
+            what=f"step {node.step.name!r} may return {wire_name(event)}, which is internal in state {node.name!r}.",
+            why="The step has run and the state is not entered again, so nothing runs there any more.",
+            fix=f"Give the transition a target; to={_member(node)} enters the state again and runs the step again.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None
+        for event in node.step.returns
+        if any(move.target is None for move in node.moves.get(event, ()))
+    ]
+
+
+def _mutable_context(table: Table) -> list[Finding]:
+    context = table.declared.context
+    parameters = getattr(context, "__dataclass_params__", None) or getattr(context, "__struct_config__", None)
+    if parameters is None or parameters.frozen:
+        return []
+    return [
+        Finding(
+            code="mutable-context",
+            severity="warning",
+            what=f"the context {name_of(context)} can be changed in place.",
+            why="An action that changes it and then fails would have changed a workflow that was refused.",
+            fix="Make it frozen, and return a changed copy from actions: dataclasses.replace(context, ...).",
+            location=table.declared.location,
+        )
     ]
 
 

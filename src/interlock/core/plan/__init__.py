@@ -1,0 +1,33 @@
+"""Migration plans: what happens to stored workflows when a machine changes.
+
+`plan(old, new)` compares two descriptions and returns a `Plan`; `accepts(new_schema, old_schema)` is the comparison of
+JSON schemas that it uses for contexts and payloads. Everything here is pure and reads descriptions only.
+"""
+
+from interlock.core.plan.compare import plan
+from interlock.core.plan.findings import (
+    Decoding,
+    Incompatibility,
+    PayloadVerdict,
+    RefusedEvent,
+    Severity,
+    StateVerdict,
+    Verdict,
+)
+from interlock.core.plan.outcome import Plan
+from interlock.core.plan.schemas import accepts
+from interlock.core.values import Finding
+
+__all__ = [
+    "Decoding",
+    "Finding",
+    "Incompatibility",
+    "PayloadVerdict",
+    "Plan",
+    "RefusedEvent",
+    "Severity",
+    "StateVerdict",
+    "Verdict",
+    "accepts",
+    "plan",
+]

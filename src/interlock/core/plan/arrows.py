@@ -1,0 +1,83 @@
+"""Transitions out of one state, before and after: what is refused now, what leads elsewhere, what is new.
+
+Targets of the old machine are compared under their new names, so a pure renaming changes no arrow. Several guarded
+transitions for one event are one ordered list: the first guard that says yes wins, so their order matters.
+Transitions of unwinding are compared with the state's role, not here.
+"""
+
+from typing import NamedTuple
+
+from interlock.core.description import MachineDescription, TransitionDescription
+from interlock.core.plan.exits import arrows_from
+from interlock.core.plan.findings import Severity
+from interlock.core.plan.renames import Renames
+from interlock.core.values import Finding
+
+_NOTHING = "nothing, if that is meant"
+
+
+class _Way(NamedTuple):
+    """One arrow as far as it matters to a parked workflow."""
+
+    target: str
+    internal: bool
+    guard: str | None
+    action: str | None
+
+
+def compare_arrows(
+    old: MachineDescription, old_name: str, new: MachineDescription, new_name: str, renames: Renames
+) -> list[Finding]:
+    """What changed for the events (and the failure of the step) of one state."""
+    before = _ways(arrows_from(old, old_name), renames)
+    after = _ways(arrows_from(new, new_name))
+    findings: list[Finding] = []
+    for event in [*before, *(event for event in after if event not in before)]:
+        if event not in after:
+            findings.append(_refused(old_name, event))
+        elif event not in before:
+            what = f"{event} is handled here now"
+            findings.append(_finding(old_name, "event-accepted", "info", what, "it was refused here before", _NOTHING))
+        elif before[event] != after[event]:
+            findings.append(_differs(old_name, event, before[event], after[event]))
+    return findings
+
+
+def _ways(arrows: list[TransitionDescription], renames: Renames | None = None) -> dict[str, list[_Way]]:
+    ways: dict[str, list[_Way]] = {}
+    for arrow in arrows:
+        if arrow.kind != "unwound":
+            target = arrow.target if renames is None else renames.becomes(arrow.target) or arrow.target
+            ways.setdefault(arrow.event, []).append(_Way(target, arrow.internal, arrow.guard, arrow.action))
+    return ways
+
+
+def _refused(state: str, event: str) -> Finding:
+    what = f"{event} is no longer handled here"
+    why = "one that is on its way (a webhook, a timer, the result of a step) would be refused"
+    return _finding(state, "event-refused", "warning", what, why, "keep the transition until nothing is on its way")
+
+
+def _differs(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
+    targets, new_targets = [way.target for way in before], [way.target for way in after]
+    if targets != new_targets:
+        what = f"{event} leads to {_listed(new_targets)} instead of {_listed(targets)}"
+        return _finding(state, "event-target", "warning", what, "a parked workflow takes the new way", _NOTHING)
+    guards, new_guards = [way.guard for way in before], [way.guard for way in after]
+    if guards != new_guards:
+        what = f"guard of {event}: {_listed(guards)} → {_listed(new_guards)}"
+        return _finding(state, "event-guard", "info", what, "it may be refused where it was accepted", _NOTHING)
+    actions, new_actions = [way.action for way in before], [way.action for way in after]
+    if actions != new_actions:
+        what = f"action of {event}: {_listed(actions)} → {_listed(new_actions)}"
+        return _finding(state, "event-action", "info", what, "the context is changed in another way", _NOTHING)
+    what = f"{event} changed between staying (step and timers go on) and entering again"
+    return _finding(state, "event-internal", "warning", what, "entering again restarts step and timers", _NOTHING)
+
+
+def _listed(names: list[str] | list[str | None]) -> str:
+    return ", ".join("none" if name is None else f"`{name}`" for name in names)
+
+
+def _finding(state: str, code: str, severity: Severity, what: str, why: str, fix: str) -> Finding:
+    return Finding(code=code, severity=severity, what=what, why=why, fix=fix, location=state)

@@ -1,0 +1,48 @@
+"""How a workflow leaves a state, and what makes it leave without anybody outside.
+
+A parked workflow is moved by its step, by its timers, by unwinding, or by an event from outside. Whether a change
+strands it depends only on which of these remain, so this is the vocabulary of the rest of the package.
+"""
+
+from interlock.core.description import MachineDescription, StateDescription, TransitionDescription
+
+
+def is_active(state: StateDescription) -> bool:
+    """Neither final nor resting: a workflow here is expected to go on."""
+    return not state.final and not state.resting
+
+
+def has_mover(state: StateDescription) -> bool:
+    """Whether the state itself makes a workflow go on: by a step, a timer or unwinding."""
+    return state.step is not None or bool(state.timers) or state.unwinds_to is not None
+
+
+def arrows_from(machine: MachineDescription, state: str) -> list[TransitionDescription]:
+    """The transitions declared for one state, in order."""
+    return [arrow for arrow in machine.transitions if arrow.source == state]
+
+
+def leaving_arrows(machine: MachineDescription, state: str) -> list[TransitionDescription]:
+    """The transitions that really lead to another state."""
+    return [arrow for arrow in arrows_from(machine, state) if arrow.target != state]
+
+
+def accepted_events(machine: MachineDescription, state: str) -> set[str]:
+    """Wire names of the events that have a transition in the state."""
+    return {arrow.event for arrow in arrows_from(machine, state) if arrow.kind == "event"}
+
+
+def leaving_events(machine: MachineDescription, state: str) -> set[str]:
+    """Wire names of the events that lead to another state."""
+    return {arrow.event for arrow in leaving_arrows(machine, state) if arrow.kind == "event"}
+
+
+def can_end(machine: MachineDescription) -> set[str]:
+    """The states from which some path leads to a final or resting state, those states included."""
+    ending = {state.name for state in machine.states if not is_active(state)}
+    grown = True
+    while grown:
+        reaching = {arrow.source for arrow in machine.transitions if arrow.target in ending}
+        grown = not reaching <= ending
+        ending |= reaching
+    return ending

@@ -1,0 +1,67 @@
+"""The values a plan is made of: findings, verdicts and incompatibilities.
+
+They are frozen and JSON-encodable, so the same plan can be printed by the CLI, returned over HTTP and kept in
+a release pipeline. They hold text written for a person: what changed, why it matters, how to fix it.
+
+Invariant: severity "error" means that something stored today is known to break; "warning" means that it
+cannot be proved to keep working, or that somebody should look; "info" is told for completeness.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["error", "warning", "info"]
+Verdict = Literal["unchanged", "moves", "changed", "stranded"]
+Decoding = Literal["decodes", "unproven", "breaks"]
+
+
+class Incompatibility(msgspec.Struct, frozen=True, kw_only=True):
+    """One place where data written under the old schema may not decode under the new one."""
+
+    path: str
+    why: str
+    fix: str
+    severity: Literal["error", "warning"] = "error"
+    """ "error": some stored value is refused. "warning": cannot prove that all are accepted."""
+
+
+class StateVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to a workflow that is parked in one state of the old machine."""
+
+    state: str
+    becomes: str | None
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+
+class RefusedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that the old machine accepted in `state` and the new one does not accept in `becomes`."""
+
+    state: str
+    becomes: str
+    event: str
+
+
+class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """An event whose payloads, already sent or scheduled, may not decode under the new schema."""
+
+    event: str
+    decoding: Decoding
+    incompatibilities: tuple[Incompatibility, ...]
+
+
+def decoding_of(incompatibilities: tuple[Incompatibility, ...]) -> Decoding:
+    """The verdict over a whole schema: one error breaks it, one warning leaves it unproven."""
+    if not incompatibilities:
+        return "decodes"
+    if any(problem.severity == "error" for problem in incompatibilities):
+        return "breaks"
+    return "unproven"
+
+
+def incompatible(path: str, why: str, fix: str, *, certain: bool = True) -> Incompatibility:
+    """An incompatibility that is known, or (`certain=False`) one that only cannot be excluded."""
+    if certain:
+        return Incompatibility(path=path, why=why, fix=fix)
+    return Incompatibility(path=path, why=f"cannot prove that it decodes: {why}", fix=fix, severity="warning")

@@ -1,0 +1,41 @@
+"""The `Plan`: everything that comparing two versions of a machine found, as one frozen value.
+
+`safe` is a proof, not an opinion: it is true only when nothing stored is known to break and every stored context is
+proved to decode. It is a field rather than a property so that it is there in the JSON too.
+"""
+
+import msgspec
+
+from interlock.core.plan.findings import Decoding, Incompatibility, PayloadVerdict, RefusedEvent, StateVerdict
+from interlock.core.plan.report import report
+from interlock.core.values import Finding
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to stored workflows when one version of a machine replaces another."""
+
+    old_name: str
+    old_version: int
+    new_name: str
+    new_version: int
+    changed: bool
+    """Whether anything but the version number, prose and the order of declarations changed."""
+    safe: bool
+    """No error among the findings, nobody stranded, and every stored context proved to decode."""
+    states_added: tuple[str, ...] = ()
+    states_removed: tuple[str, ...] = ()
+    states_renamed: dict[str, str] = {}
+    events_added: tuple[str, ...] = ()
+    events_removed: tuple[str, ...] = ()
+    events_refused: tuple[RefusedEvent, ...] = ()
+    payloads: tuple[PayloadVerdict, ...] = ()
+    context: Decoding = "decodes"
+    context_incompatibilities: tuple[Incompatibility, ...] = ()
+    states: tuple[StateVerdict, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def text(self) -> str:
+        """A readable report without colours: verdict first, then findings, then a table of states."""
+        name = self.old_name if self.old_name == self.new_name else f"{self.old_name} → {self.new_name}"
+        title = f"{name}, version {self.old_version} → {self.new_version}"
+        return report(title, changed=self.changed, safe=self.safe, findings=self.findings, states=self.states)

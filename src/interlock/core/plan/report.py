@@ -1,0 +1,69 @@
+"""A plan as plain text, in newspaper order: the verdict, then what to know, then every state.
+
+No colours and no terminal width: the same text goes to a terminal, a pull request and a log. It takes the pieces of a
+plan rather than the plan, so that the plan itself can offer `text()` without an import cycle.
+"""
+
+from interlock.core.plan.findings import Severity, StateVerdict
+from interlock.core.values import Finding
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+def report(
+    title: str, *, changed: bool, safe: bool, findings: tuple[Finding, ...], states: tuple[StateVerdict, ...]
+) -> str:
+    """The whole report, ending with a newline."""
+    lines = [f"{title}: {_verdict(changed=changed, safe=safe, findings=findings)}"]
+    if findings:
+        lines += ["", "Findings"]
+        for severity in _SEVERITIES:
+            for finding in findings:
+                if finding.severity == severity:
+                    lines += _finding_lines(finding)
+    if changed:
+        lines += ["", "States", *_state_lines(states)]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(*, changed: bool, safe: bool, findings: tuple[Finding, ...]) -> str:
+    counts = _counts(findings)
+    if not changed and safe:
+        return "nothing changes"
+    if safe:
+        return f"safe ({counts})"
+    if any(finding.severity == "error" for finding in findings):
+        return f"NOT SAFE ({counts})"
+    return f"NOT PROVED SAFE ({counts})"
+
+
+def _counts(findings: tuple[Finding, ...]) -> str:
+    parts: list[str] = []
+    for severity in _SEVERITIES:
+        count = sum(1 for finding in findings if finding.severity == severity)
+        if count:
+            plural = "s" if count > 1 and severity != "info" else ""
+            parts.append(f"{count} {severity}{plural}")
+    return ", ".join(parts)
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    where = f" [{finding.location}]" if finding.location else ""
+    return [
+        f"  {finding.severity}: {finding.what}{where} ({finding.code})",
+        f"      why: {finding.why}",
+        f"      fix: {finding.fix}",
+    ]
+
+
+def _state_lines(states: tuple[StateVerdict, ...]) -> list[str]:
+    rows = [("state", "becomes", "verdict")]
+    rows += [(verdict.state, verdict.becomes or "(nothing)", verdict.verdict) for verdict in states]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines: list[str] = []
+    for row, reasons in zip(rows, [("reasons",), *(verdict.reasons for verdict in states)], strict=True):
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        indent = " " * (len(cells) + 4)
+        lines.append(f"  {cells}  {reasons[0] if reasons else ''}".rstrip())
+        lines += [f"{indent}{reason}" for reason in reasons[1:]]
+    return lines

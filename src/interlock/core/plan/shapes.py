@@ -1,0 +1,158 @@
+"""Reading JSON schemas as `msgspec.json.schema` writes them.
+
+A schema document is a tree with `$ref` edges; this module follows them, flattens unions into alternatives and
+gives typed access to keywords, so that the comparison never touches untyped JSON.
+
+Invariant: nothing here guesses. What is not understood (an unknown reference, a typeless constraint) keeps its
+keywords and has the kind "unreadable", and the comparison reports it as not provable.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import msgspec
+
+Schema = Mapping[str, object]
+Kind = Literal["null", "boolean", "integer", "number", "string", "array", "object", "anything", "unreadable"]
+
+ANYTHING: Schema = {}
+ANNOTATIONS = frozenset(
+    {"title", "description", "examples", "default", "deprecated", "discriminator", "$defs", "$schema"}
+)
+_DEFINITIONS_PREFIX = "#/$defs/"
+_KINDS: dict[str, Kind] = {
+    "null": "null",
+    "boolean": "boolean",
+    "integer": "integer",
+    "number": "number",
+    "string": "string",
+    "array": "array",
+    "object": "object",
+}
+
+
+class Document:
+    """One schema with the definitions that its references name."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root: Schema = root
+        self._definitions: dict[str, Schema] = _definitions(root)
+
+    def alternatives(self, schema: Schema) -> list[Schema]:
+        """The schema as a flat union: references followed, nested unions and type lists opened."""
+        return self._flatten(schema, frozenset())
+
+    def definition(self, reference: str) -> Schema | None:
+        """What a `$ref` names, or None."""
+        return self._definitions.get(reference.removeprefix(_DEFINITIONS_PREFIX))
+
+    def _flatten(self, schema: Schema, followed: frozenset[str]) -> list[Schema]:
+        keys = keywords(schema)
+        reference = reference_of(schema)
+        if reference is not None and keys == {"$ref"} and reference not in followed:
+            target = self.definition(reference)
+            return [schema] if target is None else self._flatten(target, followed | {reference})
+        if keys == {"anyOf"}:
+            return [part for choice in schemas(schema, "anyOf") for part in self._flatten(choice, followed)]
+        types = schema.get("type")
+        if isinstance(types, list):
+            return [{**schema, "type": name} for name in cast("list[object]", types)]
+        return [schema]
+
+
+def _definitions(root: Schema) -> dict[str, Schema]:
+    """Every definition in the tree. A pydantic model inside a struct brings its own `$defs`, wherever it stands."""
+    found: dict[str, Schema] = {}
+    ambiguous: set[str] = set()
+    waiting: list[object] = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(cast("list[object]", node))
+        elif isinstance(node, dict):
+            schema = cast("Schema", node)
+            for name, definition in members(schema, "$defs").items():
+                if found.setdefault(name, definition) != definition:
+                    ambiguous.add(name)
+            waiting.extend(schema.values())
+    return {name: definition for name, definition in found.items() if name not in ambiguous}
+
+
+def keywords(schema: Schema) -> set[str]:
+    """The keywords that constrain values, without annotations."""
+    return set(schema) - ANNOTATIONS
+
+
+def reference_of(schema: Schema) -> str | None:
+    """The `$ref` of the schema, if it has one."""
+    reference = schema.get("$ref")
+    return reference if isinstance(reference, str) else None
+
+
+def constants(schema: Schema) -> list[object] | None:
+    """The enumerated values, or None when the schema does not enumerate."""
+    if "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum")
+    return cast("list[object]", values) if isinstance(values, list) else None
+
+
+def kind_of(schema: Schema) -> Kind:
+    """The JSON kind of one alternative that does not enumerate its values."""
+    if not keywords(schema):
+        return "anything"
+    return _KINDS.get(str(schema.get("type")), "unreadable")
+
+
+def kind_of_value(value: object) -> Kind:
+    """The JSON kind of a literal value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case _:
+            return "unreadable"
+
+
+def child(schema: Schema, keyword: str) -> Schema | None:
+    """The schema under a keyword: absent and `true` mean anything, `false` means nothing (None)."""
+    value = schema.get(keyword, True)
+    if value is False:
+        return None
+    return cast("Schema", value) if isinstance(value, dict) else ANYTHING
+
+
+def schemas(schema: Schema, keyword: str) -> list[Schema]:
+    """The list of schemas under a keyword; empty when absent."""
+    value = schema.get(keyword)
+    return cast("list[Schema]", value) if isinstance(value, list) else []
+
+
+def members(schema: Schema, keyword: str) -> dict[str, Schema]:
+    """The named schemas under a keyword; empty when absent."""
+    value = schema.get(keyword)
+    return cast("dict[str, Schema]", value) if isinstance(value, dict) else {}
+
+
+def names(schema: Schema, keyword: str) -> frozenset[str]:
+    """The set of names under a keyword; empty when absent."""
+    value = schema.get(keyword)
+    return frozenset(cast("list[str]", value)) if isinstance(value, list) else frozenset()
+
+
+def number(schema: Schema, keyword: str) -> float | None:
+    """The number under a keyword, or None. Integers stay integers, so that comparisons are exact."""
+    value = schema.get(keyword)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def show(value: object) -> str:
+    """A literal as it would look in JSON, for messages."""
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,266 @@
+"""Transition coverage: which transitions of which machines were taken while it was measured.
+
+Lines of code say little about a machine: one `on(...)` may be ten transitions. `measure()` counts the transitions
+themselves, in every thread of this process, whoever takes them: a test by hand, an engine, a random walk.
+
+The odd choice: measuring replaces functions of `interlock.core.decide` while at least one measurement is open, and
+puts the originals back after the last. So deciding costs nothing when nobody measures. Machines are told apart by name
+and by the line that declares them, and no machine is kept alive by having been measured.
+"""
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from threading import Lock
+
+import msgspec
+
+from interlock.core import decide
+from interlock.core.decide import _enter, _move, unwound
+from interlock.core.events import STEP_FAILED, Event
+from interlock.core.table import Node, Table, Transition
+from interlock.core.values import Command, ContextT, Decision, Record, Run, Snapshot, StateT, StepFailure
+from interlock.testing.arrows import Arrow, Compiled, arrows_of, guard_label
+
+
+class MachineCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken of one machine. All arrows are in declared order."""
+
+    machine: str
+    location: str
+    """`file:line` of the declaration: two machines of the same name are two machines."""
+    transitions: tuple[Arrow, ...]
+    taken: tuple[Arrow, ...]
+
+    @property
+    def missing(self) -> tuple[Arrow, ...]:
+        """The transitions that were never taken."""
+        taken = set(self.taken)
+        return tuple(arrow for arrow in self.transitions if arrow not in taken)
+
+    @property
+    def total(self) -> int:
+        """How many transitions the machine has."""
+        return len(self.transitions)
+
+    @property
+    def percent(self) -> float:
+        """The share that was taken, from 0 to 100; 100 for a machine without transitions."""
+        return _percent(len(self.taken), self.total)
+
+
+class TransitionCoverage:
+    """Which transitions were taken, machine by machine. Threads may add to it while another reads it."""
+
+    def __init__(self, machines: Iterable[MachineCoverage] = ()) -> None:
+        self._lock = Lock()
+        # Machine (name, location) -> its arrows in declared order -> taken or not.
+        self._marks: dict[tuple[str, str], dict[Arrow, bool]] = {}
+        for machine in machines:
+            self._add(machine)
+
+    def __repr__(self) -> str:
+        return f"<TransitionCoverage {shown_percent(self.percent)} of {self.total} transitions>"
+
+    def expect(self, *machines: Compiled) -> None:
+        """Report these machines even if none of their transitions is taken."""
+        for machine in machines:
+            self._learn(machine.compiled)
+
+    def note(self, table: Table, arrows: Iterable[Arrow]) -> None:
+        """Mark arrows of the machine as taken. Called for every decision while this is measuring."""
+        marks = self._marks.get(_identity(table), {})
+        for arrow in arrows:
+            if marks.get(arrow) is True:
+                continue
+            if arrow not in marks:
+                marks = self._learn(table)
+            # A snapshot made by hand can move in ways that no workflow can: those are not of the machine.
+            if arrow in marks:
+                with self._lock:
+                    marks[arrow] = True
+
+    def merge(self, other: "TransitionCoverage") -> None:
+        """Add what another measurement saw, in another process for example."""
+        for machine in other.machines:
+            self._add(machine)
+
+    @property
+    def machines(self) -> tuple[MachineCoverage, ...]:
+        """The machines that took part, by name."""
+        with self._lock:
+            return tuple(
+                MachineCoverage(
+                    machine=name,
+                    location=location,
+                    transitions=tuple(marks),
+                    taken=tuple(arrow for arrow, taken in marks.items() if taken),
+                )
+                for (name, location), marks in sorted(self._marks.items(), key=lambda item: item[0])
+            )
+
+    def of(self, machine: Compiled) -> MachineCoverage:
+        """What was taken of this machine, nothing included."""
+        self.expect(machine)
+        name, location = _identity(machine.compiled)
+        return next(each for each in self.machines if (each.machine, each.location) == (name, location))
+
+    def only(self, *machines: Compiled) -> "TransitionCoverage":
+        """The same measurement, of these machines alone."""
+        return TransitionCoverage(self.of(machine) for machine in machines)
+
+    @property
+    def taken(self) -> int:
+        """How many transitions were taken."""
+        return sum(len(machine.taken) for machine in self.machines)
+
+    @property
+    def total(self) -> int:
+        """How many transitions the machines have."""
+        return sum(machine.total for machine in self.machines)
+
+    @property
+    def percent(self) -> float:
+        """The share that was taken, from 0 to 100; 100 when there was nothing to take."""
+        machines = self.machines
+        return _percent(sum(len(each.taken) for each in machines), sum(each.total for each in machines))
+
+    def text(self) -> str:
+        """The report for people: a line per machine, and below it the transitions never taken."""
+        machines = self.machines
+        names = [each.machine for each in machines]
+        lines: list[str] = []
+        for each in machines:
+            where = f" ({each.location})" if names.count(each.machine) > 1 else ""
+            share = shown_percent(each.percent)
+            lines.append(f"{each.machine}{where}: {len(each.taken)} of {each.total} transitions taken, {share}")
+            lines += [f"  never taken: {arrow}" for arrow in each.missing]
+        if len(machines) != 1:
+            lines.append(f"all machines: {self.taken} of {self.total} transitions taken, {shown_percent(self.percent)}")
+        return "\n".join(lines)
+
+    def to_json(self) -> bytes:
+        """The measurement as JSON: a list of machines with their `transitions` and which were `taken`."""
+        return msgspec.json.encode(self.machines)
+
+    def _learn(self, table: Table) -> dict[Arrow, bool]:
+        # Two machines may be declared at one line (a factory with parameters): their arrows add up.
+        arrows = arrows_of(table)
+        with self._lock:
+            marks = self._marks.setdefault(_identity(table), {})
+            for arrow in arrows:
+                marks.setdefault(arrow, False)
+            return marks
+
+    def _add(self, machine: MachineCoverage) -> None:
+        with self._lock:
+            marks = self._marks.setdefault((machine.machine, machine.location), {})
+            for arrow in machine.transitions:
+                marks.setdefault(arrow, False)
+            marks.update(dict.fromkeys(machine.taken, True))
+
+
+def coverage_from_json(data: bytes) -> TransitionCoverage:
+    """The measurement that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
+    return TransitionCoverage(msgspec.json.decode(data, type=tuple[MachineCoverage, ...]))
+
+
+@contextmanager
+def measure(*machines: Compiled) -> Generator[TransitionCoverage]:
+    """Measure every transition taken in this process until the block ends. Measurements may nest and overlap.
+
+    Machines that are named appear in the report even if nothing of them was taken.
+    """
+    coverage = TransitionCoverage()
+    coverage.expect(*machines)
+    _open(coverage)
+    try:
+        yield coverage
+    finally:
+        _close(coverage)
+
+
+def shown_percent(percent: float) -> str:
+    """A percentage with one decimal, rounded down: 100.0 % means all."""
+    return f"{int(percent * 10) / 10:.1f} %"
+
+
+def _percent(taken: int, total: int) -> float:
+    return 100 * taken / total if total else 100.0
+
+
+def _identity(table: Table) -> tuple[str, str]:
+    return table.name, table.declared.location
+
+
+# --- measuring -----------------------------------------------------------------------------------------------------
+
+_ORIGINALS = {"_move": _move, "_enter": _enter, "unwound": unwound}
+_opening = Lock()
+_measuring: tuple[TransitionCoverage, ...] = ()
+
+
+def _open(coverage: TransitionCoverage) -> None:
+    global _measuring  # noqa: PLW0603 -- what is replaced belongs to the process, and so does who measures.
+    with _opening:
+        _measuring = (*_measuring, coverage)
+        for name, function in _WATCHED.items():
+            setattr(decide, name, function)
+
+
+def _close(coverage: TransitionCoverage) -> None:
+    global _measuring  # noqa: PLW0603 -- see _open.
+    with _opening:
+        _measuring = tuple(each for each in _measuring if each is not coverage)
+        if not _measuring:
+            for name, function in _ORIGINALS.items():
+                setattr(decide, name, function)
+
+
+def _watched_move(
+    table: Table,
+    snapshot: Snapshot[StateT, ContextT],
+    node: Node,
+    transition: Transition,
+    event: Event,
+    context: ContextT,
+    result: bool,  # noqa: FBT001 -- the signature of what it replaces.
+) -> Decision[StateT, ContextT]:
+    decision = _move(table, snapshot, node, transition, event, context, result)
+    first, *others = decision.records
+    guard = guard_label(node.moves[type(event)], transition)
+    _note(table, [_arrow(first, guard), *(_arrow(record) for record in others)])
+    return decision
+
+
+def _watched_enter(
+    table: Table,
+    snapshot: Snapshot[StateT, ContextT],
+    target: Node,
+    event: str,
+    payload: Event | StepFailure | None,
+    context: ContextT,
+    log: tuple[Run, ...],
+    leaving: tuple[Command, ...],
+) -> Decision[StateT, ContextT]:
+    decision = _enter(table, snapshot, target, event, payload, context, log, leaving)
+    if event == STEP_FAILED:  # Everything else that enters a state has come through `_move`.
+        _note(table, [_arrow(record) for record in decision.records])
+    return decision
+
+
+def _watched_unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
+    decision = unwound(table, snapshot)
+    _note(table, [_arrow(record) for record in decision.records])
+    return decision
+
+
+_WATCHED = {"_move": _watched_move, "_enter": _watched_enter, "unwound": _watched_unwound}
+
+
+def _note(table: Table, arrows: list[Arrow]) -> None:
+    for coverage in _measuring:
+        coverage.note(table, arrows)
+
+
+def _arrow(record: Record[StateT, ContextT], guard: str | None = None) -> Arrow:
+    return Arrow(record.from_state.value, record.event, record.to_state.value, guard)

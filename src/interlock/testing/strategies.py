@@ -1,0 +1,289 @@
+"""Random walks through a machine, as a Hypothesis strategy.
+
+A walk begins with a context and makes moves that exist where it stands: events with payloads drawn from their types,
+steps that give up, unwindings that end. A guard that says no is written down and the walk goes on. A property over
+walks ("no walk ever ships an unpaid order") finds the sequences nobody thought of, and shrinks them to the shortest.
+
+The odd choice: fields with a default are drawn too, where their type can be. A default that is new each time (an id)
+would make an example that cannot be repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Generic, NamedTuple, cast, get_type_hints
+
+import msgspec
+
+from interlock.core.decide import known
+from interlock.core.declarations import StepDeclaration
+from interlock.core.events import Event, wire_name
+from interlock.core.graph import reached_from
+from interlock.core.machine import EventT, Machine
+from interlock.core.refusals import foreign_event
+from interlock.core.table import Node, Table
+from interlock.core.values import ContextT, Snapshot, StateT, StepFailure
+from interlock.errors import DefinitionError, GuardRejected, InterlockError, Refusal, RequestError
+from interlock.testing.extra import missing_extra
+from interlock.testing.moves import Attempted, Move, Unwound, play
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.errors import HypothesisException
+    from hypothesis.strategies import DrawFn, SearchStrategy
+except ModuleNotFoundError as error:
+    raise missing_extra(__name__, "hypothesis") from error
+
+WALK_LENGTH_MAX = 20
+"""How many moves a walk makes at most, unless told otherwise."""
+
+ONE_STOPS_OF = 50
+"""About one of so many moves is not made, and ends the walk early."""
+
+TOWARDS_GOAL_OF_TEN = 8
+"""So many moves of ten lead nearer to the state that the walk wants to see."""
+
+STRAYS_OF_TEN = 2
+"""With `strays=True`, so many moves of ten are events that have no transition where the walk stands."""
+
+
+class WalkStep(NamedTuple, Generic[EventT]):
+    """One move of a walk, and the refusal when the machine said no."""
+
+    event: Move[EventT]
+    refusal: Refusal | None = None
+
+
+class Walk(msgspec.Struct, Generic[StateT, ContextT, EventT], frozen=True):
+    """A walk through a machine. `snapshots[i + 1]` is what `steps[i]` led to: the same as before if it was refused."""
+
+    machine: str
+    snapshots: tuple[Snapshot[StateT, ContextT], ...]
+    steps: tuple[WalkStep[EventT], ...]
+
+    @property
+    def end(self) -> Snapshot[StateT, ContextT]:
+        """Where the walk ended."""
+        return self.snapshots[-1]
+
+    @property
+    def events(self) -> tuple[Move[EventT], ...]:
+        """The moves that were not refused: played again, they lead to the same end."""
+        return tuple(step.event for step in self.steps if step.refusal is None)
+
+    def __repr__(self) -> str:
+        return story(self.machine, self.snapshots, self.steps)
+
+
+def story(machine: str, snapshots: Sequence[Snapshot[StateT, ContextT]], steps: Sequence[WalkStep[EventT]]) -> str:
+    """The walk as a story: a line per move, and what it changed in the context."""
+    lines = [f"Walk of {machine!r}:", f"  begins in {snapshots[0].state.value!r} with {snapshots[0].context!r}"]
+    for number, (step, before, after) in enumerate(zip(steps, snapshots, snapshots[1:], strict=False), start=1):
+        if step.refusal is not None:
+            lines.append(f"  {number}. {step.event!r} is refused: {_reason(step.refusal)}")
+            continue
+        change = _change(before.context, after.context)
+        lines.append(f"  {number}. {step.event!r} leads to {after.state.value!r}{change}")
+    return "\n".join(lines)
+
+
+def walks(
+    machine: Machine[StateT, ContextT, EventT],
+    *,
+    context: ContextT | SearchStrategy[ContextT],
+    events: Mapping[type[Event], SearchStrategy[Event]] | None = None,
+    length_max: int = WALK_LENGTH_MAX,
+    strays: bool = False,
+) -> SearchStrategy[Walk[StateT, ContextT, EventT]]:
+    """Walks of up to `length_max` moves, each beginning with `context` (a value, or a strategy for one).
+
+    Payloads are drawn from the fields' types; `events` overrides that per event. With `strays`, a walk now and then
+    sends an event that has no transition where it stands.
+    """
+    table = machine.compiled
+    for event in events or {}:
+        if event not in table.events.values():
+            raise foreign_event(table, event)
+    given = {**_instances(machine), **cast("dict[type[EventT], SearchStrategy[EventT]]", events or {})}
+    chart = _Chart(table)
+    return _walks(machine, chart, _contexts(machine, context), given, length_max, strays=strays)
+
+
+@st.composite
+def _walks(
+    draw: DrawFn,
+    machine: Machine[StateT, ContextT, EventT],
+    chart: "_Chart",
+    contexts: SearchStrategy[ContextT],
+    events: Mapping[type[EventT], SearchStrategy[EventT]],
+    length_max: int,
+    *,
+    strays: bool,
+) -> Walk[StateT, ContextT, EventT]:
+    snapshots = [machine.begin(draw(contexts))]
+    steps: list[WalkStep[EventT]] = []
+    # Left to chance alone most walks would end at once, cancelled. So each has a goal: a state that it wants to see.
+    distances = draw(st.sampled_from(chart.distances))
+    # Asking before each move, instead of for a length beforehand, lets Hypothesis cut any move out of a failing walk.
+    while len(steps) < length_max and draw(st.integers(0, ONE_STOPS_OF)) > 0:
+        snapshot = snapshots[-1]
+        ways = _ways(machine, snapshot, events, strays=strays and _chance(draw, STRAYS_OF_TEN))
+        if not ways:
+            break
+        here = distances.get(known(machine.compiled, snapshot.state), 0)
+        nearer = [way for way in ways if any(distances.get(target, here) < here for target in way.targets)]
+        # A guard that has just said no will not be persuaded by asking again: something else has to happen first.
+        stuck = bool(steps) and steps[-1].refusal is not None
+        if not nearer or stuck or not _chance(draw, TOWARDS_GOAL_OF_TEN):
+            nearer = [way for way in ways for _ in range(chart.weight(way.targets))]
+        move = draw(draw(st.sampled_from(nearer)).moves)
+        try:
+            snapshots.append(play(machine, snapshot, move).snapshot)
+            steps.append(WalkStep(move))
+        except Refusal as refusal:
+            snapshots.append(snapshot)
+            steps.append(WalkStep(move, refusal))
+        except InterlockError as error:
+            error.add_note(f"{story(machine.name, snapshots, steps)}\n  {len(steps) + 1}. {move!r} raises this")
+            raise
+    return Walk(machine.name, tuple(snapshots), tuple(steps))
+
+
+def _contexts(
+    machine: Machine[StateT, ContextT, EventT], context: ContextT | SearchStrategy[ContextT]
+) -> SearchStrategy[ContextT]:
+    if not isinstance(context, SearchStrategy):
+        return st.just(context)
+    drawn = cast("SearchStrategy[ContextT]", context)
+    return drawn.filter(lambda each: _storable_context(machine, each))
+
+
+def _chance(draw: DrawFn, of_ten: int) -> bool:
+    return draw(st.integers(1, 10)) > 10 - of_ten
+
+
+class _Chart:
+    """What a walk knows of the country: how far every state is from every goal, and how much lies behind it."""
+
+    def __init__(self, table: Table) -> None:
+        nodes = list(table.nodes.values())
+        self.distances = [_distances(table, goal) for goal in nodes]
+        self._states_behind = {node: len(reached_from([node])) for node in nodes}
+
+    def weight(self, targets: tuple[Node, ...]) -> int:
+        """Where much is still to come is a better place to go than the end."""
+        return max((self._states_behind[target] for target in targets), default=1)
+
+
+class _Way(NamedTuple, Generic[EventT]):
+    """One kind of move that can be made from a state, and the nodes it may lead to."""
+
+    moves: SearchStrategy[Move[EventT]]
+    targets: tuple[Node, ...] = ()
+
+
+def _ways(
+    machine: Machine[StateT, ContextT, EventT],
+    snapshot: Snapshot[StateT, ContextT],
+    events: Mapping[type[EventT], SearchStrategy[EventT]],
+    *,
+    strays: bool,
+) -> list[_Way[EventT]]:
+    node = known(machine.compiled, snapshot.state)
+    astray = [_Way(strategy) for event, strategy in events.items() if event not in node.moves]
+    if strays and astray:
+        return astray
+    ways: list[_Way[EventT]] = [
+        _Way(events[cast("type[EventT]", event)], tuple(move.target or node for move in moves))
+        for event, moves in node.moves.items()
+    ]
+    if node.step is not None and node.failed is not None:
+        ways.append(_Way(_failures(node.step), (node.failed,)))
+    if node.undoable and not snapshot.attempted:
+        ways.append(_Way(st.just(Attempted()), (node,)))
+    if node.unwinds_to is not None:
+        ways.append(_Way(st.just(Unwound()), (node.unwinds_to,)))
+    return ways
+
+
+def _distances(table: Table, goal: Node) -> dict[Node, int]:
+    """How many moves each node is away from the goal; nodes that cannot get there are left out."""
+    distances = {goal: 0}
+    for distance in range(1, len(table.nodes)):
+        nearest = [
+            node
+            for node in table.nodes.values()
+            if node not in distances and any(each in distances for each in node.next_nodes())
+        ]
+        distances.update(dict.fromkeys(nearest, distance))
+    return distances
+
+
+def _failures(step: StepDeclaration) -> SearchStrategy[StepFailure]:
+    known_outcome = st.just(StepFailure(step=step.name, error="non-retryable", unknown=False))
+    unknown_outcome = st.just(StepFailure(step=step.name, error="timeout", attempts=step.retry.attempts))
+    return known_outcome | unknown_outcome
+
+
+def _instances(machine: Machine[StateT, ContextT, EventT]) -> dict[type[EventT], SearchStrategy[EventT]]:
+    events = cast("dict[str, type[EventT]]", machine.compiled.events)
+    return {event: _instances_of(machine, event) for event in events.values()}
+
+
+def _instances_of(machine: Machine[StateT, ContextT, EventT], event: type[EventT]) -> SearchStrategy[EventT]:
+    # Deferred: an event whose fields nobody can draw is a mistake only when a walk wants to send it.
+    return st.deferred(lambda: _built(event)).filter(lambda drawn: _storable_event(machine, drawn))
+
+
+def _built(event: type[EventT]) -> SearchStrategy[EventT]:
+    assert is_dataclass(event)  # The machine has refused every other alphabet.
+    hints = get_type_hints(event)
+    drawn: dict[str, SearchStrategy[object]] = {}
+    for each in (each for each in fields(event) if each.init):
+        strategy: SearchStrategy[object] = st.from_type(hints[each.name])
+        try:
+            strategy.validate()
+        except HypothesisException as error:
+            if each.default is MISSING and each.default_factory is MISSING:
+                raise DefinitionError(
+                    f"event {event.__name__}: no value can be drawn for its field {each.name!r}: {error}",
+                    why="Hypothesis draws payloads from the types of their fields, and does not know this one.",
+                    fix=f"Pass walks(..., events={{{event.__name__}: ...}}), or register the type with Hypothesis.",
+                    rule="undrawable-event",
+                ) from error
+        else:
+            drawn[each.name] = strategy
+    return st.builds(event, **drawn)
+
+
+def _storable_event(machine: Machine[StateT, ContextT, EventT], event: EventT) -> bool:
+    try:
+        machine.codec.decode_event(wire_name(type(event)), machine.codec.encode_event(event), strict=False)
+    except RequestError:
+        return False
+    return True
+
+
+def _storable_context(machine: Machine[StateT, ContextT, EventT], context: ContextT) -> bool:
+    try:
+        machine.codec.checked_context(context)
+    except RequestError:
+        return False
+    return True
+
+
+def _change(before: object, after: object) -> str:
+    if before == after:
+        return ""
+    names: tuple[str, ...] = ()
+    if isinstance(after, msgspec.Struct):
+        names = after.__struct_fields__
+    elif is_dataclass(after):
+        names = tuple(each.name for each in fields(after))
+    changed = [f"{name}={getattr(after, name)!r}" for name in names if getattr(before, name) != getattr(after, name)]
+    return f" with {', '.join(changed) or repr(after)}"
+
+
+def _reason(refusal: Refusal) -> str:
+    if isinstance(refusal, GuardRejected):
+        return f"guard {', '.join(refusal.guards)}"
+    return f"no transition from {refusal.state!r}"

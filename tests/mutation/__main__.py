@@ -1,0 +1,111 @@
+"""Break the core on purpose: every mutant must be noticed by a test. Run it as `python -m tests.mutation [NAME...]`.
+
+For each mutant the sources are copied to a temporary folder, one text is replaced, and a few fast tests run against the
+copy in a process of their own, two at a time. A mutant that no test notices has survived; one whose old text is gone,
+or that breaks the tests before they run, is stale. Both are failures. The unchanged copy goes first: it must pass.
+"""
+
+# ruff: noqa: T201 - a table and a closing line are what it is for.
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.child import NOTICED, PASSED, WRONG_COPY
+from tests.mutation.deciding import DECIDING
+from tests.mutation.guarding import GUARDING
+from tests.mutation.mutant import Mutant, applied
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
+PROCESSES = 2
+TIMEOUT_S = 60
+MUTANTS_MIN = 40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    mutant: Mutant
+    verdict: str
+    seconds: float
+    output: str = ""
+
+
+def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "HYPOTHESIS_PROFILE": "ci",
+    }
+    command = [sys.executable, "-m", "tests.mutation.child", str(copy), *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return NOTICED, "timed out"  # A loop without end is noticed by everybody.
+    return done.returncode, done.stdout + done.stderr
+
+
+def judge(mutant: Mutant, folder: Path) -> Outcome:
+    started = time.perf_counter()
+    copy = folder / mutant.name.replace(" ", "-")
+    shutil.copytree(SOURCES, copy)
+    target = copy / mutant.file
+    try:
+        target.write_text(applied(target.read_text(encoding="utf-8"), mutant), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        return Outcome(mutant, "stale", time.perf_counter() - started, str(error))
+    for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
+        compiled.unlink()
+    code, output = run_tests(copy, mutant.tests)
+    verdict = {PASSED: "SURVIVED", NOTICED: "killed", WRONG_COPY: "wrong copy"}.get(code, "stale")
+    shutil.rmtree(copy)
+    return Outcome(mutant, verdict, time.perf_counter() - started, output)
+
+
+def unchanged_passes(mutants: list[Mutant], folder: Path) -> bool:
+    copy = folder / "unchanged"
+    shutil.copytree(SOURCES, copy)
+    tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+    code, output = run_tests(copy, tests)
+    if code != PASSED:
+        print(f"The unchanged copy does not pass (exit {code}):\n{output}")
+    return code == PASSED
+
+
+def show(outcomes: list[Outcome]) -> None:
+    width = max(len(outcome.mutant.name) for outcome in outcomes)
+    for outcome in outcomes:
+        mutant = outcome.mutant
+        print(f"{outcome.verdict:<10} {outcome.seconds:5.1f} s  {mutant.name:<{width}}  {mutant.file}")
+        if outcome.verdict != "killed":
+            print(f"           it must be caught: {mutant.why}\n{outcome.output[-1_500:]}")
+
+
+def main() -> int:
+    started = time.perf_counter()
+    chosen = [mutant for mutant in [*DECIDING, *GUARDING] if not sys.argv[1:] or mutant.name in sys.argv[1:]]
+    assert sys.argv[1:] or len(chosen) >= MUTANTS_MIN
+    assert len({mutant.name for mutant in chosen}) == len(chosen) > 0
+    with tempfile.TemporaryDirectory(prefix="interlock-mutants-") as name:
+        folder = Path(name)
+        if not unchanged_passes(chosen, folder):
+            return 1
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            outcomes = list(pool.map(lambda mutant: judge(mutant, folder), chosen))
+    show(outcomes)
+    killed = sum(outcome.verdict == "killed" for outcome in outcomes)
+    print(f"mutants: {killed} of {len(outcomes)} killed in {time.perf_counter() - started:.0f} s")
+    return 0 if killed == len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

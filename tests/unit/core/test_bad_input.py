@@ -1,0 +1,171 @@
+"""Bad input, all of it in one table: the right class and code, the cause chained, and nothing changed."""
+
+# mypy: ignore-errors
+# Wrong programs, and values of every type, are what is tested here.
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.values import Snapshot
+from interlock.errors import InterlockError, InvalidPayload, PayloadTooLarge, UserCodeError
+
+
+class State(Enum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Stranger(Enum):
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Box:
+    size: float = 0.0
+    label: str = ""
+
+
+class BoxEvent(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Close(BoxEvent):
+    answer: Any = True
+    size: float = 0.0
+
+
+@dataclass(frozen=True)
+class Break(BoxEvent):
+    pass
+
+
+@dataclass(frozen=True)
+class Shrink(BoxEvent):
+    pass
+
+
+@dataclass(frozen=True)
+class Plain(BoxEvent):
+    size: float = 0.0
+
+
+class StrangeEvent(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Odd(StrangeEvent):
+    pass
+
+
+class OpaqueEvent(BoxEvent):
+    """Only a group."""
+
+
+def guard(box: Box, event: Close):  # noqa: ANN201 -- it gives what the test wants, right or wrong.
+    if event.answer == "raise":
+        raise ZeroDivisionError("in the guard")
+    return event.answer
+
+
+def box_machine() -> Machine[State, Box, BoxEvent]:
+    box = Machine("box", states=State, context=Box, events=BoxEvent, initial=State.OPEN, final={State.CLOSED})
+    box.on(Close, State.OPEN, to=State.CLOSED, when=guard)
+    box.on(Plain, State.OPEN, to=State.CLOSED)
+
+    @box.on(Break, State.OPEN, to=State.CLOSED)
+    def breaks(box: Box, event: Break) -> Box:
+        raise KeyError("in the action")
+
+    @box.on(Shrink, State.OPEN, to=State.CLOSED)
+    def shrinks(box, event):  # noqa: ANN001, ANN202 -- it gives what it must not.
+        return {"size": 1}
+
+    return box
+
+
+def simple_machine() -> Machine[State, Box, BoxEvent]:
+    class SimpleEvent(Event):
+        pass
+
+    @dataclass(frozen=True)
+    class Resize(SimpleEvent):
+        size: float = 0.0
+
+    simple = Machine("box", states=State, context=Box, events=SimpleEvent, initial=State.OPEN, final={State.CLOSED})
+
+    @simple.on(Resize, State.OPEN, to=State.CLOSED)
+    def resize(box: Box, event: Resize) -> Box:
+        return replace(box, size=event.size)
+
+    return simple
+
+
+OPEN = Snapshot(State.OPEN, Box(size=1), 3, 2)
+DEEP = b'{"x": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+Attempt = Callable[[], object]
+
+TABLE: dict[str, tuple[type[InterlockError], str, Attempt]] = {
+    "unknown state": (InvalidPayload, "open", lambda: box_machine().decide(Snapshot(Stranger.OPEN, Box()), Plain())),
+    "state as text": (InvalidPayload, "State.OPEN", lambda: box_machine().decide(Snapshot("open", Box()), Plain())),
+    "state is nothing": (InvalidPayload, "None", lambda: box_machine().decide(Snapshot(None, Box()), Plain())),
+    "stored state": (InvalidPayload, "opne", lambda: box_machine().state("opne")),
+    "foreign event": (InvalidPayload, "ODD", lambda: box_machine().decide(OPEN, Odd())),
+    "the alphabet": (InvalidPayload, "BOX_EVENT", lambda: box_machine().decide(OPEN, BoxEvent())),
+    "a group": (InvalidPayload, "OPAQUE_EVENT", lambda: box_machine().decide(OPEN, OpaqueEvent())),
+    "a class": (InvalidPayload, "class Plain", lambda: box_machine().decide(OPEN, Plain)),
+    "no event": (InvalidPayload, "NoneType", lambda: box_machine().decide(OPEN, None)),
+    "event as text": (InvalidPayload, "str", lambda: box_machine().decide(OPEN, "PLAIN")),
+    "unknown event name": (InvalidPayload, "Did you mean", lambda: simple_machine().codec.decode_event("RESIZ", b"")),
+    "unknown field": (InvalidPayload, "'sise'", lambda: simple_machine().codec.decode_event("RESIZE", b'{"sise": 1}')),
+    "wrong type": (InvalidPayload, "size", lambda: simple_machine().codec.decode_event("RESIZE", b'{"size": "1"}')),
+    "wrong type in": (InvalidPayload, "size", lambda: simple_machine().begin(Box(size="1"))),
+    "NaN": (InvalidPayload, "nan", lambda: simple_machine().begin(Box(size=float("nan")))),
+    "NaN as text": (InvalidPayload, "does not fit", lambda: simple_machine().codec.decode_context(b'{"size": NaN}')),
+    "infinity": (InvalidPayload, "inf", lambda: simple_machine().at(State.OPEN, Box(size=float("-inf")))),
+    "NUL": (InvalidPayload, "NUL", lambda: simple_machine().begin(Box(label="\x00"))),
+    "surrogate": (InvalidPayload, "surrogate", lambda: simple_machine().begin(Box(label="\udfff"))),
+    "deep nesting": (InvalidPayload, "deep", lambda: simple_machine().codec.decode_event("RESIZE", DEEP)),
+    "10 MB": (PayloadTooLarge, "limit", lambda: simple_machine().begin(Box(label="x" * 10_000_000))),
+    "10 MB in": (PayloadTooLarge, "limit", lambda: simple_machine().codec.decode_context(b" " * 10_000_000)),
+    "guard raises": (UserCodeError, "guard", lambda: box_machine().decide(OPEN, Close("raise"))),
+    "guard says 1": (UserCodeError, "1 (int)", lambda: box_machine().decide(OPEN, Close(1))),
+    "guard says 0": (UserCodeError, "0 (int)", lambda: box_machine().decide(OPEN, Close(0))),
+    "guard says nothing": (UserCodeError, "NoneType", lambda: box_machine().decide(OPEN, Close(None))),
+    "guard says text": (UserCodeError, "str", lambda: box_machine().decide(OPEN, Close("yes"))),
+    "action raises": (UserCodeError, "breaks", lambda: box_machine().decide(OPEN, Break())),
+    "action returns a dict": (UserCodeError, "shrinks", lambda: box_machine().decide(OPEN, Shrink())),
+}
+
+RAISES = {"guard raises": ZeroDivisionError, "action raises": KeyError}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_bad_input_is_refused_by_class_and_code_and_changes_nothing(case: str) -> None:
+    cls, word, attempt = TABLE[case]
+    with pytest.raises(InterlockError) as caught:
+        attempt()
+    error = caught.value
+    assert type(error) is cls
+    assert error.code == cls.code
+    assert error.retry == "never"
+    assert word in error.what
+    assert error.why
+    assert error.fix
+    if case in RAISES:
+        assert isinstance(error.__cause__, RAISES[case])
+    assert Snapshot(State.OPEN, Box(size=1), 3, 2) == OPEN
+
+
+def test_the_neighbours_of_bad_input_are_good() -> None:
+    assert box_machine().decide(OPEN, Close(answer=True)).snapshot.state is State.CLOSED
+    simple = simple_machine()
+    event = simple.codec.decode_event("RESIZE", b'{"size": 2}')
+    assert simple.apply(simple.begin(Box()), event).context == Box(size=2)
