@@ -10,7 +10,7 @@ from typing import Final
 
 from interlock.sql.casts import convert, settled
 from interlock.sql.datatypes import BYTEA, FLOAT8, INT4, INT8, NUMERIC, TEXT, TIMESTAMPTZ, UNKNOWN, UUID_TYPE, Type
-from interlock.sql.operators import COLLATED, arithmetic, comparable
+from interlock.sql.operators import COLLATED, comparable
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined, named
 
@@ -92,10 +92,6 @@ def _not_a_number(function: str, value: Term) -> Exception:
     )
 
 
-def _modulo(arguments: Arguments) -> Term:
-    return arithmetic("%", arguments[0], arguments[1])
-
-
 def _source(function: str, kind: Type, *, volatile: bool) -> Callable[[Arguments], Term]:
     return lambda _: replace(call(function, kind), volatile=volatile, nullable=False)
 
@@ -103,12 +99,10 @@ def _source(function: str, kind: Type, *, volatile: bool) -> Callable[[Arguments
 _SCALARS: Final[dict[str, tuple[tuple[int, ...], Callable[[Arguments], Term]]]] = {
     "abs": ((1,), _absolute),
     "ceil": ((1,), _whole("ceil")),
-    "ceiling": ((1,), _whole("ceil")),
     "floor": ((1,), _whole("floor")),
     "gen_random_uuid": ((0,), _source("interlock_uuid", UUID_TYPE, volatile=True)),
     "length": ((1,), _length),
     "lower": ((1,), _cased("interlock_lower")),
-    "mod": ((2,), _modulo),
     "now": ((0,), _source("interlock_now", TIMESTAMPTZ, volatile=False)),
     "random": ((0,), _source("interlock_random", FLOAT8, volatile=True)),
     "round": ((1, 2), _rounded),

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from interlock.sql import decimals
-from interlock.sql.datatypes import NUMBER_ORDER, TEXT, UNKNOWN, Name, Type
+from interlock.sql.datatypes import INTEGER_RANGE, NUMBER_ORDER, TEXT, UNKNOWN, Name, Type
 from interlock.sql.literals import text_literal, typed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined
@@ -63,9 +63,7 @@ def unified(*terms: Term) -> tuple[Type, list[Term]]:
     for term in terms:
         met = meet(common, term.type)
         if met is None:
-            raise wrong(
-                f"{common} and {term.type} do not go together.", fix=f"Cast one of them: CAST(… AS {common})."
-            )
+            raise wrong(f"{common} and {term.type} do not go together.", fix=f"Cast one of them: CAST(… AS {common}).")
         common = met
     if common is UNKNOWN:
         return TEXT, [settled(term) for term in terms]
@@ -121,8 +119,12 @@ def _widen(term: Term, kind: Type) -> Term:
 
 
 def _narrow(term: Term, kind: Type) -> Term:
+    if term.literal is not None:
+        low, high = INTEGER_RANGE[kind.name]
+        if low <= int(term.literal) <= high:
+            return replace(term, type=kind)
     # Not verified first: what overflowed the wider type is outside the narrower one, too.
-    return replace(term, type=kind, unchecked=True)
+    return replace(term, type=kind, unchecked=True, literal=None)
 
 
 def _integer_to_text(term: Term, kind: Type) -> Term:

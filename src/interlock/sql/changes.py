@@ -130,10 +130,12 @@ def _source(
         raise wrong(f"{len(query.terms)} values for {len(columns)} columns.")
     targets = [_writable(table, name) for name in columns[: len(query.terms)]]
     if query.parts:
-        kinds = [target.type.plain if kind is UNKNOWN else kind for target, kind in zip(targets, query.types, strict=True)]
+        kinds = [
+            target.type.plain if kind is UNKNOWN else kind for target, kind in zip(targets, query.types, strict=True)
+        ]
         query.give_types(kinds)
         for kind, target in zip(query.types, targets, strict=True):
-            if kind != target.type:
+            if kind != target.type and not (kind.is_integer and target.type.is_integer):
                 raise refuse(f"a set operation of {kind} into a column of {target.type}.", fix="Cast both sides.")
     else:
         query.terms = [

@@ -15,7 +15,19 @@ from interlock.sql.expressions import expression, predicate
 from interlock.sql.operators import COLLATED, comparable, keyed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Output, Query, Relation, Scope
-from interlock.sql.syntax import Node, argument, child, children, flag, identifier, maybe, only, quoted, string, unsupported
+from interlock.sql.syntax import (
+    Node,
+    argument,
+    child,
+    children,
+    flag,
+    identifier,
+    maybe,
+    only,
+    quoted,
+    string,
+    unsupported,
+)
 from interlock.sql.terms import Term
 
 Derived = Callable[[Node, Scope], Query]

@@ -131,9 +131,7 @@ def parse_declared(text: str) -> Type | None:
 
 
 _DECLARED = re.compile(r"(?P<base>[a-z0-9 ]+?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s*(?P<second>-?\d+)\s*)?\))?")
-_BY_DECLARED: Final[dict[str, Type]] = {
-    declared(kind): kind for name, kind in PLAIN.items() if name != "unknown"
-}
+_BY_DECLARED: Final[dict[str, Type]] = {declared(kind): kind for name, kind in PLAIN.items() if name != "unknown"}
 
 
 def enforcement(kind: Type, column: str) -> str:

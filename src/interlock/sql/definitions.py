@@ -79,7 +79,9 @@ def _create_table(node: Node, translation: Translation) -> str:
     folded = [column.name.lower() for column in draft.columns]
     if len(set(folded)) != len(folded):
         raise refuse("two columns whose names differ in case alone, or not at all.", fix="Rename one.")
-    constraints = [_constraint(column, item, label, name, draft, translation) for column, item, label in draft.constraints]
+    constraints = [
+        _constraint(column, item, label, name, draft, translation) for column, item, label in draft.constraints
+    ]
     if len(draft.keys) > 1:
         raise wrong("more than one PRIMARY KEY.")
     key = draft.keys[0] if draft.keys else ()
@@ -165,9 +167,7 @@ def _default(node: Node, column: Column, translation: Translation) -> str:
 # --- Constraints ------------------------------------------------------------------------------------------------------
 
 
-def _constraint(
-    column: str, node: Node, label: str | None, table: str, draft: _Draft, translation: Translation
-) -> str:
+def _constraint(column: str, node: Node, label: str | None, table: str, draft: _Draft, translation: Translation) -> str:
     """A constraint of the table, or of one column written as one of the table."""
     if type(node) is exp.Constraint:
         only(node, "this", "expressions")
@@ -236,9 +236,7 @@ def _check(node: Node, columns: list[Column] | tuple[Column, ...], translation: 
     return text
 
 
-def _foreign_key(
-    names: tuple[str, ...], node: Node, table: str, draft: _Draft, translation: Translation
-) -> str:
+def _foreign_key(names: tuple[str, ...], node: Node, table: str, draft: _Draft, translation: Translation) -> str:
     only(node, "this", "options")
     target = child(node)
     columns: list[str] = []
@@ -347,7 +345,9 @@ def drop(node: Node, translation: Translation) -> str:
     exists = flag(node, "exists")
     if kind == "TABLE":
         referring = sorted(
-            table.name for table in translation.schema.tables.values() if name in table.references and table.name != name
+            table.name
+            for table in translation.schema.tables.values()
+            if name in table.references and table.name != name
         )
         if referring:
             raise wrong(f"{name!r} is referred to by {', '.join(referring)}.", fix="Drop those first.")

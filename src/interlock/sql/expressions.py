@@ -77,7 +77,7 @@ def _null(node: Node, _: Scope) -> Term:
 
 def _boolean(node: Node, _: Scope) -> Term:
     only(node, "this")
-    return Term("1" if flag(node, "this") else "0", BOOL, name="bool", nullable=False)
+    return Term("1" if flag(node, "this") else "0", BOOL, nullable=False)
 
 
 def _parameter(node: Node, scope: Scope) -> Term:
@@ -92,9 +92,7 @@ def _parameter(node: Node, scope: Scope) -> Term:
 def _column(node: Node, scope: Scope) -> Term:
     only(node, "this", "table")
     table = maybe(node, "table")
-    return scope.column(
-        None if table is None else identifier(table, "relation"), identifier(child(node), "column")
-    )
+    return scope.column(None if table is None else identifier(table, "relation"), identifier(child(node), "column"))
 
 
 def _paren(node: Node, scope: Scope) -> Term:
@@ -111,21 +109,29 @@ def _arithmetic(operator: str) -> Handler:
         if operator == "/" and (flag(node, "safe") or not flag(node, "typed")):
             raise unsupported(node)
         left, right = expression(child(node), scope), expression(child(node, "expression"), scope)
-        return replace(arithmetic(operator, left, right))
+        return arithmetic(operator, left, right)
 
     return handle
 
 
 def _negation(node: Node, scope: Scope) -> Term:
     only(node, "this")
-    return replace(negation(expression(child(node), scope)))
+    inner, negative = child(node), True
+    while type(inner) in {exp.Paren, exp.Neg}:
+        only(inner, "this")
+        negative = negative is (type(inner) is exp.Paren)
+        inner = child(inner)
+    if type(inner) is exp.Literal and not flag(inner, "is_string"):
+        # PostgreSQL reads the sign as part of the number: -2147483648 is an integer.
+        return literals.number(string(inner), negative=negative)
+    return negation(expression(child(node), scope))
 
 
 def _comparison(operator: str) -> Handler:
     def handle(node: Node, scope: Scope) -> Term:
         only(node, "this", "expression")
         left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
-        return replace(comparison(operator, left, right))
+        return comparison(operator, left, right)
 
     return handle
 
@@ -143,8 +149,7 @@ def _operand(node: Node, name: str, scope: Scope) -> Term:
 
 def _concatenation(node: Node, scope: Scope) -> Term:
     only(node, "this", "expression", "safe")
-    term = concatenation(expression(child(node), scope), expression(child(node, "expression"), scope))
-    return replace(term)
+    return concatenation(expression(child(node), scope), expression(child(node, "expression"), scope))
 
 
 def _connective(word: str) -> Handler:
@@ -233,8 +238,8 @@ def _like(node: Node, scope: Scope) -> Term:
     right = convert(_operand(node, "expression", scope), TEXT, "implicit")
     matched = call("interlock_like", BOOL, left, right, extra=literals.text_literal(escape))
     if negated:
-        matched = combined(f"NOT {matched.text}", BOOL, [matched])
-    return replace(matched)
+        return combined(f"NOT {matched.text}", BOOL, [matched])
+    return matched
 
 
 # --- Branches, casts, calls -------------------------------------------------------------------------------------------

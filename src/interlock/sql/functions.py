@@ -24,6 +24,7 @@ from interlock.sql.accumulators import (
 from interlock.sql.datatypes import INT2, INT4, INT8
 from interlock.sql.values import StoredValue, microseconds
 
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """What the lane provides: the transaction's time (fixed within one transaction), chance in [0, 1), new ids."""

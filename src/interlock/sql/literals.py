@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[ \t\n\r\f\v]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[e
 _MOMENT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?) ?(Z|z|[+-]\d{2}(?::?\d{2})?)", re.ASCII
 )
-_BYTES = re.compile(r"\\x((?:[0-9a-fA-F]{2})*)")
+_BYTES = re.compile(r"(?:\\x((?:[0-9a-fA-F]{2})*))?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
@@ -32,18 +32,36 @@ _TRUTHS: Final = {
 }
 
 
-def number(text: str) -> Term:
-    """A number as it stands in the statement: integer, bigint or numeric, by its size and form."""
+# What PostgreSQL may read beyond the readers below: refused, not called wrong.
+_DIGITS: Final = re.compile(r"^\s*[+-]?(?:0[xXoObB]|[0-9]+_|nan|inf)", re.IGNORECASE)
+_WIDER: Final[dict[Name, re.Pattern[str]]] = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float8"), _DIGITS),
+    "bytea": re.compile(""),
+    "timestamptz": re.compile(r"[0-9]|now|today|yesterday|tomorrow|epoch|inf", re.IGNORECASE),
+    "uuid": re.compile(r"^\{?(?:[0-9a-fA-F]{4}-?){8}\}?$"),
+    "jsonb": re.compile(r"^\s*(?:[0-9\"-]|true|false|null)"),
+}
+_PLAIN_FORM: Final[dict[Name, str]] = {
+    "bytea": r"Write '\x00ff', or pass a parameter.",
+    "timestamptz": "Write '2030-12-31 23:59:59+00', with its offset, or pass a parameter.",
+    "uuid": "Write it with four hyphens, or pass a parameter.",
+    "jsonb": "Put a bare value into a list or an object.",
+}
+
+
+def number(text: str, *, negative: bool = False) -> Term:
+    """A number as it stands in the statement, with its sign: integer, bigint or numeric, by its size and form."""
     if text.isdecimal() and text.isascii():
-        value = int(text)
+        value = -int(text) if negative else int(text)
         for kind in (INT4, INT8):
-            if value <= INTEGER_RANGE[kind.name][1]:
-                return Term(str(value), kind, literal=str(value))
+            low, high = INTEGER_RANGE[kind.name]
+            if low <= value <= high:
+                return Term(str(value), kind, atomic=value >= 0, literal=str(value), nullable=False)
     try:
-        written = read_numeric(text)
+        written = read_numeric(f"-{text}" if negative else text)
     except (ValueError, TransactionError) as error:
         raise refuse(f"the number {text}.", fix="Write plain decimal digits.") from error
-    return Term(text_literal(written), NUMERIC, literal=written)
+    return Term(text_literal(written), NUMERIC, literal=written, nullable=False)
 
 
 def string(text: str) -> Term:
@@ -68,9 +86,15 @@ def typed(text: str, kind: Type) -> str:
     try:
         return _READERS[kind.name](text, kind)
     except (ValueError, ArithmeticError, TransactionError) as error:
-        raise wrong(
-            f"invalid input for type {kind}: {text!r}.", fix=f"Write a {kind}, or pass it as a parameter."
-        ) from error
+        what = f"invalid input for type {kind}: {text!r}."
+        wider = _WIDER.get(kind.name)
+        if wider is not None and wider.search(text):
+            raise refuse(
+                what,
+                why="PostgreSQL may read it; a lane reads the plain form alone.",
+                fix=_PLAIN_FORM.get(kind.name, "Write plain decimal digits, or pass a parameter."),
+            ) from error
+        raise wrong(what, fix=f"Write a {kind}, or pass it as a parameter.") from error
 
 
 def read_integer(text: str, kind: Type) -> int:
@@ -132,12 +156,18 @@ def _read_bytes(text: str) -> bytes:
     matched = _BYTES.fullmatch(text)
     if matched is None:
         raise ValueError(text)
-    return bytes.fromhex(matched[1])
+    return bytes.fromhex(matched[1] or "")
 
 
 def _read_json(text: str, kind: Type) -> str:
-    document: object = json.loads(text, parse_constant=_no_constant)
+    document: object = json.loads(text, parse_constant=_no_constant, parse_float=_json_number)
     return text_literal(str(encoder(kind)(document, 0)))
+
+
+def _json_number(text: str) -> float:
+    # jsonb keeps a number without its exponent, so 1e2 comes back as an integer.
+    written = numeric_text(Decimal(text))
+    return float(text) if "." in written else int(written)
 
 
 def _no_constant(text: str) -> object:

@@ -9,7 +9,6 @@ from typing import Final
 
 from interlock.sql.casts import convert, settled, unified
 from interlock.sql.datatypes import BOOL, FLOAT8, NUMERIC, TEXT, UNKNOWN, Type
-from interlock.sql.literals import text_literal
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined
 
@@ -71,15 +70,8 @@ def negation(term: Term) -> Term:
     if term.type is UNKNOWN:
         raise wrong("the type of what follows the minus is unknown.", fix="Cast it: -($1::bigint).")
     if term.type.name == "numeric":
-        if term.literal is not None and not term.literal.startswith("-"):
-            literal = term.literal if not term.literal.strip("0.") else f"-{term.literal}"
-            return Term(text_literal(literal), NUMERIC, literal=literal)
         return call("interlock_numeric_negate", NUMERIC, term)
     if term.type.is_integer:
-        if term.literal is not None and term.atomic:
-            # The type is that of the number without its sign: -2147483648 is a bigint for PostgreSQL, too.
-            literal = str(-int(term.literal))
-            return Term(literal, term.type, atomic=term.literal == "0", literal=literal)
         return combined(f"-{term.operand}", term.type, [term], unchecked=True)
     if term.type.name == "float8":
         return combined(f"-{term.operand}", FLOAT8, [term])
@@ -127,5 +119,3 @@ def condition(term: Term, place: str) -> Term:
     if term.type != BOOL:
         raise wrong(f"{place} must be boolean, not {term.type}.", fix="Compare it with something: … <> 0.")
     return term
-
-

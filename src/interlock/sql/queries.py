@@ -218,7 +218,18 @@ def _met(left: Type, right: Type, operator: str) -> Type:
 
 def _select(node: Node, scope: Scope) -> Draft:
     only(
-        node, "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"
+        node,
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+        "distinct",
+        "with_",
     )
     body = relations(node, scope, derived)
     bare: set[Reference] = set()

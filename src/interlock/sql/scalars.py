@@ -87,7 +87,7 @@ def _in_range(value: float, *, zero: bool) -> float:
 
 def float_round(value: float) -> float:
     """The nearest whole number, half to even."""
-    return float(round(value)) + 0.0
+    return math.copysign(float(round(value)), value)
 
 
 def float_to_integer(value: float) -> int:

@@ -66,9 +66,7 @@ class Schema:
         return self.tables.get(name)
 
 
-def schema_from_rows(
-    rows: Iterable[ColumnRow], *, version: int, references: Iterable[ReferenceRow] = ()
-) -> Schema:
+def schema_from_rows(rows: Iterable[ColumnRow], *, version: int, references: Iterable[ReferenceRow] = ()) -> Schema:
     """The schema as SQLite's catalog tells it: rows of COLUMNS_QUERY and of REFERENCES_QUERY."""
     pointing: dict[str, set[str]] = {}
     for table, target in references:

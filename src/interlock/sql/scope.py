@@ -173,6 +173,4 @@ class Scope:
         """A column of this scope as a term."""
         text = f"{relation.written}.{quoted(output.name)}" if relation.written else quoted(output.name)
         bare = frozenset[tuple[int, str]]() if text in self.grouped else frozenset({(self.number, text)})
-        return Term(
-            text, output.type, bare=bare, name=output.name, nullable=output.nullable or relation.outer
-        )
+        return Term(text, output.type, bare=bare, name=output.name, nullable=output.nullable or relation.outer)

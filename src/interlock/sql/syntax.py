@@ -25,6 +25,8 @@ IDENTIFIER_BYTES_MAX: Final = 63
 _SYMBOLS: Final = frozenset(
     {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$"}
 )
+_BEGINNINGS: Final = frozenset({"SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", ";"})
+_STATEMENTS: Final = "SELECT, INSERT, UPDATE, DELETE, and CREATE, ALTER and DROP of tables and indexes"
 _FOREIGN: Final[dict[TokenType, str]] = {
     TokenType.BYTE_STRING: "an escape string E'…'",
     TokenType.UNICODE_STRING: "a Unicode string U&'…'",
@@ -64,7 +66,9 @@ class LanePostgres(Postgres):
 def parse(sql: str) -> Node:
     """The tree of the one statement in the text."""
     if len(sql) > TEXT_LENGTH_MAX:
-        raise refuse(f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters.")
+        raise refuse(
+            f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters."
+        )
     if "\0" in sql:
         raise wrong("the statement contains NUL.")
     dialect = LanePostgres()
@@ -92,6 +96,8 @@ def parse(sql: str) -> Node:
 
 
 def _check_tokens(tokens: Sequence[Token]) -> None:
+    if tokens and tokens[0].text.upper() not in _BEGINNINGS:
+        raise refuse(f"a statement that begins with {tokens[0].text.upper()}.", fix=f"A lane runs {_STATEMENTS}.")
     for token in tokens:
         _check_token(token)
     for token, following in pairwise(tokens):
@@ -119,7 +125,9 @@ def _check_token(token: Token) -> None:
 
 def _check_call(name: str) -> None:
     if name in _KNOWN_CALLS and name not in CALLS:
-        raise refuse(f"the function {name}().", fix=f"Use one of {', '.join(sorted(CALLS))}; compute the rest in Python.")
+        raise refuse(
+            f"the function {name}().", fix=f"Use one of {', '.join(sorted(CALLS))}; compute the rest in Python."
+        )
 
 
 def _is_word(token: Token) -> bool:

@@ -78,7 +78,13 @@ def named(term: Term, name: str | None, *, weak: bool = False) -> Term:
 
 
 def combined(
-    text: str, kind: Type, parts: Iterable[Term], *, atomic: bool = False, unchecked: bool = False, name: str | None = None
+    text: str,
+    kind: Type,
+    parts: Iterable[Term],
+    *,
+    atomic: bool = False,
+    unchecked: bool = False,
+    name: str | None = None,
 ) -> Term:
     """A term made of others: it is as volatile as its parts, and refers to what they refer to."""
     parts = tuple(parts)

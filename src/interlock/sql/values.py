@@ -202,7 +202,9 @@ def json_text(value: object, depth: int = 0) -> str:
         case list():
             return f"[{', '.join(json_text(item, depth + 1) for item in cast('list[object]', value))}]"
         case dict():
-            return f"{{{', '.join(_json_member(*item, depth) for item in cast('dict[object, object]', value).items())}}}"
+            return (
+                f"{{{', '.join(_json_member(*item, depth) for item in cast('dict[object, object]', value).items())}}}"
+            )
         case _:
             raise ValueError(f"{type(value).__name__} is not a type of JSON")
 

