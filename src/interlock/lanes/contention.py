@@ -46,10 +46,12 @@ class Contention:
     def __init__(self, *, rows_max: int, flag_threshold: float) -> None:
         self.rows_max = rows_max
         self.flag_threshold = flag_threshold
-        self._rows: dict[tuple[str, int], _Row] = {}
+        self._rows: dict[tuple[str, object], _Row] = {}
 
-    def wrote(self, rows: Iterable[tuple[str, int]], *, waiting_since_s: float, now_s: float) -> None:
-        """A transaction that began to wait at `waiting_since_s` has just written these rows."""
+    def wrote(
+        self, rows: Iterable[tuple[str, object]], *, waiting_since_s: float, now_s: float, weight: float = 1.0
+    ) -> None:
+        """A transaction that began to wait at `waiting_since_s` has just written these rows; it stands for `weight`."""
         known = self._rows
         for key in rows:
             row = known.get(key)
@@ -59,14 +61,14 @@ class Contention:
                 row = known[key] = _Row(now_s)
             elif now_s - row.at_s > 1.0:
                 _decay(row, now_s)
-            row.writes += 1.0
+            row.writes += weight
             if row.last_s > waiting_since_s:
-                row.handoffs += 1.0
-                row.wait_s += now_s - waiting_since_s
+                row.handoffs += weight
+                row.wait_s += weight * (now_s - waiting_since_s)
             row.last_s = now_s
 
     def worst(self, now_s: float) -> list[HotRow]:
-        """All rows with hand-offs, worst first. The key is the row's number; who knows the table can name it."""
+        """All rows with hand-offs, worst first."""
         found: list[HotRow] = []
         for (table, key), row in list(self._rows.items()):
             _decay(row, now_s)

@@ -14,21 +14,23 @@ import apsw
 
 from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError
 from interlock.lanes import watchdog
-from interlock.lanes.connection import OWN_PREFIX, Prepare, Wall
+from interlock.lanes.connection import Prepare, Wall
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.keys import Keys
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.touched import TouchedRows
 from interlock.lanes.work import Work
 from interlock.seams import Clock, Ids
 
 VANISHED_MAX = 3
 """How often a group is run again before the rest of it is asked to come back."""
 
-ROWS_WATCHED_MAX = 32
-"""Rows of one transaction that the contention signal looks at."""
+LARGE_GROUP = 8
+LARGE_GROUPS_PER_LOOK = 8
+"""The contention signal costs about two microseconds a transaction, so of large groups every eighth is looked at."""
 
 PAGE_BYTES = 4_096
 
@@ -56,7 +58,7 @@ class Writer:
         self.connection = connection
         self._clock = clock
         self._contention = contention
-        self._rows: list[tuple[str, int]] = []
+        self._rows = TouchedRows(connection)
         self._keys = Keys(settings)
         self._own = connection.cursor().execute
         # Our control statements share SQLite's statement cache with the user's, and a cached statement is not asked
@@ -73,12 +75,13 @@ class Writer:
         connection.set_wal_hook(self._logged)
         self._wall = Wall()
         connection.set_authorizer(self._wall)
-        if contention is not None:
-            connection.set_update_hook(self._touched)
+        self._weight = 0.0
+        self._turn = 0
 
     def execute(self, works: Sequence[Work]) -> None:
         """Run the group up to, but not including, its commit. Every work has its value or its error afterwards."""
         alive = list(works)
+        self._watch(len(alive))
         for _ in range(VANISHED_MAX):
             self._control(self._begin)
             culprit = next((index for index, work in enumerate(alive) if not self._run(work)), None)
@@ -123,6 +126,16 @@ class Writer:
         """Close the connection; SQLite folds its log into the database file first."""
         self.connection.close()
 
+    def _watch(self, size: int) -> None:
+        """Look at the rows of small groups always, and of large ones in turn: a hot row is hot in every group."""
+        self._turn += 1
+        weight = 0.0
+        if self._contention is not None:
+            weight = 1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 0)
+        if bool(weight) != bool(self._weight):
+            self.connection.preupdate_hook(self._rows.touched if weight else None)
+        self._weight = weight
+
     def _run(self, work: Work) -> bool:
         """Run one work in its savepoint. False when the whole group vanished with it."""
         connection, session = self.connection, self.session
@@ -143,9 +156,15 @@ class Writer:
         if work.error is not None:
             self._control(self._undo)
         self._control(self._release)
-        if self._contention is not None and self._rows and work.error is None:
+        if self._contention is not None and self._weight and work.error is None:
             now_s = self._clock.monotonic_s()
-            self._contention.wrote(set(self._rows), waiting_since_s=work.waiting_since_s, now_s=now_s)
+            self._contention.wrote(
+                self._rows.taken(), waiting_since_s=work.waiting_since_s, now_s=now_s, weight=self._weight
+            )
+            if self._rows.unknown:
+                self._wall.up = False
+                self._rows.learn()
+                self._wall.up = True
         return True
 
     def _result(self, work: Work) -> object:
@@ -177,7 +196,3 @@ class Writer:
     def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
         self._log_frames = frames
         return apsw.SQLITE_OK
-
-    def _touched(self, _kind: int, _database: str, table: str, row: int) -> None:
-        if len(self._rows) < ROWS_WATCHED_MAX and not table.startswith(OWN_PREFIX):
-            self._rows.append((table, row))

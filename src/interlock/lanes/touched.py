@@ -1,0 +1,59 @@
+"""Which rows a transaction wrote, told by SQLite while it writes them.
+
+The preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place of a
+table's key among its columns is looked up after the transaction that met the table first. Until then a row is known
+by its number. Only the first few rows of a transaction are looked at: a bulk update is volume, not contention.
+"""
+
+import apsw
+
+from interlock.lanes.connection import OWN_PREFIX
+
+ROWS_WATCHED_MAX = 32
+
+RowKey = tuple[str, object]
+
+
+class TouchedRows:
+    """The rows that the running transaction has written so far."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._query = connection.cursor().execute
+        self._rows: set[RowKey] = set()
+        self._keys: dict[str, tuple[int, ...]] = {}
+        self.unknown: set[str] = set()
+
+    def clear(self) -> None:
+        """A transaction begins."""
+        self._rows.clear()
+
+    def taken(self) -> set[RowKey]:
+        """The rows of the transaction that has just ended."""
+        return self._rows
+
+    def touched(self, update: apsw.PreUpdate) -> None:
+        """SQLite is about to change a row."""
+        table = update.table_name
+        if len(self._rows) >= ROWS_WATCHED_MAX or table.startswith(OWN_PREFIX):
+            return
+        columns = self._keys.get(table)
+        if columns is None:
+            self.unknown.add(table)
+            return
+        if not columns:
+            self._rows.add((table, update.rowid))
+            return
+        values = update.new if update.op == "INSERT" else update.old
+        key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
+        self._rows.add((table, key))
+
+    def learn(self) -> None:
+        """Look up the keys of the tables that were met for the first time."""
+        for table in self.unknown:
+            rows = self._query("SELECT cid FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk", (table,)).fetchall()
+            self._keys[table] = tuple(int(str(column)) for (column,) in rows)
+        self.unknown.clear()
+
+    def forget_tables(self) -> None:
+        """The schema has changed: keys are looked up again."""
+        self._keys.clear()
