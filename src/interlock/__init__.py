@@ -1,8 +1,11 @@
 """Interlock: durable state-machine workflows for Python.
 
 A pure core decides; lanes serialize; a store remembers; a runtime acts. Everything a program needs is here;
-importing it imports none of the optional dependencies.
+importing it imports none of the optional dependencies, and what needs a database is loaded when it is first used.
 """
+
+import importlib
+from typing import TYPE_CHECKING
 
 from interlock.core.codec import Codec
 from interlock.core.description import MachineDescription
@@ -58,6 +61,9 @@ from interlock.signals import (
     TransitionRejected,
 )
 
+if TYPE_CHECKING:
+    from interlock.database.database import Database
+
 __all__ = [
     "AlertRaised",
     "Allowed",
@@ -68,6 +74,7 @@ __all__ = [
     "Codec",
     "ConstraintViolation",
     "CorruptionError",
+    "Database",
     "Decision",
     "DefinitionError",
     "Dependency",
@@ -125,3 +132,15 @@ __all__ = [
     "plan",
     "step",
 ]
+
+_LATER = {"Database": "interlock.database.database"}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is not needed by every program when it is first used: a machine alone needs no database."""
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'interlock' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

@@ -7,20 +7,27 @@ Users write PostgreSQL's dialect. A read-modify-write is one statement or one `t
 lane's single writer, so no configuration lets two of them miss each other. A transaction never spans databases (D17).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 import asyncio
 import contextvars
+import difflib
 import hashlib
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TypeVar, cast
+from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 import apsw
-import msgspec
 
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.configuration import configured
 from interlock.database.addresses import lane_path
 from interlock.database.transactions import execute_in, query_in, run_in
 from interlock.database.translation import Translator, register
+from interlock.errors import DefinitionError, InvalidPayload
 from interlock.lanes.contention import HotRow
 from interlock.lanes.keys import KEY_CHARACTERS_MAX
 from interlock.lanes.lane import HandOff, Lane, LaneStats
@@ -29,10 +36,11 @@ from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work, WorkFunction
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
-from interlock.errors import InvalidPayload
 from interlock.sql.rows import Row
 
 ResultT = TypeVar("ResultT")
+
+SETTINGS = LaneSettings.__struct_fields__
 
 _READS = ("select", "with", "values", "(")
 
@@ -40,23 +48,34 @@ _READS = ("select", "with", "values", "(")
 class Database:
     """An open database. Make one with `Database.open`."""
 
-    def __init__(self, url: str, lane: Lane, translators: "_Translators") -> None:
+    def __init__(
+        self, url: str, lane: Lane, translators: "_Translators", *, clock: Clock, hand_off: HandOff | None
+    ) -> None:
         self.url = url
         self._lane = lane
         self._translators = translators
+        self._clock = clock
+        self._hand_off = hand_off
+        self._streams: dict[str, asyncio.Future[Database]] = {}
 
     @staticmethod
     def open(
         url: str,
         *,
+        home: str | None = None,
         clock: Clock | None = None,
         hand_off: HandOff | None = None,
-        settings: LaneSettings | None = None,
-        **knobs: float,
+        **settings: float,
     ) -> "Opening":
-        """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`."""
-        chosen = msgspec.structs.replace(settings or LaneSettings(), **knobs)
-        return Opening(url, clock=clock or SystemClock(), hand_off=hand_off, settings=chosen)
+        """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`.
+
+        With `home` the first argument is a name, and the catalog at the home knows where it lives. Settings are those
+        of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
+        """
+        name = None if home is None else url
+        address = url if home is None else Catalog(home).locate(url)
+        chosen = {**configured(name or _name_of(url), SETTINGS), **settings}
+        return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
@@ -98,20 +117,44 @@ class Database:
         limit_s = self._lane.settings.transaction_timeout_s
         return cast("ResultT", await self._run(work, key, ("transact", name, list(args)), limit_s=limit_s))
 
+    async def stream(self, key: str) -> "Database":
+        """The database of one independent write stream (D4).
+
+        With `db_per_write_stream` every key has a database of its own below this one, so that unrelated writers never
+        wait for each other; without it this is the database itself. A stream is closed with its parent.
+        """
+        if not self._lane.settings.db_per_write_stream:
+            return self
+        known = self._streams.get(key)
+        if known is None:
+            url = "memory:" if self.url == "memory:" else f"{self.url}.streams/{quote(key, safe='')}"
+            opening = Opening(url, clock=self._clock, hand_off=self._hand_off, settings=self._lane.settings)
+            known = self._streams[key] = asyncio.ensure_future(opening.opened())
+        return await asyncio.shield(known)
+
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
-        return self._lane.contention.worst(SystemClock().monotonic_s())
+        return self._lane.contention.worst(self._clock.monotonic_s())
 
     def stats(self) -> LaneStats:
         """What the lane has done since it was opened."""
         return self._lane.stats()
 
     async def close(self) -> None:
-        """Finish what waits and give the lane up."""
+        """Finish what waits and give the lane up; streams too."""
+        streams, self._streams = self._streams, {}
+        for stream in await asyncio.gather(*streams.values(), return_exceptions=True):
+            if isinstance(stream, Database):
+                await stream.close()
         await asyncio.to_thread(self._lane.close)
 
     async def _run(
-        self, function: WorkFunction, key: str | None, asked: tuple[str, str, list[object]], *, limit_s: float | None = None
+        self,
+        function: WorkFunction,
+        key: str | None,
+        asked: tuple[str, str, list[object]],
+        *,
+        limit_s: float | None = None,
     ) -> object:
         digest = b""
         if key is not None:
@@ -126,6 +169,24 @@ class Database:
             return None
         rows = connection.execute(statement.text, statement.encode(args)).fetchall()
         return [statement.decode(row) for row in rows]
+
+
+def _settings(chosen: dict[str, float]) -> LaneSettings:
+    unknown = sorted(set(chosen) - set(SETTINGS))
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], SETTINGS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise DefinitionError(
+            f"a database has no setting {unknown[0]!r}.{hint}",
+            why="A setting that nobody reads is a spelling mistake.",
+            fix=f"Settings are {', '.join(SETTINGS)}.",
+            rule="unknown-setting",
+        )
+    return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
+
+
+def _name_of(url: str) -> str:
+    return unquote(url.rstrip("/").rpartition("/")[2])
 
 
 class _Translators:
@@ -156,10 +217,10 @@ class Opening:
         self._database: Database | None = None
 
     def __await__(self) -> Generator[object, None, Database]:
-        return self._open().__await__()
+        return self.opened().__await__()
 
     async def __aenter__(self) -> Database:
-        self._database = await self._open()
+        self._database = await self.opened()
         return self._database
 
     async def __aexit__(
@@ -168,7 +229,8 @@ class Opening:
         if self._database is not None:
             await self._database.close()
 
-    async def _open(self) -> Database:
+    async def opened(self) -> Database:
+        """Open it."""
         translators = _Translators()
         lane = await asyncio.to_thread(
             Lane,
@@ -178,4 +240,4 @@ class Opening:
             prepare=translators.prepare,
             hand_off=self._hand_off,
         )
-        return Database(self._url, lane, translators)
+        return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)

@@ -6,15 +6,18 @@ thing it does not tell: a change that was rolled back and another one in its pla
 that changes the schema is followed by a look in any case, and every look has a number of our own.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Accumulator, Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, ColumnRow, ReferenceRow, Schema, schema_from_rows
 from interlock.sql.statement import Statement
 
@@ -55,15 +58,8 @@ def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: 
             function.name, function.call, function.arguments, deterministic=function.deterministic
         )
     for aggregate in aggregate_functions():
-        connection.create_aggregate_function(aggregate.name, _calls_of(aggregate.make), aggregate.arguments)
+        connection.create_aggregate_function(
+            aggregate.name, cast("Callable[[], Any]", aggregate.make), aggregate.arguments
+        )
     for collation in collations():
         connection.create_collation(collation.name, collation.compare)
-
-
-def _calls_of(make: Callable[[], Accumulator]) -> Callable[[], tuple[object, ...]]:
-    # SQLite wants the state of an aggregate beside its two functions; here the state is the object itself.
-    def start() -> tuple[object, ...]:
-        accumulator = make()
-        return None, lambda _, *values: accumulator.step(*values), lambda _: accumulator.final()
-
-    return start

@@ -6,6 +6,9 @@ temporary objects, pragmas, extensions, and our own tables. It is asked when a s
 nothing per execution.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -7,10 +7,11 @@ session and sends the answer back, all within one transaction and without leavin
 The first statement that fails ends the transaction, even if the coroutine catches the error: both engines behave so.
 """
 
+import contextlib
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Generator
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Generic, TypeVar, cast
 
 from interlock.errors import TransactionError
 from interlock.lanes.session import Session
@@ -44,7 +45,7 @@ def drive(start: Callable[[], Awaitable[object]], session: Session, context: con
             if not isinstance(request, Request):
                 raise _not_only_tx(f"it awaited {type(request).__name__}")
             try:
-                answer = request.perform(session)
+                answer = cast("Request[object]", request).perform(session)
             except Exception as error:
                 _unwind(coroutine, context, error)
                 raise
@@ -54,12 +55,10 @@ def drive(start: Callable[[], Awaitable[object]], session: Session, context: con
         coroutine.close()
 
 
-def _unwind(coroutine: "Generator[object, object, object]", context: contextvars.Context, error: Exception) -> None:
-    # Its `finally` blocks run; whatever it says afterwards, the transaction is over.
-    try:
+def _unwind(coroutine: Coroutine[object, object, object], context: contextvars.Context, error: Exception) -> None:
+    # Its `finally` blocks run; whatever it says afterwards, the transaction is over and this error is its end.
+    with contextlib.suppress(BaseException):
         context.run(coroutine.throw, error)
-    except BaseException:  # noqa: BLE001, S110 -- the statement's own error is what the caller is told.
-        pass
 
 
 def _not_only_tx(what: str) -> TransactionError:

@@ -2,7 +2,7 @@
 
 import apsw
 
-from interlock.errors import ConstraintViolation, InterlockError, TransactionError
+from interlock.errors import ConstraintViolation, TransactionError
 
 
 def translated(error: BaseException) -> Exception:
@@ -30,8 +30,10 @@ def translated(error: BaseException) -> Exception:
         )
     if isinstance(error, apsw.Error):
         return TransactionError(f"a statement failed: {_told(error)}.")
-    if isinstance(error, InterlockError | Exception):
-        return error
+    return error if isinstance(error, Exception) else _ended_by(error)
+
+
+def _ended_by(error: BaseException) -> TransactionError:
     return TransactionError(f"the transaction was ended by {type(error).__name__}.")
 
 

@@ -1,8 +1,8 @@
 """Idempotency keys: a transaction with a key happens once, and says the same ever after.
 
 The key, a digest of what was asked, and the result are rows of the same transaction (G3), so there is no instant at
-which one is there without the other. Retention is bounded by age and by number; every keyed transaction removes a few of
-the oldest, so that nobody ever pays for a big clean-up.
+which one is there without the other. Retention is bounded by age and by number; every keyed transaction removes a few
+of the oldest, so that nobody ever pays for a big clean-up.
 """
 
 from interlock.errors import KeyReused, TransactionError

@@ -46,7 +46,7 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
 class Lane:
     """One database with one writer."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         path: Path | None,
         *,
@@ -78,9 +78,7 @@ class Lane:
         self.durable = 0
         """Groups that nothing can take back."""
         self._held: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._readers = (
-            Readers(path, settings=settings, clock=clock, prepare=prepare) if path is not None else None
-        )
+        self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare) if path is not None else None
         self._ownership: Ownership | None = None
         if path is not None:
             make_folder(path.parent)

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import cast
 
 from interlock.errors import LaneOwned
 from interlock.seams import Clock
@@ -85,4 +86,4 @@ def _told(data: bytes) -> dict[str, object]:
         told: object = json.loads(data or b"{}")
     except ValueError:  # The owner is just writing it.
         return {}
-    return {str(name): value for name, value in told.items()} if isinstance(told, dict) else {}
+    return cast("dict[str, object]", told) if isinstance(told, dict) else {}

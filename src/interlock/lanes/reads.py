@@ -7,6 +7,9 @@ have been visible to it, and its answer is held until all of them are durable.
 Threads are shared by all lanes of the process; connections are the lane's own, opened when needed and closed when idle.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 import asyncio
 import contextlib
 import threading

@@ -10,6 +10,8 @@ import datetime
 import decimal
 import json
 import uuid
+from collections.abc import Callable
+from typing import Any, cast
 
 from interlock.errors import TransactionError
 
@@ -26,25 +28,19 @@ def decode_result(data: bytes) -> object:
     return _value(json.loads(data))
 
 
-def _plain(value: object) -> object:  # noqa: PLR0911 -- one line per type.
+def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float):
-        return {_TAG: "float", "v": value.hex()}
-    if isinstance(value, bytes):
-        return {_TAG: "bytes", "v": base64.b64encode(value).decode()}
-    if isinstance(value, decimal.Decimal):
-        return {_TAG: "decimal", "v": str(value)}
-    if isinstance(value, datetime.datetime):
-        return {_TAG: "datetime", "v": value.isoformat()}
-    if isinstance(value, uuid.UUID):
-        return {_TAG: "uuid", "v": str(value)}
-    if isinstance(value, tuple):
-        return {_TAG: "tuple", "v": [_plain(item) for item in value]}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {_TAG: "dict", "v": {name: _plain(item) for name, item in value.items()}}
+    for name, (kind, write, _) in _SCALARS.items():
+        if isinstance(value, kind):
+            return {_TAG: name, "v": write(value)}
+    if isinstance(value, list | tuple):
+        items = [_plain(item) for item in cast("list[object]", value)]
+        return items if isinstance(value, list) else {_TAG: "tuple", "v": items}
+    if isinstance(value, dict):
+        members = cast("dict[object, object]", value)
+        if all(isinstance(name, str) for name in members):
+            return {_TAG: "dict", "v": {name: _plain(item) for name, item in members.items()}}
     raise TransactionError(
         f"the result {type(value).__name__} cannot be kept with the idempotency key.",
         why="The same key again gives the first result back, so it is stored with the transaction.",
@@ -54,21 +50,25 @@ def _plain(value: object) -> object:  # noqa: PLR0911 -- one line per type.
 
 def _value(plain: object) -> object:
     if isinstance(plain, list):
-        return [_value(item) for item in plain]
+        return [_value(item) for item in cast("list[object]", plain)]
     if not isinstance(plain, dict):
         return plain
-    kind, inner = plain[_TAG], plain["v"]
+    tagged = cast("dict[str, Any]", plain)
+    kind, inner = tagged[_TAG], tagged["v"]
     if kind == "tuple":
-        return tuple(_value(item) for item in inner)
+        return tuple([_value(item) for item in inner])
     if kind == "dict":
         return {name: _value(item) for name, item in inner.items()}
-    return _SCALARS[kind](inner)
+    read = _SCALARS[kind][2]
+    return read(inner)
 
 
-_SCALARS = {
-    "float": float.fromhex,
-    "bytes": base64.b64decode,
-    "decimal": decimal.Decimal,
-    "datetime": datetime.datetime.fromisoformat,
-    "uuid": uuid.UUID,
+_Scalar = tuple[type[object], Callable[[Any], str], Callable[[str], object]]
+
+_SCALARS: dict[str, _Scalar] = {
+    "float": (float, float.hex, float.fromhex),
+    "bytes": (bytes, lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    "uuid": (uuid.UUID, str, uuid.UUID),
 }

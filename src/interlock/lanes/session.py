@@ -5,6 +5,9 @@ clocks apart: statements are timed by the monotonic clock, and `now()` is the la
 group and therefore never goes back, whatever the wall clock does (G8).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 import apsw
 
 from interlock.seams import Clock

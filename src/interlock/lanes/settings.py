@@ -43,6 +43,9 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 1.0
     """A lane without work gives its thread back after this time, and its files a little later."""
 
+    db_per_write_stream: bool = False
+    """Each key given to `Database.stream` has a database of its own."""
+
     contention_rows_max: int = 1_000
     """Rows that the contention signal remembers."""
 

@@ -5,6 +5,9 @@ table's key among its columns is looked up after the transaction that met the ta
 by its number. Only the first few rows of a transaction are looked at: a bulk update is volume, not contention.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
 import apsw
 
 from interlock.lanes.connection import OWN_PREFIX
@@ -43,7 +46,7 @@ class TouchedRows:
         if not columns:
             self._rows.add((table, update.rowid))
             return
-        values = update.new if update.op == "INSERT" else update.old
+        values = (update.new if update.op == "INSERT" else update.old) or ()
         key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
         self._rows.add((table, key))
 

@@ -1,18 +1,19 @@
 """The watchdog: ends a function that holds the lane for too long.
 
-A function given to `transact` runs inside the single writer. While it runs nobody else is served, so it is watched: when
-its time is over, SQLite is interrupted and `HeldTooLong` is raised inside the function, wherever it is. One thread
+A function given to `transact` runs inside the single writer. While it runs nobody else is served, so it is watched:
+when its time is over, SQLite is interrupted and `HeldTooLong` is raised inside the function, wherever it is. One thread
 watches for the whole process, and it exists only once a function has been watched.
 
-The odd choice is raising into another thread (the interpreter's asynchronous exception). It works between two bytecodes,
-so a function that blocks inside C (a long sleep, a socket) ends only when that call returns; nothing in Python can do more.
+The odd choice is raising into another thread (the interpreter's asynchronous exception). It works between two
+bytecodes, so a function that blocks inside C (a long sleep, a socket) ends only when that call returns; nothing in
+Python can do more.
 """
 
 import ctypes
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from interlock.errors import TransactionError
@@ -71,9 +72,7 @@ class _Watchdog:
                         watch.barked = True
                         watch.interrupt()
                         _raise_in(watch.thread, HeldTooLong)
-                self._changed.wait(
-                    max(0.0, self._watches[0][0] - self._clock.monotonic_s()) if self._watches else None
-                )
+                self._changed.wait(max(0.0, self._watches[0][0] - self._clock.monotonic_s()) if self._watches else None)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -86,7 +85,7 @@ _watchdog = _Watchdog()
 
 
 @contextmanager
-def watched(limit_s: float, interrupt: Callable[[], None]) -> Iterator[None]:
+def watched(limit_s: float, interrupt: Callable[[], None]) -> Generator[None]:
     """Run the block for at most `limit_s` seconds; raises TransactionError when it was ended."""
     watch = _watchdog.begin(limit_s, interrupt)
     late: BaseException | None = None

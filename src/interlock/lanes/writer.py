@@ -1,12 +1,15 @@
 """The writer: runs a group of transactions inside one SQLite transaction, each in a savepoint, and commits it.
 
-A plain object, stepped by a driver: `execute(group)`, then `commit()`. A thread steps it in production, the simulator in
-tests; nothing here waits for anything but the disk.
+A plain object, stepped by a driver: `execute(group)`, then `commit()`. A thread steps it in production, the simulator
+in tests; nothing here waits for anything but the disk.
 
 A savepoint alone does not isolate. An error that SQLite answers by rolling the whole transaction back (an interrupt, a
-full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. A work's effects are
-in the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
+full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. A work's effects
+are in the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 from collections.abc import Sequence
 
@@ -131,7 +134,9 @@ class Writer:
         self._turn += 1
         weight = 0.0
         if self._contention is not None:
-            weight = 1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 0)
+            weight = (
+                1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 0)
+            )
         if bool(weight) != bool(self._weight):
             self.connection.preupdate_hook(self._rows.touched if weight else None)
         self._weight = weight

@@ -2,12 +2,15 @@
 
 kill -9 does not lose data that was written but not synced: the kernel still has it. To test durability one has to take
 away what a power cut takes away. This layer passes everything through to the real file, and remembers beside it what is
-*durable*: the content at the last sync. `power_cut` writes a copy of the files as a disk would have them afterwards: the
-durable content, plus any part of the writes since, torn or whole, in any combination.
+*durable*: the content at the last sync. `power_cut` writes a copy of the files as a disk would have them afterwards:
+the durable content, plus any part of the writes since, torn or whole, in any combination.
 
 The odd choice is a copy instead of a crash in place: SQLite keeps the state of a file per process, so a database that
 "lost power" could not be opened again in the same one.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 import errno
 import threading

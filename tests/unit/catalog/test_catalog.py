@@ -1,0 +1,64 @@
+"""The catalog: names at a home, written down durably and replaced as a whole."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.catalog.catalog import FILE, Catalog, Place
+from interlock.errors import BadUsage, CorruptionError
+
+
+def home(path: Path) -> str:
+    return f"lanes://{path}"
+
+
+def test_a_new_name_lives_below_the_home_and_is_written_down(tmp_path: Path) -> None:
+    catalog = Catalog(home(tmp_path))
+    assert catalog.names() == {}
+    assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
+    assert Catalog(home(tmp_path)).names() == {"stock": Place("")}
+
+
+def test_a_name_with_spaces_is_quoted(tmp_path: Path) -> None:
+    assert Catalog(home(tmp_path)).locate("my stock").endswith("/my%20stock")
+
+
+def test_a_name_that_was_placed_elsewhere_is_found_there(tmp_path: Path) -> None:
+    catalog = Catalog(home(tmp_path))
+    catalog.place("stock", "lanes:///elsewhere/stock")
+    assert catalog.locate("stock") == "lanes:///elsewhere/stock"
+    catalog.place("stock", "")
+    assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
+
+
+def test_names_are_listed_in_order(tmp_path: Path) -> None:
+    catalog = Catalog(home(tmp_path))
+    for name in ("b", "a", "c"):
+        catalog.locate(name)
+    assert list(catalog.names()) == ["a", "b", "c"]
+
+
+def test_a_home_in_memory_keeps_nothing() -> None:
+    catalog = Catalog("memory:")
+    assert catalog.locate("stock") == "memory:"
+    assert catalog.names() == {}
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "x" * 101, "a\x00b", "a\nb"])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadUsage):
+        Catalog(home(tmp_path)).locate(name)
+
+
+@pytest.mark.parametrize("url", ["", "/var/shop", "lanes://", "lanes:///", "lanes://host/shop", "s3://bucket/shop"])
+def test_what_is_no_home_is_refused(url: str) -> None:
+    with pytest.raises(BadUsage):
+        Catalog(url)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 2, "databases": {}}'])
+def test_a_catalog_that_cannot_be_read_is_an_error_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(CorruptionError):
+        Catalog(home(tmp_path)).locate("stock")
+    assert (tmp_path / FILE).read_bytes() == content

@@ -1,0 +1,110 @@
+"""Opening: URLs, names at a home, settings from everywhere, streams of their own."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock.database.database import Database
+from interlock.errors import BadUsage, DefinitionError, LaneOwned
+
+TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT NULL)"
+
+
+def url(path: Path) -> str:
+    return f"lanes://{path}/stock"
+
+
+def test_a_database_is_there_again_after_it_was_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Database.open(url(tmp_path)) as db:
+            await db.execute(TABLE)
+            await db.execute("INSERT INTO counter VALUES ($1, $2)", 1, 7)
+        again = await Database.open(url(tmp_path))
+        assert await again.query("SELECT n FROM counter WHERE id = $1", 1) == [(7,)]
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_database_in_memory_is_gone_when_it_is_closed() -> None:
+    async def scenario() -> None:
+        for _ in range(2):
+            async with Database.open("memory:") as db:
+                await db.execute("CREATE TABLE counter (id bigint PRIMARY KEY)")
+                assert await db.query("SELECT count(*) FROM counter") == [(0,)]
+
+    asyncio.run(scenario())
+
+
+def test_a_name_at_a_home_is_the_database_below_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Database.open("stock", home=f"lanes://{tmp_path}") as db:
+            await db.execute(TABLE)
+        async with Database.open(url(tmp_path)) as db:
+            assert await db.query("SELECT count(*) FROM counter") == [(0,)]
+
+    asyncio.run(scenario())
+
+
+def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Database.open(url(tmp_path)):
+            with pytest.raises(LaneOwned) as caught:
+                await Database.open(url(tmp_path))
+            assert "this very process" in caught.value.what
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wrong", ["", "stock", "lanes://", "lanes:///", "lanes://host/x", "redis://x", "memory:x"])
+def test_what_is_no_address_is_refused(wrong: str) -> None:
+    with pytest.raises(BadUsage):
+        Database.open(wrong)
+
+
+def test_settings_are_checked_when_it_is_opened() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Database.open("memory:", group_comit_window=1.0)
+    assert "group_commit_window" in caught.value.what
+    with pytest.raises(DefinitionError):
+        Database.open("memory:", queue_max=0)
+
+
+def test_settings_come_from_the_file_for_that_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "interlock.toml").write_text("[databases.stock]\ngroup_commit_max_batch = 2\n")
+
+    async def largest_group(**settings: float) -> int:
+        async with Database.open(url(tmp_path), **settings) as db:
+            await db.execute(TABLE)
+            await db.execute("DELETE FROM counter")
+            await asyncio.gather(*(db.execute("INSERT INTO counter VALUES ($1, 0)", n) for n in range(6)))
+            return db.stats().largest_group
+
+    assert asyncio.run(largest_group()) == 2
+    assert asyncio.run(largest_group(group_commit_max_batch=3)) == 3
+
+
+def test_each_stream_has_a_database_of_its_own(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Database.open(url(tmp_path), db_per_write_stream=True) as db:
+            one, other, same = await asyncio.gather(db.stream("sku-1"), db.stream("a/b"), db.stream("sku-1"))
+            assert one is same
+            assert one is not other
+            await one.execute(TABLE)
+            await other.execute(TABLE)
+            await one.execute("INSERT INTO counter VALUES (1, 5)")
+            assert await other.query("SELECT count(*) FROM counter") == [(0,)]
+        async with Database.open(url(tmp_path), db_per_write_stream=True) as db:
+            assert await (await db.stream("sku-1")).query("SELECT n FROM counter") == [(5,)]
+
+    asyncio.run(scenario())
+
+
+def test_without_streams_the_stream_is_the_database_itself() -> None:
+    async def scenario() -> None:
+        async with Database.open("memory:") as db:
+            assert await db.stream("sku-1") is db
+
+    asyncio.run(scenario())
