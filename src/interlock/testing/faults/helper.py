@@ -1,0 +1,100 @@
+"""The helper process of `processes`: imports a workload once, and forks one process for each of its lives.
+
+It is asked through a socket, one question at a time: start a workload (a pipe to speak through comes with it), or wait
+for the end of a process. It has no threads, because forking with threads is how locks are left locked for ever.
+It ends when nobody is at the other end of the socket.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+
+from interlock.lanes import points
+
+QUESTION_BYTES_MAX = 1_000_000
+LINE_BYTES_MAX = 4_000
+"""A line is written in one piece, which a pipe promises up to 4,096 bytes."""
+
+Say = Callable[[str], None]
+
+
+def serve(questions: socket.socket) -> None:
+    """Answer until the other end is closed."""
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES_MAX, 1)
+        if not data:
+            return
+        asked = json.loads(data)
+        if "reap" in asked:
+            _, status = os.waitpid(asked["reap"], 0)
+            answer: dict[str, object] = {"ended": os.waitstatus_to_exitcode(status)}
+        else:
+            answer = _start(asked, descriptors[0], questions)
+        questions.send(json.dumps(answer).encode())
+
+
+def _start(asked: dict[str, object], pipe: int, questions: socket.socket) -> dict[str, object]:
+    try:
+        module, _, name = str(asked["workload"]).partition(":")
+        workload = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        os.close(pipe)
+        return {"error": f"{type(error).__name__}: {error}"}
+    number = os.fork()
+    if number == 0:
+        questions.close()
+        _live(workload, asked, pipe)
+    os.close(pipe)
+    return {"number": number}
+
+
+def _live(workload: Callable[..., object], asked: dict[str, object], pipe: int) -> None:
+    """The forked process: run the workload, and end without any of the helper's own endings."""
+    code = 1
+    try:
+        signal.alarm(int(str(asked["lifetime_s"])))
+        die_at = asked["die_at"]
+        if isinstance(die_at, list):
+            points.listen(_dying_at(str(die_at[0]), int(die_at[1])))
+        args = asked["args"]
+        assert isinstance(args, list)
+        workload(_speaker(pipe), *args)
+        code = 0
+    except BaseException:  # noqa: BLE001 -- told to the one who asked; this process ends here in any case.
+        for line in traceback.format_exc().splitlines():
+            os.write(pipe, f"!{line}"[:LINE_BYTES_MAX].encode() + b"\n")
+    finally:
+        os._exit(code)
+
+
+def _dying_at(point: str, reached: int) -> points.Listener:
+    left = reached
+
+    def listener(name: str) -> None:
+        nonlocal left
+        if name == point:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return listener
+
+
+def _speaker(pipe: int) -> Say:
+    def say(line: str) -> None:
+        data = line.encode() + b"\n"
+        if len(data) > LINE_BYTES_MAX or data.count(b"\n") != 1:
+            raise ValueError(f"a line has at most {LINE_BYTES_MAX:,} bytes and no line break")
+        os.write(pipe, data)
+
+    return say
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever was interrupted closes the socket, and that is enough.
+    serve(socket.socket(fileno=int(sys.argv[1])))

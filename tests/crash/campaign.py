@@ -1,0 +1,130 @@
+"""One database through many crashes: what is certain after each, and what has to be true at the end.
+
+Between two lives the files are copied and the copy is examined, so that the next life meets exactly what the kill left.
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import apsw
+
+from interlock.seams import SystemChance
+from interlock.testing.faults.processes import At, Process, Processes
+from tests.crash.workloads import KEYED, UNKEYED
+
+ROUNDS = 50
+"""More than any life gets done before it is killed."""
+
+
+class Campaign:
+    """The lives of one database, from one seed."""
+
+    def __init__(self, processes: Processes, folder: Path, *, seed: int, kind: str) -> None:
+        self.told = f"seed {seed}, kind {kind!r}, database {folder}"
+        self.crashes = 0
+        self._processes = processes
+        self._chance = SystemChance(seed)
+        self._kind = kind
+        self._folder = folder
+        self._path = folder / "x.lane"
+        self._url = f"lanes://{folder}/x"
+        self._lives = 0
+        self._keyed_asked: set[str] = set()
+        self._keyed_done: set[str] = set()
+        self._unkeyed_least = self._unkeyed_most = 0
+        folder.mkdir()
+        life = processes.start("tests.crash.workloads:make", self._url)
+        assert list(life.lines()) == ["made"], self.told
+        life.end()
+        life.close()
+
+    def crash_somewhere(self) -> None:
+        """A life that is killed a little after some acknowledgement, both chosen by chance."""
+        life = self._start(ROUNDS, None)
+        lines = list(life.lines(1 + int(self._chance.fraction() * 600)))
+        lines += life.lines_for(self._chance.fraction() * 0.004)
+        life.kill()
+        self._crashed(life, lines)
+
+    def crash_at(self, point: str, reached: int) -> None:
+        """A life that kills itself when it comes to a point."""
+        life = self._start(ROUNDS, At(point, reached))
+        self._crashed(life, life.lines())
+
+    def finish(self) -> None:
+        """A life that nobody kills: afterwards nothing is unknown any more, and every key has happened once."""
+        life = self._start(1, None)
+        lines = list(life.lines())
+        self._read(lines)
+        assert life.end() == 0, self.told
+        life.close()
+        assert lines[-1] == "done", self.told
+        assert self._keyed_done == self._keyed_asked, self.told
+        self._examine()
+
+    def _start(self, rounds: int, die_at: At | None) -> Process:
+        self._lives += 1
+        unknown = sorted(self._keyed_asked - self._keyed_done)
+        return self._processes.start(
+            "tests.crash.workloads:count", self._url, self._kind, str(self._lives), unknown, rounds, die_at=die_at
+        )
+
+    def _crashed(self, life: Process, lines: Iterable[str]) -> None:
+        self._read(lines)
+        self._read(life.lines())
+        assert life.end() == -9, f"{self.told}: it ended by itself, so it was not killed"
+        life.close()
+        self.crashes += 1
+        self._examine()
+
+    def _read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            kind, unkeyed, name = line[0], line[1:2] == "~", line[1:]
+            if kind == "=":
+                self._recovered(*map(int, name.split()))
+            elif unkeyed:
+                # Announced: it may happen. Acknowledged: it has happened.
+                self._unkeyed_most += kind == "?"
+                self._unkeyed_least += kind == "+"
+            elif kind == "?":
+                self._keyed_asked.add(name)
+            elif kind == "+":
+                self._keyed_done.add(name)
+            else:
+                assert line == "done", f"{self.told}: {line}"
+
+    def _recovered(self, keyed: int, unkeyed: int) -> None:
+        """The next life has opened the database, and this is what it sees."""
+        assert len(self._keyed_done) <= keyed <= len(self._keyed_asked), self.told
+        assert self._unkeyed_least <= unkeyed <= self._unkeyed_most, self.told
+        self._unkeyed_least = self._unkeyed_most = unkeyed
+
+    def _examine(self) -> None:
+        copy = self._folder / "copy"
+        copy.mkdir()
+        for name in ("x.lane", "x.lane-wal"):
+            if (self._folder / name).exists():
+                shutil.copy(self._folder / name, copy / name)
+        connection = apsw.Connection(str(copy / "x.lane"))
+        try:
+            self._hold(connection)
+        finally:
+            connection.close()
+        shutil.rmtree(copy)
+
+    def _hold(self, connection: apsw.Connection) -> None:
+        assert connection.execute("PRAGMA integrity_check").get == "ok", self.told
+        counted = _numbers(connection, "SELECT id, n FROM counter")
+        keys = {key for (key,) in connection.execute("SELECT key FROM interlock_keys").fetchall()}
+        assert keys >= self._keyed_done, f"{self.told}: acknowledged, and gone: {self._keyed_done - keys}"
+        assert keys <= self._keyed_asked, self.told
+        assert counted[KEYED] == len(keys), f"{self.told}: a key without its effect, or the other way round"
+        assert self._unkeyed_least <= counted[UNKEYED] <= self._unkeyed_most, self.told
+        if self._kind == "transact":
+            ledger = _numbers(connection, "SELECT row, count(*) FROM ledger GROUP BY row")
+            assert {row: n for row, n in counted.items() if n} == ledger, f"{self.told}: half a transaction"
+
+
+def _numbers(connection: apsw.Connection, sql: str) -> dict[int, int]:
+    return {int(str(row)): int(str(n)) for row, n in connection.execute(sql).fetchall()}
