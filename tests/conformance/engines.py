@@ -53,6 +53,8 @@ def _shown(value: object) -> str:
     match value:
         case Decimal():
             return format(value, "f")
+        case float():
+            return repr(value + 0.0)  # SQLite has no negative zero; it is equal to zero on both engines.
         case dict() | list():
             return json.dumps(value, sort_keys=True)
         case _:

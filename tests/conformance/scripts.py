@@ -12,6 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
+from tests.docs.blocks import read_blocks
+
 _NAMES = {"Decimal": Decimal, "UUID": UUID, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
 _ARGUMENTS = re.compile(r"-- args: (.*)")
 
@@ -47,3 +49,13 @@ def read_steps(text: str, first_line: int = 1) -> Iterator[Step]:
             yield Step("\n".join(lines).removesuffix(";"), number, args, refused)
             args, refused, lines = (), False, []
     assert not lines, f"the last statement has no semicolon: {lines}"
+
+
+def read_page(path: Path) -> list[Step]:
+    """The examples of a page of the documentation: its blocks of SQL are one script, from top to bottom."""
+    return [
+        step
+        for block in read_blocks(path.read_text(encoding="utf-8"))
+        if block.language == "sql"
+        for step in read_steps(block.text, block.line)
+    ]

@@ -146,7 +146,10 @@ def _numeric_to_float(term: Term, kind: Type) -> Term:
 
 
 def _numeric_to_text(term: Term, kind: Type) -> Term:
-    return replace(term, type=kind)
+    if term.literal is not None:
+        return replace(term, type=kind)
+    # The concatenation is there to leave the column's collation behind, which a cast would keep.
+    return combined(f"{term.operand} || ''", kind, [term])
 
 
 def _to_integer(function: str) -> Builder:
@@ -181,19 +184,22 @@ _CONVERSIONS: dict[tuple[Name, Name], tuple[Occasion, Builder]] = {
     ("bool", "int4"): ("explicit", _bool_to_integer),
     ("int4", "bool"): ("explicit", _integer_to_bool),
 }
-for _integer in ("int2", "int4", "int8"):
+_INTEGERS: Final[tuple[Name, ...]] = ("int2", "int4", "int8")
+_CHARACTERS: Final[tuple[Name, ...]] = ("text", "varchar")
+_READABLE: Final[tuple[Name, ...]] = ("numeric", "float8", "bool", "uuid", "timestamptz")
+for _integer in _INTEGERS:
     _CONVERSIONS[_integer, "numeric"] = ("implicit", _integer_to_text)
     _CONVERSIONS[_integer, "float8"] = ("implicit", _integer_to_float)
     _CONVERSIONS["numeric", _integer] = ("assignment", _to_integer("interlock_numeric_to_integer"))
     _CONVERSIONS["float8", _integer] = ("assignment", _to_integer("interlock_float8_to_integer"))
-for _characters in ("text", "varchar"):
-    for _integer in ("int2", "int4", "int8"):
+for _characters in _CHARACTERS:
+    for _integer in _INTEGERS:
         _CONVERSIONS[_integer, _characters] = ("assignment", _integer_to_text)
         _CONVERSIONS[_characters, _integer] = ("explicit", _by(f"interlock_text_to_{_integer}"))
     _CONVERSIONS["numeric", _characters] = ("assignment", _numeric_to_text)
     _CONVERSIONS["bool", _characters] = ("assignment", _bool_to_text)
     _CONVERSIONS["uuid", _characters] = ("assignment", _by("interlock_uuid_to_text"))
-    for _other in ("numeric", "float8", "bool", "uuid", "timestamptz"):
+    for _other in _READABLE:
         _CONVERSIONS[_characters, _other] = ("explicit", _by(f"interlock_text_to_{_other}"))
 
 

@@ -144,7 +144,7 @@ def _source(
         ]
     names = quoted_list(target.name for target in targets)
     # Without a WHERE, SQLite would take ON CONFLICT for the condition of a join.
-    text = f"SELECT * FROM ({query.write()}) WHERE 1" if conflict else query.write()
+    text = f"SELECT * FROM ({query.write()}) WHERE 1" if conflict else query.write()  # noqa: S608 - made of quoted names, literals and ?n alone
     return f" ({names}) {text}", 2
 
 
@@ -265,7 +265,7 @@ def update(node: Node, translation: Translation) -> Change:
             why="SQLite would show it rows that this statement has already changed.",
             fix="Query first and pass the value as a parameter, inside transact().",
         )
-    text = f"UPDATE {text} SET {assignments}{_where(node, scope)}"
+    text = f"UPDATE {text} SET {assignments}{_where(node, scope)}"  # noqa: S608 - made of quoted names, literals and ?n alone
     return _returning(node, text, table, relation, translation)
 
 
@@ -279,7 +279,8 @@ def delete(node: Node, translation: Translation) -> Change:
     table, relation, text = _target(child(node), translation)
     scope = Scope(translation, volatile=True, place="DELETE")
     scope.add(relation)
-    return _returning(node, f"DELETE FROM {text}{_where(node, scope)}", table, relation, translation)
+    text = f"DELETE FROM {text}{_where(node, scope)}"  # noqa: S608 - made of quoted names, literals and ?n alone
+    return _returning(node, text, table, relation, translation)
 
 
 def _returning(node: Node, text: str, table: Table, relation: Relation, translation: Translation) -> Change:

@@ -30,7 +30,7 @@ Name = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """One type, by PostgreSQL's internal name. `unknown` is a bare string literal, NULL or `$n` that nobody typed yet."""
+    """One type, by PostgreSQL's internal name. `unknown` is a bare literal, NULL or `$n` that nobody typed yet."""
 
     name: Name
     length: int | None = None
@@ -134,36 +134,43 @@ _DECLARED = re.compile(r"(?P<base>[a-z0-9 ]+?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s
 _BY_DECLARED: Final[dict[str, Type]] = {declared(kind): kind for name, kind in PLAIN.items() if name != "unknown"}
 
 
-def enforcement(kind: Type, column: str) -> str:
-    """The condition of the CHECK that makes SQLite keep the type; `column` is already quoted. NULL passes."""
-    return _ENFORCEMENT[kind.name](kind, column)
+def enforcement(kind: Type, column: str, *, nullable: bool = True) -> str:
+    """The condition of the CHECK that makes SQLite keep the type; `column` is already quoted. NULL may pass."""
+    stored, limit = _STORED[kind.name], _LIMITS.get(kind.name)
+    if kind.name == "bool":
+        return f"{column} IN (0, 1)"
+    # One comparison less on the hot path.
+    text = f"typeof({column}) IN ('{stored}', 'null')" if nullable else f"typeof({column}) = '{stored}'"
+    return text if limit is None else text + limit(kind, column)
 
 
-def _integer(kind: Type, column: str) -> str:
-    if kind.name == "int8":
-        return f"typeof({column}) IN ('integer', 'null')"
+def _ranged(kind: Type, column: str) -> str:
     low, high = INTEGER_RANGE[kind.name]
-    return f"typeof({column}) IN ('integer', 'null') AND {column} BETWEEN {low} AND {high}"
+    return f" AND {column} BETWEEN {low} AND {high}"
 
 
-def _text(kind: Type, column: str) -> str:
-    stored = f"typeof({column}) IN ('text', 'null')"
-    return stored if kind.length is None else f"{stored} AND length({column}) <= {kind.length}"
+def _short(kind: Type, column: str) -> str:
+    return "" if kind.length is None else f" AND length({column}) <= {kind.length}"
 
 
-_ENFORCEMENT: Final[dict[Name, Callable[[Type, str], str]]] = {
-    "int2": _integer,
-    "int4": _integer,
-    "int8": _integer,
-    "numeric": _text,
-    "float8": lambda _, column: (
-        f"typeof({column}) IN ('real', 'null') AND {column} BETWEEN -{FLOAT_MAX} AND {FLOAT_MAX}"
-    ),
-    "text": _text,
-    "varchar": _text,
-    "bool": lambda _, column: f"{column} IN (0, 1)",
-    "bytea": lambda _, column: f"typeof({column}) IN ('blob', 'null')",
-    "timestamptz": lambda _, column: f"typeof({column}) IN ('integer', 'null')",
-    "uuid": lambda _, column: f"typeof({column}) IN ('blob', 'null') AND length({column}) = 16",
-    "jsonb": _text,
+_STORED: Final[dict[Name, str]] = {
+    "int2": "integer",
+    "int4": "integer",
+    "int8": "integer",
+    "numeric": "text",
+    "float8": "real",
+    "text": "text",
+    "varchar": "text",
+    "bool": "integer",
+    "bytea": "blob",
+    "timestamptz": "integer",
+    "uuid": "blob",
+    "jsonb": "text",
+}
+_LIMITS: Final[dict[Name, Callable[[Type, str], str]]] = {
+    "int2": _ranged,
+    "int4": _ranged,
+    "varchar": _short,
+    "float8": lambda _, column: f" AND {column} BETWEEN -{FLOAT_MAX} AND {FLOAT_MAX}",
+    "uuid": lambda _, column: f" AND length({column}) = 16",
 }

@@ -7,7 +7,7 @@ that depend on other tables are checked here, because SQLite does not look at th
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 from sqlglot import exp
 
@@ -74,6 +74,8 @@ def _create_table(node: Node, translation: Translation) -> str:
             _read_column(item, draft, translation)
         else:
             draft.constraints.append(("", item, None))
+    if any(known.lower() == name.lower() and known != name for known in translation.schema.tables):
+        raise refuse(f"the table {name!r}: another one differs from it in case alone.", fix="Choose another name.")
     if not 1 <= len(draft.columns) <= COLUMNS_MAX:
         raise refuse(f"a table of {len(draft.columns)} columns.", fix=f"Use 1 to {COLUMNS_MAX}.")
     folded = [column.name.lower() for column in draft.columns]
@@ -101,6 +103,8 @@ def _new_name(node: Node, what: str) -> str:
         node = child(node)
     name = identifier(node, what)
     visible(name, what)
+    if what == "index" and name != name.lower():
+        raise refuse(f"the index name {name!r}.", why="SQLite does not tell its case apart.", fix="Use small letters.")
     return name
 
 
@@ -108,18 +112,19 @@ def _column_text(column: Column, draft: _Draft, *, in_key: bool) -> str:
     name = quoted(column.name)
     check = f"CONSTRAINT {quoted(TYPE_CHECK_PREFIX + column.name)} CHECK ({{}})"
     if column.name in draft.serial:
-        low_high = enforcement(column.type, name)
+        low_high = enforcement(column.type, name, nullable=False)
         return (
             f"{name} INTEGER PRIMARY KEY AUTOINCREMENT DEFAULT '{draft.serial[column.name]}' {check.format(low_high)}"
         )
     text = f"{name} {declared(column.type)}"
     if column.type.name == "numeric":
         text += " COLLATE interlock_numeric"
-    if in_key or not column.nullable:
+    nullable = column.nullable and not in_key
+    if not nullable:
         text += " NOT NULL"
     if column.name in draft.defaults:
         text += f" DEFAULT ({draft.defaults[column.name]})"
-    return f"{text} {check.format(enforcement(column.type, name))}"
+    return f"{text} {check.format(enforcement(column.type, name, nullable=nullable))}"
 
 
 # --- Columns ----------------------------------------------------------------------------------------------------------
@@ -263,8 +268,7 @@ def _own_key(draft: _Draft) -> tuple[str, ...]:
 
 
 def _options(node: Node) -> list[str]:
-    options = argument(node, "options")
-    return [str(option) for option in options] if isinstance(options, list) else []
+    return [str(option) for option in cast("list[object]", argument(node, "options") or [])]
 
 
 def _reaction(option: str) -> str:
@@ -309,7 +313,7 @@ def _create_index(node: Node, translation: Translation) -> str:
 
 
 def alter(node: Node, translation: Translation) -> str:
-    """ALTER TABLE … ADD COLUMN, where SQLite's meaning agrees: a constant default, and none of the key's constraints."""
+    """ALTER TABLE … ADD COLUMN, where SQLite's meaning agrees: a constant default, and no further constraint."""
     only(node, "this", "kind", "actions")
     target = child(node)
     only(target, "this")
@@ -344,6 +348,8 @@ def drop(node: Node, translation: Translation) -> str:
     name = _new_name(targets[0], kind.lower())
     exists = flag(node, "exists")
     if kind == "TABLE":
+        if any(known.lower() == name.lower() and known != name for known in translation.schema.tables):
+            raise wrong(f"there is no table {name!r}.", fix="Mind the case of the name.")
         referring = sorted(
             table.name
             for table in translation.schema.tables.values()

@@ -5,29 +5,27 @@ argument of sqlglot can slip through. Names, types and functions are decided els
 sqlglot's precedence is not always PostgreSQL's, so a predicate directly inside another needs its parentheses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import calls, literals
-from interlock.sql.casts import convert, unified
+from interlock.sql import branches, calls, literals, predicates
+from interlock.sql.casts import convert
 from interlock.sql.columntypes import column_type
-from interlock.sql.datatypes import BOOL, INT8, TEXT, UNKNOWN
+from interlock.sql.datatypes import BOOL, INT8, UNKNOWN
 from interlock.sql.operators import (
     arithmetic,
-    comparable,
     comparison,
     concatenation,
     condition,
-    keyed,
     negation,
 )
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Query, Scope
-from interlock.sql.syntax import Node, argument, child, children, flag, identifier, maybe, only, string, unsupported
-from interlock.sql.terms import Term, call, combined, named
+from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, string, unsupported
+from interlock.sql.terms import Term, combined, named
 
 Handler = Callable[[Node, Scope], Term]
 
@@ -187,8 +185,7 @@ def _between(node: Node, scope: Scope) -> Term:
         _operand(node, name, scope)
     value = stable(child(node), scope, "BETWEEN")
     low, high = expression(child(node, "low"), scope), expression(child(node, "high"), scope)
-    at_least, at_most = comparison(">=", value, low), comparison("<=", value, high)
-    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
+    return predicates.between(value, low, high)
 
 
 def _in(node: Node, scope: Scope) -> Term:
@@ -197,27 +194,8 @@ def _in(node: Node, scope: Scope) -> Term:
     left = stable(child(node), scope, "IN")
     query = maybe(node, "query")
     if query is not None:
-        return _in_query(left, subquery(query, scope))
-    items = [expression(item, scope) for item in children(node)]
-    if not items:
-        raise wrong("an empty IN list.")
-    kind, (left, *items) = unified(left, *items)
-    comparable(kind, "IN")
-    listed = ", ".join(item.checked.text for item in items)
-    return combined(f"{keyed(left)} IN ({listed})", BOOL, (left, *items))
-
-
-def _in_query(left: Term, query: Query) -> Term:
-    if len(query.columns) != 1:
-        raise wrong(f"a subquery of {len(query.columns)} columns in IN.", fix="Select one column.")
-    kind = query.columns[0].type
-    left = convert(left, kind, "implicit") if left.type is UNKNOWN else left
-    same = left.type.name == kind.name or (left.type.is_text and kind.is_text)
-    if not (same or (left.type.is_integer and kind.is_integer)):
-        raise refuse(f"{left.type} IN a subquery of {kind}.", fix=f"Cast it: CAST(… AS {kind}).")
-    comparable(kind, "IN")
-    inner = Term(query.text, kind, bare=query.bare)
-    return combined(f"{keyed(left)} IN ({query.text})", BOOL, (left, inner))
+        return predicates.in_query(left, subquery(query, scope))
+    return predicates.in_list(left, [expression(item, scope) for item in children(node)])
 
 
 def _like(node: Node, scope: Scope) -> Term:
@@ -234,12 +212,8 @@ def _like(node: Node, scope: Scope) -> Term:
             raise unsupported(node)
         negated = flag(node, "negate")
     only(node, "this", "expression", "negate")
-    left = convert(_operand(node, "this", scope), TEXT, "implicit")
-    right = convert(_operand(node, "expression", scope), TEXT, "implicit")
-    matched = call("interlock_like", BOOL, left, right, extra=literals.text_literal(escape))
-    if negated:
-        return combined(f"NOT {matched.text}", BOOL, [matched])
-    return matched
+    left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
+    return predicates.like(left, right, escape, negated=negated)
 
 
 # --- Branches, casts, calls -------------------------------------------------------------------------------------------
@@ -260,38 +234,24 @@ def _case(node: Node, scope: Scope) -> Term:
         results.append(expression(child(branch, "true"), scope))
     default = maybe(node, "default")
     results.append(literals.null() if default is None else expression(default, scope))
-    # PostgreSQL names the result after the ELSE, and decides its type by all branches.
-    kind, typed = unified(*results)
-    branches = " ".join(
-        f"WHEN {when.checked.text} THEN {then.checked.text}" for when, then in zip(conditions, typed, strict=False)
-    )
-    text = f"CASE {branches} ELSE {typed[-1].checked.text} END"
+    term = branches.case(conditions, results)
+    # PostgreSQL names the result after the ELSE, if that has a name of its own.
     last = results[-1]
     strong = last.name is not None and not last.weak
-    return named(combined(text, kind, (*conditions, *typed)), last.name if strong else "case", weak=not strong)
+    return named(term, last.name if strong else "case", weak=not strong)
 
 
 def _coalesce(node: Node, scope: Scope) -> Term:
     only(node, "this", "expressions")
     parts = [stable(part, scope, "COALESCE") for part in (child(node), *children(node))]
-    kind, parts = unified(*parts)
-    if len(parts) == 1:
-        return replace(parts[0], name="coalesce")
-    listed = ", ".join(part.checked.text for part in parts)
-    return combined(f"coalesce({listed})", kind, parts, atomic=True, name="coalesce")
+    return named(branches.coalesce(parts), "coalesce")
 
 
 def _nullif(node: Node, scope: Scope) -> Term:
     only(node, "this", "expression")
     left = stable(child(node), scope, "NULLIF")
     right = stable(child(node, "expression"), scope, "NULLIF")
-    result = left.type
-    kind, (left, right) = unified(left, right)
-    if result is not UNKNOWN and result.plain != kind and not result.is_text:
-        raise refuse(f"NULLIF of {result} and {kind}.", fix="Cast one side, so that both are of one type.")
-    comparable(kind, "NULLIF")
-    text = f"CASE WHEN {keyed(left)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
-    return combined(text, kind, (left, right), name="nullif")
+    return named(branches.nullif(left, right), "nullif")
 
 
 def _cast(node: Node, scope: Scope) -> Term:
@@ -313,11 +273,6 @@ def _scalar(name: str, *arguments: str) -> Handler:
     return handle
 
 
-def _round(node: Node, scope: Scope) -> Term:
-    only(node, "this", "decimals")
-    return _scalar("round", "this", "decimals")(node, scope)
-
-
 def _aggregate(name: str) -> Handler:
     def handle(node: Node, scope: Scope) -> Term:
         only(node, "this", "expressions", "big_int")
@@ -332,16 +287,13 @@ def _aggregate(name: str) -> Handler:
         distinct = type(inner) is exp.Distinct
         if distinct:
             only(inner, "expressions")
-            inner = _single(children(inner), name)
+            listed = children(inner)
+            if len(listed) != 1:
+                raise wrong(f"{name}(DISTINCT …) takes one argument.")
+            [inner] = listed
         return _aggregate_over(name, inner, scope, distinct=distinct)
 
     return handle
-
-
-def _single(nodes: Sequence[Node], name: str) -> Node:
-    if len(nodes) != 1:
-        raise wrong(f"{name}() takes one argument.")
-    return nodes[0]
 
 
 def _aggregate_over(name: str, inner: Node, scope: Scope, *, distinct: bool) -> Term:
@@ -436,7 +388,7 @@ _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Length: _scalar("length", "this"),
     exp.Lower: _scalar("lower", "this"),
     exp.Upper: _scalar("upper", "this"),
-    exp.Round: _round,
+    exp.Round: _scalar("round", "this", "decimals"),
     exp.CurrentTimestamp: _scalar("now"),
     exp.Rand: _scalar("random"),
     exp.Uuid: _scalar("gen_random_uuid"),

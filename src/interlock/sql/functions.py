@@ -66,7 +66,7 @@ def scalar_functions(sources: Sources) -> tuple[Function, ...]:
     return (
         *_PURE,
         Function("interlock_now", lambda: microseconds(sources.now()), 0, deterministic=False),
-        Function("interlock_random", lambda: sources.random(), 0, deterministic=False),
+        Function("interlock_random", sources.random, 0, deterministic=False),
         Function("interlock_uuid", lambda: sources.uuid().bytes, 0, deterministic=False),
     )
 

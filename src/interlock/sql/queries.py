@@ -7,6 +7,7 @@ order (FROM before the list), and names in GROUP BY and ORDER BY are resolved by
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -32,7 +33,11 @@ from interlock.sql.syntax import (
 )
 from interlock.sql.terms import Reference, Term
 
-_SET_OPERATIONS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_SET_OPERATIONS: Final[dict[type[Node], str]] = {
+    exp.Union: "UNION",
+    exp.Intersect: "INTERSECT",
+    exp.Except: "EXCEPT",
+}
 
 
 @dataclass(slots=True)
@@ -93,7 +98,7 @@ class Draft:
     def operand(self, operator: str) -> str:
         """The text as one side of a set operation. SQLite has no parentheses there, and one precedence for all."""
         if self.head or self.tail or (self.parts and self.operator != operator):
-            return f"SELECT * FROM ({self.write()})"
+            return f"SELECT * FROM ({self.write()})"  # noqa: S608 - made of quoted names, literals and ?n alone
         return self.write()
 
     def outputs(self) -> tuple[Output, ...]:

@@ -21,11 +21,11 @@ _Read = TypeVar("_Read", int, float, str, bytes)
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
 
 
-def ranged(kind: Type) -> Callable[[int | float], int]:
+def ranged(kind: Type) -> Callable[[float], int]:
     """The function that verifies a computed whole number; an overflow of SQLite's shows as a float."""
     low, high = INTEGER_RANGE[kind.name]
 
-    def verify(value: int | float) -> int:
+    def verify(value: float) -> int:
         if not isinstance(value, int) or not low <= value <= high:
             raise out_of_range(kind)
         return value

@@ -5,7 +5,7 @@ its relation, quoted, so SQLite never guesses: no alias is taken for a column, n
 compares names without regard to case, so names in reach that differ in case alone are refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -118,7 +118,7 @@ class Scope:
     @contextmanager
     def at(
         self, place: str, *, aggregates: bool = False, volatile: bool | None = None, subqueries: bool | None = None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Translate a clause: what may stand in it, and its name for errors."""
         before = self.place, self.aggregates, self.volatile, self.subqueries
         self.place, self.aggregates = place, aggregates

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, cast
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.words import CALLS, RESERVED
@@ -38,16 +38,14 @@ _FOREIGN: Final[dict[TokenType, str]] = {
     TokenType.PLACEHOLDER: "the placeholder ?",
 }
 # Every name that sqlglot reads as some function: one that is not ours may have been read as one that is.
-_KNOWN_CALLS: Final = frozenset(
-    name.lower()
-    for table in (
-        Postgres.Parser.FUNCTIONS,
-        Postgres.Parser.FUNCTION_PARSERS,
-        Postgres.Parser.NO_PAREN_FUNCTION_PARSERS,
-        {kind.name for kind in Postgres.Parser.NO_PAREN_FUNCTIONS},
-    )
-    for name in table
+_TABLES: Final = cast(
+    "list[dict[str, object]]",
+    [Postgres.Parser.FUNCTIONS, Postgres.Parser.FUNCTION_PARSERS, Postgres.Parser.NO_PAREN_FUNCTION_PARSERS],
 )
+_BARE: Final = cast("dict[TokenType, object]", Postgres.Parser.NO_PAREN_FUNCTIONS)
+_KNOWN_CALLS: Final = frozenset(name.lower() for table in _TABLES for name in table) | {
+    token.name.lower() for token in _BARE
+}
 
 
 class LaneTokenizer(Postgres.Tokenizer):

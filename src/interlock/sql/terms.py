@@ -63,13 +63,13 @@ class Term:
     @property
     def operand(self) -> str:
         """The verified text, in parentheses if it needs them."""
-        term = self.checked
-        return term.text if term.atomic else f"({term.text})"
+        return self.checked.native
 
     @property
     def native(self) -> str:
         """The text in parentheses if it needs them, not verified."""
-        return self.text if self.atomic else f"({self.text})"
+        # A minus sign is never left open: two in a row would begin a comment.
+        return self.text if self.atomic and not self.text.startswith("-") else f"({self.text})"
 
 
 def named(term: Term, name: str | None, *, weak: bool = False) -> Term:

@@ -36,8 +36,7 @@ JSON_DEPTH_MAX: Final = 200
 def encoder(kind: Type) -> Encoder:
     """How a parameter of that type is stored."""
     if kind.is_integer:
-        low, high = INTEGER_RANGE[kind.name]
-        return lambda value, place: _encode_integer(value, place, kind, low, high)
+        return _integer_encoder(kind)
     return _ENCODERS[kind.name]
 
 
@@ -80,12 +79,19 @@ def out_of_range(kind: Type) -> TransactionError:
     )
 
 
-def _encode_integer(value: object, place: int, kind: Type, low: int, high: int) -> int:
-    if not is_integer(value):
-        raise _wrong(place, value, f"an int ({kind})")
-    if not low <= value <= high:
-        raise _wrong(place, value, f"an int between {low} and {high} ({kind})")
-    return int(value)
+def _integer_encoder(kind: Type) -> Encoder:
+    low, high = INTEGER_RANGE[kind.name]
+
+    def encode(value: object, place: int) -> int:
+        if type(value) is int and low <= value <= high:  # The hot path: nothing else is looked at.
+            return value
+        if not is_integer(value):
+            raise _wrong(place, value, f"an int ({kind})")
+        if not low <= value <= high:
+            raise _wrong(place, value, f"an int between {low} and {high} ({kind})")
+        return int(value)
+
+    return encode
 
 
 def _encode_float(value: object, place: int) -> float:
@@ -148,7 +154,7 @@ def _encode_bool(value: object, place: int) -> int:
 def _encode_bytea(value: object, place: int) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise _wrong(place, value, "bytes (bytea)")
-    return bytes(value)
+    return bytes(cast("bytes", value))
 
 
 def _encode_time(value: object, place: int) -> int:
@@ -171,27 +177,24 @@ def _encode_uuid(value: object, place: int) -> bytes:
 
 
 def _encode_json(value: object, place: int) -> str:
+    document: object = value
     if not isinstance(value, dict | list):
         raise _wrong(place, value, "a dict or list (jsonb)", fix="Put a bare value into a list or an object.")
     try:
-        return json_text(cast("dict[object, object] | list[object]", value))
+        return json_text(document)
     except ValueError as error:
-        raise _wrong(place, value, f"a JSON document: {error}") from error
+        raise _wrong(place, document, f"a JSON document: {error}") from error
 
 
 def json_text(value: object, depth: int = 0) -> str:
     """A document as PostgreSQL's jsonb would write it, but for the order of keys, which has no meaning."""
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
+        case None | bool() | int():
+            return json.dumps(value)
         case str():
             if not is_storable(value):
                 raise ValueError("text with NUL or a lone surrogate")
             return json.dumps(value, ensure_ascii=False)
-        case int():
-            return str(int(value))
         case float():
             if not math.isfinite(value):
                 raise ValueError("NaN and infinity are not JSON")

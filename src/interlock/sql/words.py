@@ -4,6 +4,8 @@ A reserved word that is not quoted is never a name: `SELECT user` asks PostgreSQ
 columns there are. The list is that of PostgreSQL 18, appendix C: reserved, and reserved except as function or type.
 """
 
+# ruff: noqa: SIM905 - words are easier to read, and to compare with the appendix, without quotes around each.
+
 from typing import Final
 
 RESERVED: Final = frozenset(
@@ -20,13 +22,17 @@ RESERVED: Final = frozenset(
 
 # Scalar functions and aggregates of the subset.
 FUNCTIONS: Final = frozenset(
-    "abs avg ceil coalesce count floor gen_random_uuid length lower max min now nullif random round sum upper".split()
+    """
+    abs avg ceil coalesce count floor gen_random_uuid length lower max min now nullif random round sum upper
+    """.split()
 )
 # Words that may stand before a parenthesis: functions, types with a length, and the grammar's own.
 CALLS: Final = FUNCTIONS | frozenset(
-    "all and any as between by case cast check decimal distinct do else except exists filter from having in intersect "
-    "into is join key left like limit not numeric offset on or order over references returning select set table then "
-    "union unique using values varchar varying when where with".split()
+    """
+    all and any as between by case cast check decimal distinct do else except exists filter from having in intersect
+    into is join key left like limit not numeric offset on or order over references returning select set table then
+    union unique using values varchar varying when where with
+    """.split()
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.
 SYSTEM_COLUMNS: Final = frozenset("ctid cmax cmin oid rowid _rowid_ tableoid xmax xmin".split())

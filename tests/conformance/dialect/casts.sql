@@ -52,3 +52,8 @@ SELECT x + 1 FROM c;
 SELECT ok + ok FROM c;
 SELECT -x FROM c;
 SELECT at + 1 FROM c;
+SELECT 'a' = p::text, p::text < '10', p::text || 'x' FROM c ORDER BY id;
+SELECT p::text FROM c GROUP BY p::text ORDER BY p::text;
+SELECT DISTINCT p::text FROM c ORDER BY 1;
+SELECT s.t FROM (SELECT p AS t FROM c) AS s WHERE s.t::text > '1' ORDER BY s.t::text;
+SELECT - -2.5::double precision, -(-0.005)::double precision, 1 - -0.5::double precision;

@@ -1,0 +1,52 @@
+"""Conditions made of translated terms: ranges, membership, patterns.
+
+All of them compare in the type where both sides meet, as PostgreSQL does; SQLite's own rules (affinity, a LIKE that
+ignores case) never apply, because both sides have one storage class by then.
+"""
+
+from collections.abc import Sequence
+
+from interlock.sql.casts import convert, unified
+from interlock.sql.datatypes import BOOL, TEXT, UNKNOWN
+from interlock.sql.literals import text_literal
+from interlock.sql.operators import comparable, comparison, keyed
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.scope import Query
+from interlock.sql.terms import Term, call, combined
+
+
+def between(value: Term, low: Term, high: Term) -> Term:
+    """BETWEEN: two comparisons, each in the type where its own sides meet."""
+    at_least, at_most = comparison(">=", value, low), comparison("<=", value, high)
+    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
+
+
+def in_list(left: Term, items: Sequence[Term]) -> Term:
+    """IN with a list."""
+    if not items:
+        raise wrong("an empty IN list.")
+    kind, (left, *converted) = unified(left, *items)
+    comparable(kind, "IN")
+    listed = ", ".join(item.checked.text for item in converted)
+    return combined(f"{keyed(left)} IN ({listed})", BOOL, (left, *converted))
+
+
+def in_query(left: Term, query: Query) -> Term:
+    """IN with a subquery, whose column must be of the same type."""
+    if len(query.columns) != 1:
+        raise wrong(f"a subquery of {len(query.columns)} columns in IN.", fix="Select one column.")
+    kind = query.columns[0].type
+    left = convert(left, kind, "implicit") if left.type is UNKNOWN else left
+    same = left.type.name == kind.name or (left.type.is_text and kind.is_text)
+    if not (same or (left.type.is_integer and kind.is_integer)):
+        raise refuse(f"{left.type} IN a subquery of {kind}.", fix=f"Cast it: CAST(… AS {kind}).")
+    comparable(kind, "IN")
+    inner = Term(query.text, kind, bare=query.bare)
+    return combined(f"{keyed(left)} IN ({query.text})", BOOL, (left, inner))
+
+
+def like(left: Term, right: Term, escape: str, *, negated: bool) -> Term:
+    """[NOT] LIKE, which heeds case in PostgreSQL."""
+    left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
+    matched = call("interlock_like", BOOL, left, right, extra=text_literal(escape))
+    return combined(f"NOT {matched.text}", BOOL, [matched]) if negated else matched

@@ -1,0 +1,145 @@
+"""The dialect of lanes against a real PostgreSQL: the same statements, and every difference is a failure.
+
+The scripts hold what is known to matter, the page of the documentation what is promised, and the generated statements
+what nobody thought of. A lane may refuse a generated statement; it may never answer differently.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.conformance.dialect import generated
+from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
+from tests.conformance.scripts import Step, read_page, read_script
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((Path(__file__).parent / "dialect").glob("*.sql"))
+PAGE = ROOT / "docs" / "reference" / "sql.md"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server() as url, Postgres(url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def lane() -> Lane:
+    return Lane()
+
+
+def difference(step: Step, lane: Lane, postgres: Postgres) -> str | None:
+    """What a caller would notice, or nothing."""
+    here = lane.run(step.sql, step.args)
+    if step.refused:
+        return None if here.refused else f"line {step.line}: not refused: {step.sql}\n    lane: {here}"
+    there = postgres.run(step.sql, step.args)
+    if same(here, there, step.sql):
+        return None
+    return f"line {step.line}: {step.sql}\n    lane:     {here}\n    postgres: {there}"
+
+
+def run(steps: list[Step], lane: Lane, postgres: Postgres) -> None:
+    postgres.undo()
+    found = [told for step in steps if (told := difference(step, lane, postgres))]
+    assert steps
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_a_script_has_the_same_outcome_on_both_engines(script: Path, lane: Lane, postgres: Postgres) -> None:
+    run(read_script(script), lane, postgres)
+
+
+def test_every_example_of_the_documentation_runs_on_both_engines(lane: Lane, postgres: Postgres) -> None:
+    steps = read_page(PAGE)
+    run(steps, lane, postgres)
+    failed = [step.sql for step in steps if not step.refused and "-- fails" not in step.sql and fails_alone(step)]
+    assert not failed
+
+
+def fails_alone(step: Step) -> bool:
+    """Never: an example that fails is caught by the comparison unless it fails on both, which the page marks."""
+    return False
+
+
+@pytest.fixture(scope="module")
+def tables(postgres: Postgres) -> Iterator[tuple[Lane, Postgres]]:
+    """Both engines with the table that generated statements are about."""
+    lane = Lane()
+    postgres.undo()
+    for sql in generated.SETUP:
+        assert not lane.run(sql).failed
+        assert not postgres.run(sql).failed
+    yield lane, postgres
+    postgres.undo()
+
+
+def compare(sql: str, tables: tuple[Lane, Postgres], *, strict: bool) -> tuple[Outcome, Outcome]:
+    lane, postgres = tables
+    here = lane.run(sql)
+    assume(not here.refused)
+    there = postgres.run(sql)
+    # Neither engine promises in which order the parts of a condition are evaluated, nor whether all of them are.
+    assume(strict or not (here.failed or there.failed))
+    assert same(here, there, sql), f"{sql}\n    lane:     {here}\n    postgres: {there}"
+    return here, there
+
+
+loose = settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
+
+
+@given(expression=generated.arithmetic)
+@loose
+def test_arithmetic_gives_the_same_values_and_the_same_errors(expression: str, tables: tuple[Lane, Postgres]) -> None:
+    compare(f"SELECT id, {expression} AS value FROM t ORDER BY id", tables, strict=True)
+
+
+@given(expression=generated.arithmetic, key=st.integers(1, 6))
+@loose
+def test_arithmetic_on_one_row_fails_exactly_where_it_should(
+    expression: str, key: int, tables: tuple[Lane, Postgres]
+) -> None:
+    compare(f"SELECT {expression} AS value FROM t WHERE id = {key}", tables, strict=True)
+
+
+@given(condition=generated.conditions)
+@loose
+def test_conditions_choose_the_same_rows(condition: str, tables: tuple[Lane, Postgres]) -> None:
+    compare(f"SELECT id FROM t WHERE {condition} ORDER BY id", tables, strict=False)
+
+
+@given(soup=generated.operator_soup)
+@loose
+def test_operators_bind_as_they_do_in_postgresql(soup: str, tables: tuple[Lane, Postgres]) -> None:
+    compare(f"SELECT id, {soup} AS value FROM t ORDER BY id", tables, strict=False)
+
+
+@given(update=generated.updates)
+@loose
+def test_updates_leave_the_same_rows(update: str, tables: tuple[Lane, Postgres]) -> None:
+    lane, postgres = tables
+    for engine in (
+        lane.connection.execute,
+        lambda sql: postgres.loop.run_until_complete(postgres.connection.execute(sql)),
+    ):
+        engine("SAVEPOINT example")
+    try:
+        compare(update, tables, strict=not {"CASE", "BETWEEN", "AND", "OR"} & set(update.split()))
+        compare("SELECT * FROM t ORDER BY id", tables, strict=True)
+    finally:
+        for engine in (
+            lane.connection.execute,
+            lambda sql: postgres.loop.run_until_complete(postgres.connection.execute(sql)),
+        ):
+            engine("ROLLBACK TO example")
+
+
+@given(query=generated.aggregates)
+@loose
+def test_aggregates_agree(query: str, tables: tuple[Lane, Postgres]) -> None:
+    compare(query, tables, strict=True)
