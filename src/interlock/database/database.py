@@ -25,7 +25,7 @@ import apsw
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
 from interlock.database.addresses import lane_path
-from interlock.database.transactions import execute_in, query_in, run_in
+from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
 from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError, InvalidPayload
 from interlock.lanes.contention import HotRow
@@ -36,7 +36,7 @@ from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work, WorkFunction
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
-from interlock.sql.rows import Row
+from interlock.sql.rows import Row, row_class
 
 ResultT = TypeVar("ResultT")
 
@@ -87,6 +87,7 @@ class Database:
 
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
+        refuse_inside(self.url, self)
         if key is None and sql.lstrip().lower().startswith(_READS):
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
@@ -111,7 +112,7 @@ class Database:
         context = contextvars.copy_context()
 
         def work(session: Session) -> object:
-            return run_in(session, self._translators.of(session.connection), function, args, context)
+            return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
         name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         limit_s = self._lane.settings.transaction_timeout_s
@@ -156,6 +157,7 @@ class Database:
         *,
         limit_s: float | None = None,
     ) -> object:
+        refuse_inside(self.url, self)
         digest = b""
         if key is not None:
             if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
@@ -231,13 +233,32 @@ class Opening:
 
     async def opened(self) -> Database:
         """Open it."""
+        refuse_inside(self._url)
         translators = _Translators()
-        lane = await asyncio.to_thread(
-            Lane,
+        opening = asyncio.ensure_future(asyncio.to_thread(self._lane, translators))
+        try:
+            lane = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: the lane it opens belongs to nobody and must not stay owned.
+            opening.add_done_callback(_close_unwanted)
+            raise
+        return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+
+    def _lane(self, translators: _Translators) -> Lane:
+        return Lane(
             self._path,
             settings=self._settings,
             clock=self._clock,
             prepare=translators.prepare,
             hand_off=self._hand_off,
+            make_row=_row,
         )
-        return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+
+
+def _close_unwanted(opening: asyncio.Future[Lane]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
+    return row_class(names)(values)

@@ -4,9 +4,13 @@ import contextvars
 from collections.abc import Awaitable, Callable
 
 from interlock.database.translation import Translator
+from interlock.errors import TransactionError
 from interlock.lanes.coroutines import Request, drive
 from interlock.lanes.session import Session
 from interlock.sql.rows import Row
+
+_inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.ContextVar("transaction", default=None)
+"""The database whose transaction is running in this context."""
 
 
 class Transaction:
@@ -47,7 +51,30 @@ def run_in(
     function: Callable[..., Awaitable[object]],
     args: tuple[object, ...],
     context: contextvars.Context,
+    database: tuple[str, object],
 ) -> object:
     """Drive the user's function inside the session. The context is copied, so that a second run starts afresh."""
     transaction = Transaction(translator)
-    return drive(lambda: function(transaction, *args), session, context.copy())
+    inside = context.copy()
+    inside.run(_inside.set, database)
+    return drive(lambda: function(transaction, *args), session, inside)
+
+
+def refuse_inside(url: str, database: object = None) -> None:
+    """Raise TransactionError inside a function given to `transact`: there only its tx may be used (D17)."""
+    found = _inside.get()
+    if found is None:
+        return
+    around, its_own = found
+    if database is its_own:
+        raise TransactionError(
+            f"{url} was used inside a transaction of its own.",
+            why="The lane's single writer is busy with that very transaction, so the call would wait for itself.",
+            fix="Use tx.execute and tx.query inside the function.",
+        )
+    raise TransactionError(
+        f"{url} was used inside a transaction of {around}; a transaction cannot span databases.",
+        why="Each database commits alone: after a crash one of them could have happened without the other.",
+        fix="Do one after the other, each with a key, so that a repeated one happens once; or keep rows that must change "
+        "together in one database.",
+    )

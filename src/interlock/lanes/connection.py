@@ -9,11 +9,14 @@ nothing per execution.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import apsw
+
+from interlock.lanes.descriptors import with_room
 
 Prepare = Callable[[apsw.Connection, Callable[[], int]], None]
 """What the layer above does with every new connection, such as registering its SQL functions.
@@ -50,6 +53,13 @@ _ON_A_TABLE = {
     apsw.SQLITE_DROP_TABLE,
     apsw.SQLITE_CREATE_TABLE,
 }
+_BESIDE_A_TABLE = {
+    apsw.SQLITE_ALTER_TABLE,
+    apsw.SQLITE_CREATE_INDEX,
+    apsw.SQLITE_CREATE_TRIGGER,
+    apsw.SQLITE_DROP_INDEX,
+    apsw.SQLITE_DROP_TRIGGER,
+}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list"}
 """What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
 
@@ -62,6 +72,15 @@ class Wall:
     def __init__(self) -> None:
         self.up = True
 
+    @contextlib.contextmanager
+    def down(self) -> Generator[None]:
+        """Let our own statements pass."""
+        self.up = False
+        try:
+            yield
+        finally:
+            self.up = True
+
     def __call__(
         self, action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
     ) -> int:
@@ -72,7 +91,8 @@ class Wall:
             return apsw.SQLITE_OK
         if action in _REFUSED:
             return apsw.SQLITE_DENY
-        if action in _ON_A_TABLE and (first or "").lower().startswith(OWN_PREFIX):
+        table = first if action in _ON_A_TABLE else second if action in _BESIDE_A_TABLE else None
+        if table is not None and table.lower().startswith(OWN_PREFIX):
             return apsw.SQLITE_DENY
         if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS_REFUSED:
             return apsw.SQLITE_DENY
@@ -81,6 +101,15 @@ class Wall:
 
 def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection:
     """The single writing connection of a lane; None is a database in memory."""
+    return with_room(lambda: _open_writer(path, vfs))
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that can only read, beside the writer."""
+    return with_room(lambda: _open_reader(path))
+
+
+def _open_writer(path: Path | None, vfs: str | None) -> apsw.Connection:
     connection = apsw.Connection(
         ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
     )
@@ -93,12 +122,13 @@ def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection
     return connection
 
 
-def open_reader(path: Path) -> apsw.Connection:
-    """A connection that can only read, beside the writer."""
+def _open_reader(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
     connection.execute("PRAGMA query_only = ON")
     connection.set_busy_timeout(5_000)
     _harden(connection)
+    # SQLite opens its log only now: here it is known what to do when that fails.
+    connection.execute("PRAGMA schema_version")
     return connection
 
 

@@ -10,19 +10,22 @@ lock. G9: a commit or hand-off that fails kills the lane: its group gets Outcome
 
 import asyncio
 import contextlib
+import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import apsw
 import msgspec
 
-from interlock.errors import Overloaded, UnavailableError
+from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import points
 from interlock.lanes.connection import Prepare, make_folder, open_writer
 from interlock.lanes.contention import Contention
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
+from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
@@ -41,6 +44,8 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     largest_group: int
     log_bytes: int
+    folds_failed: int
+    """How often the log could not be folded into the database file; it grows until that works again."""
 
 
 class Lane:
@@ -55,6 +60,7 @@ class Lane:
         prepare: Prepare,
         hand_off: HandOff | None = None,
         vfs: str | None = None,
+        make_row: MakeRow = lambda _names, values: values,
     ) -> None:
         self.path = path
         self.settings = settings
@@ -65,26 +71,31 @@ class Lane:
         self._prepare = prepare
         self._hand_off = hand_off
         self._vfs = vfs
+        self._make_row = make_row
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._waiting: deque[Work] = deque()
-        self._nudging = False
+        self._nudging: asyncio.AbstractEventLoop | None = None
         self._driving = False
         self._closing = False
         self._dead: UnavailableError | None = None
-        self._groups = self._transactions = self._failed = self._largest = 0
+        self._groups = self._transactions = self._failed = self._largest = self._folds_failed = 0
         self.committed = 0
         """Groups that readers may have seen."""
         self.durable = 0
         """Groups that nothing can take back."""
-        self._held: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare) if path is not None else None
+        self._held: dict[asyncio.Future[None], tuple[int, asyncio.AbstractEventLoop]] = {}
+        self._time_us = 0
+        self._readers: Readers | None = None
         self._ownership: Ownership | None = None
         if path is not None:
             make_folder(path.parent)
             self._ownership = Ownership.take(path, clock)
+            self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare, last_us=self._last_us)
         try:
             self._writer: Writer | None = self._open_writer()
+            if path is not None:
+                self._close_writer()  # It is sound, and idle until somebody wants something.
         except BaseException:
             if self._ownership is not None:
                 self._ownership.release()
@@ -103,8 +114,9 @@ class Lane:
         work.future = loop.create_future()
         work.waiting_since_s = self._clock.monotonic_s()
         self._waiting.append(work)
-        if not self._nudging:
-            self._nudging = True
+        if self._nudging is not loop:
+            # Each loop nudges for itself: another one may be blocked, or never run again.
+            self._nudging = loop
             loop.call_soon(self._nudge)
         try:
             return await work.future
@@ -118,8 +130,12 @@ class Lane:
         """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7)."""
         self._refuse_if_unusable()
         if self._readers is None:
-            return await self.run(Work(lambda session: read(session.connection)))
-        answer = await self._readers.run(read)
+            return await self.run(Work(lambda session: session.lend(read)))
+        try:
+            answer = await self._readers.run(read)
+        finally:
+            if not self._driving:
+                self._nudge()  # So that the connection it has left behind is closed after a while.
         if self._hand_off is not None:
             await self._durable_up_to(self.committed)
         return answer
@@ -130,37 +146,44 @@ class Lane:
             if self.durable >= groups:
                 return
             if self._dead is not None:
-                raise self._dead
+                raise _again(self._dead)
             future: asyncio.Future[None] = loop.create_future()
-            self._held.append((groups, loop, future))
-        await future
+            self._held[future] = (groups, loop)
+        try:
+            await future
+        finally:
+            self._held.pop(future, None)
 
     def _let_go(self) -> None:
         """Let go of the reads whose groups are durable, or of all with the error when the lane is dead."""
         with self._lock:
-            ready = [held for held in self._held if held[0] <= self.durable or self._dead is not None]
-            self._held = [held for held in self._held if held not in ready]
-        for groups, loop, future in ready:
-            error = None if groups <= self.durable else self._dead
+            held = list(self._held.items())
+        for future, (groups, loop) in held:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, future, error)
+                if groups <= self.durable:
+                    loop.call_soon_threadsafe(_settle, future, None)
+                elif self._dead is not None:
+                    loop.call_soon_threadsafe(_settle, future, _again(self._dead))
 
     def _refuse_if_unusable(self) -> None:
         if self._dead is not None:
-            raise self._dead
+            raise _again(self._dead)
         if self._closing:
-            raise UnavailableError("the lane is closed.", fix="Open the database again.")
+            raise _closed()
         if len(self._waiting) >= self.settings.queue_max:
             raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
 
     def _nudge(self) -> None:
-        self._nudging = False
+        self._nudging = None
         with self._lock:
             if self._driving:
                 self._arrived.notify()
-            elif self._waiting and not self._closing:
-                self._driving = True
-                threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
+            elif self._waiting or not self._closing:
+                self._start_driver()
+
+    def _start_driver(self) -> None:
+        self._driving = True
+        threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
 
     # --- the driver's side: one thread at a time -----------------------------------------------------------------
 
@@ -170,10 +193,11 @@ class Lane:
                 self._write(group)
             except UnavailableError as error:
                 self._die(error, group)
+            except Exception as error:  # noqa: BLE001 -- whatever it is: a driver that ends leaves everybody waiting.
+                self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
             self._acknowledge(group)
             points.reach("group.acknowledged")
-            if self._held:
-                self._let_go()
+            self._let_go()
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
@@ -198,26 +222,49 @@ class Lane:
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
             for work in group:
-                work.error = self._dead
+                work.error = _again(self._dead)
             return
         if not group:
             return
-        if self._writer is None:
-            self._writer = self._open_writer()
         points.reach("group.begun")
-        self._writer.execute(group)
+        try:
+            writer = self._executed(group)
+        except (apsw.Error, OSError, UnavailableError) as error:
+            self._give_up(error, group)
+            return
         points.reach("group.executed")
         # From here on a reader may see the group; it is held back until `durable` has caught up (G7).
         self.committed += 1
-        self._writer.commit()
+        writer.commit()
         points.reach("group.committed")
         if self._hand_off is not None:
             self._hand_off()
         self.durable += 1
         points.reach("group.durable")
         self._count(group)
-        if self._writer.fold_log(self.settings.wal_bytes_max):
+        if writer.fold_log(self.settings.wal_bytes_max):
             points.reach("log.folded")
+
+    def _executed(self, group: Sequence[Work]) -> Writer:
+        writer = self._writer = self._writer or self._open_writer()
+        try:
+            writer.execute(group)
+        finally:
+            self._time_us = writer.session.time_us
+        return writer
+
+    def _give_up(self, error: Exception, group: Sequence[Work]) -> None:
+        """The group could not be executed, so nothing of it happened; the next one starts with a fresh connection."""
+        for work in group:
+            work.value = None
+            work.error = UnavailableError(
+                f"the group could not be executed: {error}.",
+                why="The disk or the file failed before the commit.",
+                fix="Repeat the transaction; it did not happen.",
+            )
+        if self.path is None:
+            raise error  # A database in memory is gone with its connection.
+        self._close_writer()
 
     def _count(self, group: Sequence[Work]) -> None:
         self._groups += 1
@@ -237,50 +284,64 @@ class Lane:
 
     def _die(self, error: UnavailableError, group: Sequence[Work]) -> None:
         for work in group:
-            work.error = error
+            work.error = _again(error)
             work.value = None
         self._dead = UnavailableError(
             f"this lane has stopped: {error.what}",
             why="After a failed commit it cannot know what is on the disk, and does not guess.",
             fix="Open the database again; what was acknowledged is there.",
         )
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with contextlib.suppress(Exception):
-                writer.close()
+        self._close_writer()
 
     def _rest(self) -> None:
         # Called with the lock held: either new work sees a driver, or it starts one.
         self._driving = False
-        if self.path is not None and self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self.path is not None:
+            self._close_writer()
         if self._readers is not None:
             self._readers.close_idle()
         self._arrived.notify_all()
 
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._folds_failed += writer.folds_failed
+            with contextlib.suppress(apsw.Error):  # What is durable is in the log, whether or not it could be folded.
+                writer.close()
+
+    def _last_us(self) -> int:
+        return self._time_us
+
     def _open_writer(self) -> Writer:
-        return Writer(
+        writer = Writer(
             open_writer(self.path, vfs=self._vfs),
             settings=self.settings,
             clock=self._clock,
             ids=RandomIds(),
             prepare=self._prepare,
             contention=self.contention,
+            make_row=self._make_row,
         )
+        self._time_us = max(self._time_us, writer.session.time_us)
+        return writer
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     def stats(self) -> LaneStats:
         """What the lane has done so far."""
-        log = self.path.with_name(self.path.name + "-wal") if self.path else None
+        log_bytes = 0
+        if self.path is not None:
+            with contextlib.suppress(FileNotFoundError):  # An idle lane has none.
+                log_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
+        writer = self._writer
         return LaneStats(
             groups=self._groups,
             transactions=self._transactions,
             failed=self._failed,
             waiting=len(self._waiting),
             largest_group=self._largest,
-            log_bytes=log.stat().st_size if log is not None and log.exists() else 0,
+            log_bytes=log_bytes,
+            folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),
         )
 
     def close(self) -> None:
@@ -288,17 +349,27 @@ class Lane:
         with self._lock:
             self._closing = True
             if self._waiting and not self._driving:
-                self._driving = True
-                threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
+                self._start_driver()
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
+            # Work that slips in from another thread after this is told so.
+            self._dead = self._dead or _closed()
         if self._readers is not None:
             self._readers.close()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._close_writer()
         if self._ownership is not None:
             self._ownership.release()
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError("the lane is closed.", fix="Open the database again.")
+
+
+def _again(error: UnavailableError) -> UnavailableError:
+    """The same error for one more caller: raised twice, one object would collect the frames of every caller."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:

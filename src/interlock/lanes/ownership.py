@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from interlock.errors import LaneOwned
+from interlock.lanes.descriptors import with_room
 from interlock.seams import Clock
 
 
@@ -29,7 +30,7 @@ class Ownership:
     def take(cls, database: Path, clock: Clock) -> "Ownership":
         """Become the owner, or raise LaneOwned with the owner's process, host and since when."""
         path = lock_path(database)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = with_room(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

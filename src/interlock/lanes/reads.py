@@ -35,9 +35,10 @@ _threads = ThreadPoolExecutor(READ_THREADS_MAX, thread_name_prefix="interlock-re
 class _Reader:
     """One reading connection, with the time of the read that it runs."""
 
-    def __init__(self, path: Path, prepare: Prepare, clock: Clock) -> None:
+    def __init__(self, path: Path, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
         self.connection = open_reader(path)
         self._clock = clock
+        self._last_us = last_us
         self._now_us = 0
         self._deadline_s = 0.0
         prepare(self.connection, self._now)
@@ -45,7 +46,7 @@ class _Reader:
         self.connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def run(self, read: Read, timeout_s: float) -> object:
-        self._now_us = int(self._clock.wall_s() * 1_000_000)
+        self._now_us = max(self._last_us(), int(self._clock.wall_s() * 1_000_000))  # G8
         self._deadline_s = self._clock.monotonic_s() + timeout_s
         return read(self.connection)
 
@@ -59,11 +60,15 @@ class _Reader:
 class Readers:
     """The reading connections of one lane."""
 
-    def __init__(self, path: Path, *, settings: LaneSettings, clock: Clock, prepare: Prepare) -> None:
+    def __init__(
+        self, path: Path, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
+    ) -> None:
         self._path = path
         self._settings = settings
         self._clock = clock
         self._prepare = prepare
+        self._last_us = last_us
+        """The lane's own time, which reads never show to have gone back (G8)."""
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(settings.readers_max)
@@ -90,7 +95,7 @@ class Readers:
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
             if reader is None:
-                reader = _Reader(self._path, self._prepare, self._clock)
+                reader = _Reader(self._path, self._prepare, self._clock, self._last_us)
             try:
                 return reader.run(read, self._settings.statement_timeout_s)
             except BaseException as error:

@@ -1,8 +1,8 @@
 """Results that are kept with an idempotency key: written once, read back with the same types.
 
 JSON with tags instead of pickle, because what is read from a file must never be able to run. The types are those that
-a database hands out and takes: None, bool, int, float, str, bytes, Decimal, datetime, UUID, and lists, tuples and
-dictionaries of them.
+a database hands out and takes: None, bool, int, float, str, bytes, Decimal, datetime, UUID, rows with names, and lists,
+tuples and dictionaries of them.
 """
 
 import base64
@@ -17,15 +17,18 @@ from interlock.errors import TransactionError
 
 _TAG = "$"
 
+MakeRow = Callable[[tuple[str, ...], tuple[object, ...]], tuple[object, ...]]
+"""Makes a row with names, from its names and values."""
+
 
 def encode_result(value: object) -> bytes:
     """The value as bytes. Raises TransactionError for a type that could not be given back."""
     return json.dumps(_plain(value), separators=(",", ":")).encode()
 
 
-def decode_result(data: bytes) -> object:
-    """The value that `encode_result` was given."""
-    return _value(json.loads(data))
+def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values) -> object:
+    """The value that `encode_result` was given; rows with names are made by the layer that knows them."""
+    return _value(json.loads(data), make_row)
 
 
 def _plain(value: object) -> object:
@@ -36,7 +39,10 @@ def _plain(value: object) -> object:
             return {_TAG: name, "v": write(value)}
     if isinstance(value, list | tuple):
         items = [_plain(item) for item in cast("list[object]", value)]
-        return items if isinstance(value, list) else {_TAG: "tuple", "v": items}
+        if isinstance(value, list):
+            return items
+        names = getattr(cast("object", value), "_fields", None)
+        return {_TAG: "tuple", "v": items} if names is None else {_TAG: "row", "names": list(names), "v": items}
     if isinstance(value, dict):
         members = cast("dict[object, object]", value)
         if all(isinstance(name, str) for name in members):
@@ -48,17 +54,18 @@ def _plain(value: object) -> object:
     )
 
 
-def _value(plain: object) -> object:
+def _value(plain: object, make_row: MakeRow) -> object:
     if isinstance(plain, list):
-        return [_value(item) for item in cast("list[object]", plain)]
+        return [_value(item, make_row) for item in cast("list[object]", plain)]
     if not isinstance(plain, dict):
         return plain
     tagged = cast("dict[str, Any]", plain)
     kind, inner = tagged[_TAG], tagged["v"]
-    if kind == "tuple":
-        return tuple([_value(item) for item in inner])
+    if kind in {"tuple", "row"}:
+        values = tuple([_value(item, make_row) for item in inner])
+        return values if kind == "tuple" else make_row(tuple(tagged["names"]), values)
     if kind == "dict":
-        return {name: _value(item) for name, item in inner.items()}
+        return {name: _value(item, make_row) for name, item in inner.items()}
     read = _SCALARS[kind][2]
     return read(inner)
 

@@ -8,10 +8,14 @@ group and therefore never goes back, whatever the wall clock does (G8).
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import apsw
 
 from interlock.seams import Clock
 
+ResultT = TypeVar("ResultT")
 SqliteValue = None | int | float | str | bytes
 
 STEPS_BETWEEN_LOOKS = 20_000
@@ -34,13 +38,20 @@ class Session:
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
         """Run one statement; returns the rows it changed."""
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
-        self._run(sql, values)
+        for _ in self._run(sql, values):
+            # To its end: a statement that is still running when its savepoint ends would take the group with it.
+            pass
         return self.connection.changes()
 
     def query(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> list[tuple[SqliteValue, ...]]:
         """Run one statement; returns its rows."""
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
         return self._run(sql, values).fetchall()
+
+    def lend(self, read: Callable[[apsw.Connection], ResultT]) -> ResultT:
+        """Let somebody read on the connection itself, for no longer than one statement may run."""
+        self._deadline_s = self._clock.monotonic_s() + self._timeout_s
+        return read(self.connection)
 
     def now_us(self) -> int:
         """The transaction's time: microseconds since the epoch, the same all through, never going back (G8)."""

@@ -12,6 +12,7 @@ Python can do more.
 import ctypes
 import heapq
 import itertools
+import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -25,13 +26,14 @@ class HeldTooLong(BaseException):
 
 
 class _Watch:
-    __slots__ = ("barked", "deadline_s", "interrupt", "over", "thread")
+    __slots__ = ("barked", "deadline_s", "interrupt", "right", "thread")
 
     def __init__(self, deadline_s: float, interrupt: Callable[[], None]) -> None:
         self.deadline_s = deadline_s
         self.interrupt = interrupt
         self.thread = threading.get_ident()
-        self.over = False
+        self.right = [True]
+        """Who takes it out has the right to end the function: itself by returning, or the watchdog."""
         self.barked = False
 
 
@@ -57,22 +59,39 @@ class _Watchdog:
 
     def end(self, watch: _Watch) -> bool:
         """The function is over; True when it was ended by us. Takes back an exception that has not arrived yet."""
-        with self._changed:
-            watch.over = True
-            if watch.barked:
+        while True:
+            # No lock here: the exception may arrive at any line of this, even while a lock is being taken, which would
+            # stay locked for ever. Taking the right out of a list is one step, and everything here can be repeated.
+            try:
+                if _taken(watch.right):
+                    return False
+                while not watch.barked:
+                    os.sched_yield()
                 _raise_in(watch.thread, None)
-            return watch.barked
+            except HeldTooLong:
+                continue
+            return True
 
     def _guard(self) -> None:
         with self._changed:
             while True:
-                while self._watches and (self._watches[0][2].over or self._watches[0][0] <= self._clock.monotonic_s()):
+                while self._watches and (
+                    not self._watches[0][2].right or self._watches[0][0] <= self._clock.monotonic_s()
+                ):
                     _, _, watch = heapq.heappop(self._watches)
-                    if not watch.over:
-                        watch.barked = True
+                    if _taken(watch.right):
                         watch.interrupt()
                         _raise_in(watch.thread, HeldTooLong)
+                        watch.barked = True
                 self._changed.wait(max(0.0, self._watches[0][0] - self._clock.monotonic_s()) if self._watches else None)
+
+
+def _taken(right: list[bool]) -> bool:
+    try:
+        right.pop()
+    except IndexError:
+        return False
+    return True
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

@@ -22,14 +22,12 @@ from interlock.lanes.contention import Contention
 from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.keys import Keys
+from interlock.lanes.results import MakeRow
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.touched import TouchedRows
 from interlock.lanes.work import Work
 from interlock.seams import Clock, Ids
-
-VANISHED_MAX = 3
-"""How often a group is run again before the rest of it is asked to come back."""
 
 LARGE_GROUP = 8
 LARGE_GROUPS_PER_LOOK = 8
@@ -57,16 +55,17 @@ class Writer:
         ids: Ids,
         prepare: Prepare,
         contention: Contention | None,
+        make_row: MakeRow = lambda _names, values: values,
     ) -> None:
         self.connection = connection
         self._clock = clock
         self._contention = contention
         self._rows = TouchedRows(connection)
-        self._keys = Keys(settings)
         self._own = connection.cursor().execute
         # Our control statements share SQLite's statement cache with the user's, and a cached statement is not asked
         # for its rights again. The mark makes their texts ones that nobody else can write.
         mark = f" -- {ids.new()}"
+        self._keys = Keys(settings, mark=mark, make_row=make_row)
         self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
         self._undo, self._log_time = f"ROLLBACK TO work{mark}", f"{LOG_TIME}{mark}"
@@ -75,6 +74,7 @@ class Writer:
         self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
         prepare(connection, self.session.now_us)
         self._log_frames = 0
+        self.folds_failed = 0
         connection.set_wal_hook(self._logged)
         self._wall = Wall()
         connection.set_authorizer(self._wall)
@@ -85,20 +85,14 @@ class Writer:
         """Run the group up to, but not including, its commit. Every work has its value or its error afterwards."""
         alive = list(works)
         self._watch(len(alive))
-        for _ in range(VANISHED_MAX):
+        while True:
             self._control(self._begin)
             culprit = next((index for index, work in enumerate(alive) if not self._run(work)), None)
             if culprit is None:
                 return
-            # The group is gone, and with it what the works before the culprit did: they run again without it.
+            # The group is gone, and with it what the works before the culprit did: they run again without it. Each
+            # time there is one work less, so this ends, and no number of culprits harms the others.
             del alive[culprit]
-        for work in alive:
-            work.error = TransactionError(
-                "the group of this transaction was rolled back by others, again and again.",
-                why="Transactions that share a group kept ending it: interrupts, or a full disk.",
-                fix="Repeat the transaction; it did not happen.",
-            )
-        self._control(self._begin)
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
@@ -120,9 +114,13 @@ class Writer:
         """Fold the log into the database file once it is larger than `bytes_max`; then it is written over again."""
         if self._log_frames * PAGE_BYTES < bytes_max:
             return False
-        frames, folded = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        # A long read keeps SQLite from folding everything; ask again after as much again has been written.
-        self._log_frames = max(0, frames - folded)
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            # Nothing is lost, it is all in the log: tried again after the next group.
+            self.folds_failed += 1
+            return False
+        self._log_frames = 0  # Until the next group tells; more again if a long read kept SQLite from folding all.
         return True
 
     def close(self) -> None:
@@ -167,16 +165,14 @@ class Writer:
                 self._rows.taken(), waiting_since_s=work.waiting_since_s, now_s=now_s, weight=self._weight
             )
             if self._rows.unknown:
-                self._wall.up = False
-                self._rows.learn()
-                self._wall.up = True
+                with self._wall.down():
+                    self._rows.learn()
         return True
 
     def _result(self, work: Work) -> object:
         if work.key is not None:
-            self._wall.up = False
-            known, value = self._keys.first_result(self.session, work.key, work.digest)
-            self._wall.up = True
+            with self._wall.down():
+                known, value = self._keys.first_result(self.session, work.key, work.digest)
             if known:
                 return value
         if work.limit_s is None:
@@ -185,9 +181,8 @@ class Writer:
             with watchdog.watched(work.limit_s, self.connection.interrupt):
                 value = work.function(self.session)
         if work.key is not None:
-            self._wall.up = False
-            self._keys.remember(self.session, work.key, work.digest, value)
-            self._wall.up = True
+            with self._wall.down():
+                self._keys.remember(self.session, work.key, work.digest, value)
         return value
 
     def _control(self, sql: str, values: tuple[int, ...] = ()) -> None:

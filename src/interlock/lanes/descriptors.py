@@ -1,0 +1,48 @@
+"""Room for thousands of lanes: the process's soft limit of open files is raised when it is met.
+
+An idle lane holds one open file, its lock, and most systems let a process have 1,024 of them until it asks for more.
+It asks here, once it has to, up to the hard limit that the system allows.
+"""
+
+import errno
+import resource
+from collections.abc import Callable
+from typing import TypeVar
+
+import apsw
+
+from interlock.errors import UnavailableError
+
+OpenedT = TypeVar("OpenedT")
+
+
+def with_room(opens: Callable[[], OpenedT]) -> OpenedT:
+    """Open something; when the process has too many open files already, raise its limit and try once more."""
+    try:
+        return opens()
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        refused: Exception = error
+    except apsw.CantOpenError as error:
+        # SQLite does not say why it could not open one of its files.
+        refused = error
+    if not _raised():
+        raise UnavailableError(
+            f"a file of the lane could not be opened: {refused}.",
+            why=f"The file cannot be opened, or the process has its {_limits()[1]:,} open files already.",
+            fix="Check the folder and its permissions, close databases, or raise the hard limit (ulimit -Hn).",
+        ) from refused
+    return opens()
+
+
+def _limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def _raised() -> bool:
+    soft, hard = _limits()
+    if soft >= hard:
+        return False
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return True
