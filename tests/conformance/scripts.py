@@ -1,7 +1,8 @@
 """Reads the scripts of the dialect's conformance suite.
 
 A script is a file of statements, each ending in a semicolon at the end of a line. A comment above a statement may give
-its arguments (`-- args: [1, Decimal("1.5")]`) or say that a lane must refuse it (`-- refused`).
+its arguments (`-- args: [1, Decimal("1.5")]`), say that a lane must refuse it (`-- refused`), or that it fails on both
+engines (`-- fails`).
 """
 
 import re
@@ -26,6 +27,7 @@ class Step:
     line: int
     args: tuple[object, ...] = ()
     refused: bool = False
+    fails: bool = False
 
 
 def read_script(path: Path) -> list[Step]:
@@ -36,18 +38,20 @@ def read_script(path: Path) -> list[Step]:
 def read_steps(text: str, first_line: int = 1) -> Iterator[Step]:
     """The steps of a script's text."""
     args: tuple[object, ...] = ()
-    refused = False
+    refused = fails = False
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=first_line):
         if not lines and (matched := _ARGUMENTS.fullmatch(line)):
             args = tuple(eval(matched[1], _NAMES))  # The scripts are part of the suite.
         elif not lines and line == "-- refused":
             refused = True
+        elif not lines and line == "-- fails":
+            fails = True
         elif lines or (line.strip() and not line.startswith("--")):
             lines.append(line)
         if lines and line.endswith(";"):
-            yield Step("\n".join(lines).removesuffix(";"), number, args, refused)
-            args, refused, lines = (), False, []
+            yield Step("\n".join(lines).removesuffix(";"), number, args, refused, fails)
+            args, refused, fails, lines = (), False, False, []
     assert not lines, f"the last statement has no semicolon: {lines}"
 
 

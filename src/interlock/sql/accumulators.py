@@ -16,7 +16,7 @@ from interlock.sql.values import StoredValue
 class Accumulator(Protocol):
     """The state of one aggregate over one group."""
 
-    def step(self, value: StoredValue, /) -> None:
+    def step(self, *values: StoredValue) -> None:
         """Take one row."""
         ...
 
@@ -32,8 +32,9 @@ class IntegerSum:
         self.count = 0
         self.total = 0
 
-    def step(self, value: StoredValue, /) -> None:
+    def step(self, *values: StoredValue) -> None:
         """Take one row."""
+        [value] = values
         if value is not None:
             assert isinstance(value, int)
             self.count += 1
@@ -59,8 +60,9 @@ class NumericSum:
         self.count = 0
         self.total = "0"
 
-    def step(self, value: StoredValue, /) -> None:
+    def step(self, *values: StoredValue) -> None:
         """Take one row."""
+        [value] = values
         if value is not None:
             assert isinstance(value, str)
             self.count += 1
@@ -86,8 +88,9 @@ class FloatSum:
         self.count = 0
         self.total = 0.0
 
-    def step(self, value: StoredValue, /) -> None:
+    def step(self, *values: StoredValue) -> None:
         """Take one row."""
+        [value] = values
         if value is not None:
             assert isinstance(value, float)
             self.count += 1

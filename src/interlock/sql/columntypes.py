@@ -1,4 +1,8 @@
-"""Types as a statement writes them: the spelling of PostgreSQL to the types of the dialect."""
+"""Types as a statement writes them: from PostgreSQL's spelling to the types of the dialect.
+
+Only listed types are read, with the sizes that PostgreSQL allows for them. A type that SQLite cannot keep exactly is
+refused with the one to use instead: `real` would silently become double precision, `char(n)` would not pad.
+"""
 
 from typing import Final
 

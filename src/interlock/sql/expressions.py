@@ -15,13 +15,7 @@ from interlock.sql import branches, calls, literals, predicates
 from interlock.sql.casts import convert
 from interlock.sql.columntypes import column_type
 from interlock.sql.datatypes import BOOL, INT8, UNKNOWN
-from interlock.sql.operators import (
-    arithmetic,
-    comparison,
-    concatenation,
-    condition,
-    negation,
-)
+from interlock.sql.operators import arithmetic, comparison, concatenation, condition, negation
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Query, Scope
 from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, string, unsupported

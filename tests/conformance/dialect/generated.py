@@ -6,16 +6,19 @@ engines must fail. Numbers lean towards the edges of their types.
 
 from hypothesis import strategies as st
 
-SETUP = (
+CREATE = (
     "CREATE TABLE t (id integer PRIMARY KEY, s smallint, i integer, n bigint, d double precision, p numeric, "
-    "q numeric(6,2), x text, v varchar(4), ok boolean)",
+    "q numeric(6,2), x text, v varchar(4), ok boolean)"
+)
+INSERT = (
     "INSERT INTO t VALUES (1, 1, 10, 100, 1.5, 1.50, 9.99, 'abc', 'ab', true), "
     "(2, -3, -7, -9, -0.25, -1.5, -0.01, 'ABC', 'Ab', false), "
     "(3, 32767, 2147483647, 9223372036854775807, 1e308, 12345678901234567890.123456789, 9999.99, 'zé', '', NULL), "
     "(4, -32768, -2147483648, -9223372036854775808, -1e308, -0.000000001, 0.00, '', 'a%', true), "
     "(5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), "
-    "(6, 0, 0, 0, 0, 0, 0.5, 'a_c', 'abc', false)",
+    "(6, 0, 0, 0, 0, 0, 0.5, 'a_c', 'abc', false)"
 )
+SETUP = (CREATE, INSERT)
 
 _INTEGERS = st.sampled_from(
     ["s", "i", "n", "0", "1", "2", "3", "7", "10", "2147483647", "2147483648", "9223372036854775807", "-1", "-5"]
@@ -93,8 +96,8 @@ _WORDS = st.sampled_from(
     ["+", "-", "*", "/", "%", "||", "=", "<", ">=", "<>", "AND", "OR", "LIKE", "IS DISTINCT FROM", "AND NOT", "= NOT"]
 )
 _ENDINGS = st.sampled_from(
-    ["", "", "", " IS NULL", " IS NOT NULL", " IS TRUE", " IS NOT FALSE", " BETWEEN 1 AND 3", " IN (1, 2)", " NOT IN (2)",
-     " LIKE 'a%'", "::text", "::bigint"]
+    ["", "", "", " IS NULL", " IS NOT NULL", " IS TRUE", " IS NOT FALSE", " BETWEEN 1 AND 3", " IN (1, 2)",
+     " NOT IN (2)", " LIKE 'a%'", "::text", "::bigint"]
 )  # fmt: skip
 _LEAVES = st.tuples(
     st.sampled_from(["", "", "", "- ", "NOT "]),

@@ -300,3 +300,35 @@ SELECT '0x10'::integer;
 SELECT 'NaN'::double precision;
 -- refused
 SELECT 'infinity'::timestamptz;
+CREATE TABLE existing (a integer);
+-- refused
+CREATE TABLE "Existing" (a integer);
+-- refused
+CREATE TABLE IF NOT EXISTS "EXISTING" (a integer);
+-- refused
+CREATE INDEX "Upper" ON existing (a);
+-- refused
+INSERT INTO r (id, i) SELECT 1, 2 UNION ALL SELECT 3, 4.5;
+-- refused
+CREATE TABLE q (id bigserial PRIMARY KEY, rowid integer);
+CREATE TABLE numbered (id bigserial PRIMARY KEY, n integer);
+-- refused
+INSERT INTO numbered (id) VALUES (5);
+-- refused
+UPDATE numbered SET id = 5;
+-- refused
+INSERT INTO numbered VALUES (5, 5);
+-- refused
+CREATE TABLE q (a integer CHECK (a > (SELECT 1)));
+-- refused
+CREATE INDEX q ON r (x) WHERE at < now();
+-- refused
+SELECT id FROM r WHERE x LIKE 'a' ESCAPE '';
+-- refused
+SELECT sum(i) FROM r WHERE (SELECT sum(r.i) FROM existing) > 1;
+-- refused
+SELECT nullif(i, n) FROM r;
+-- refused
+SELECT id FROM r WHERE p IN (SELECT id FROM r);
+-- refused
+SELECT count(*) FROM r GROUP BY now();

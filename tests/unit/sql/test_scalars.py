@@ -1,0 +1,85 @@
+"""The functions behind the statements, on values that matter. The conformance suite has the rest."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.errors import TransactionError
+from interlock.sql import decimals, scalars
+from interlock.sql.functions import Function, scalar_functions
+from tests.unit.sql.lane import SOURCES
+
+numbers = st.decimals(min_value=-(10**30), max_value=10**30, allow_nan=False, places=6).map(lambda n: format(n, "f"))
+
+
+@given(numbers, numbers)
+def test_sums_and_products_are_exact(left: str, right: str) -> None:
+    assert Fraction(decimals.add(left, right)) == Fraction(left) + Fraction(right)
+    assert Fraction(decimals.subtract(left, right)) == Fraction(left) - Fraction(right)
+    assert Fraction(decimals.multiply(left, right)) == Fraction(left) * Fraction(right)
+
+
+@given(numbers, numbers.filter(lambda text: Decimal(text) != 0))
+def test_a_quotient_is_the_nearest_of_its_scale(left: str, right: str) -> None:
+    quotient = decimals.divide(left, right)
+    unit = Fraction(1, 10 ** decimals.scale_of(Decimal(quotient)))
+    assert abs(Fraction(quotient) - Fraction(left) / Fraction(right)) * 2 <= unit
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1).filter(bool))
+def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> None:
+    if (left, right) == (-(2**63), -1):
+        with pytest.raises(TransactionError):
+            scalars.divide(left, right)
+        return
+    assert scalars.divide(left, right) == int(Fraction(left, right))
+    assert scalars.divide(left, right) * right + scalars.modulo(left, right) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "matches"),
+    [
+        ("abc", "abc", True),
+        ("abc", "ABC", False),
+        ("a\nc", "a_c", True),
+        ("a\nb\nc", "a%c", True),
+        ("abc", "%%b%%", True),
+        ("a.c", "a.c", True),
+        ("abc", "a.c", False),
+        ("a%c", "a\\%c", True),
+        ("aab", "%ab", True),
+        ("abab", "%ab%ab", True),
+        ("ab", "%ab%ab", False),
+        ("", "_", False),
+    ],
+)
+def test_like(text: str, pattern: str, matches: bool) -> None:
+    assert bool(scalars.like(text, pattern, "\\")) is matches
+
+
+def test_a_hostile_pattern_takes_no_time() -> None:
+    assert not scalars.like("a" * 5000, "%a" * 50 + "b", "\\")
+
+
+def test_a_pattern_must_not_end_in_its_escape() -> None:
+    with pytest.raises(TransactionError):
+        scalars.like("a", "a\\", "\\")
+
+
+def test_functions_give_null_for_null() -> None:
+    bounds = {"interlock_limit", "interlock_offset"}
+    strict = [function for function in scalar_functions(SOURCES) if function.arguments and function.name not in bounds]
+    assert strict
+    assert all(nothing(function) for function in strict)
+
+
+def nothing(function: Function) -> bool:
+    return function.call(*[None] * function.arguments) is None
+
+
+def test_what_depends_on_luck_is_not_deterministic() -> None:
+    wavering = {function.name for function in scalar_functions(SOURCES) if not function.deterministic}
+    assert wavering == {"interlock_now", "interlock_random", "interlock_uuid"}
