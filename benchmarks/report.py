@@ -13,7 +13,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 ROUNDS_MIN = 3
+WIDTH_IN_A_PIPE = 110
+LATENCIES = {"p50_ms": 0.50, "p99_ms": 0.99}
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Round:
     operations: int
     seconds: float
     cpu_seconds: float
+    latencies_s: Sequence[float] = ()
+    """How long each operation took, where clients waited for theirs."""
 
 
 @dataclass
@@ -54,14 +58,27 @@ class Figure:
         rates = [each.operations / each.seconds for each in self.rounds]
         return (max(rates) - min(rates)) / statistics.median(rates)
 
+    def latency_ms(self, share: float) -> float | None:
+        """The latency that this share of the operations did not exceed: the median over the rounds; None if unknown."""
+        found = [percentile(each.latencies_s, share) for each in self.rounds if each.latencies_s]
+        return 1e3 * statistics.median(found) if found else None
+
     def as_json(self) -> dict[str, float | int]:
         """The figure for the JSON report."""
+        latencies = {name: self.latency_ms(share) for name, share in LATENCIES.items()}
         return {
             "per_second": round(self.per_second, 1),
             "cpu_ms": round(self.cpu_ms, 6),
             "rounds": len(self.rounds),
             "spread": round(self.spread, 3),
+            **{name: round(value, 4) for name, value in latencies.items() if value is not None},
         }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values does not exceed (nearest rank)."""
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
 def timed(operations: int, work: Callable[[], None]) -> Round:
@@ -118,24 +135,19 @@ def publish(
     file: Path | None,
     extra: Mapping[str, object] | None = None,
 ) -> None:
-    """Print the figures and the ratios with their goals; write the JSON when asked."""
+    """Print the figures and the ratios with their goals; write the JSON when asked.
+
+    A goal may also be set for a number in `extra`.
+    """
     console = Console()
-    table = Table(title=f"{name}: {unit}")
-    for heading in ("contestant", f"{unit}/s (median)", "CPU µs each", "rounds", "spread"):
-        table.add_column(heading, justify="left" if heading == "contestant" else "right")
-    for contestant, figure in figures.items():
-        table.add_row(
-            contestant,
-            f"{figure.per_second:,.0f}",
-            f"{figure.cpu_ms * 1e3:.2f}",
-            str(len(figure.rounds)),
-            f"{figure.spread:.0%}",
-        )
-    console.print(table)
-    for ratio, value in ratios.items():
+    if not console.is_terminal:
+        console = Console(width=WIDTH_IN_A_PIPE)
+    console.print(_table(f"{name}: {unit}", figures, unit))
+    wanted = {key: value for key, value in (extra or {}).items() if key in goals and isinstance(value, int | float)}
+    for ratio, value in {**ratios, **wanted}.items():
         goal = goals.get(ratio)
-        verdict = "" if goal is None else f"  goal ≥ {goal:g}: {'met' if value >= goal else 'MISSED'}"
-        console.print(f"  {ratio} = {value:.2f}{verdict}")
+        verdict = "" if goal is None else f"  goal ≥ {goal:,g}: {'met' if value >= goal else 'MISSED'}"
+        console.print(f"  {ratio} = {value:,.2f}{verdict}", highlight=False)
     if file is not None:
         report: dict[str, object] = {
             "name": name,
@@ -146,3 +158,24 @@ def publish(
         }
         file.write_text(json.dumps(report, indent=2) + "\n")
         print(f"written to {file}", file=sys.stderr)
+
+
+def _table(title: str, figures: Mapping[str, Figure], unit: str) -> Table:
+    latencies = any(figure.latency_ms(0.5) is not None for figure in figures.values())
+    table = Table(title=title)
+    for heading in ("contestant", f"{unit}/s (median)", "CPU µs each", *(("P50 ms", "P99 ms") if latencies else ())):
+        first = heading == "contestant"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
+    table.add_column("rounds", justify="right")
+    table.add_column("spread", justify="right")
+    for contestant, figure in figures.items():
+        known = [figure.latency_ms(share) for share in LATENCIES.values()] if latencies else []
+        table.add_row(
+            contestant,
+            f"{figure.per_second:,.0f}",
+            f"{figure.cpu_ms * 1e3:.2f}",
+            *("" if value is None else f"{value:.2f}" for value in known),
+            str(len(figure.rounds)),
+            f"{figure.spread:.0%}",
+        )
+    return table
