@@ -75,6 +75,6 @@ def refuse_inside(url: str, database: object = None) -> None:
     raise TransactionError(
         f"{url} was used inside a transaction of {around}; a transaction cannot span databases.",
         why="Each database commits alone: after a crash one of them could have happened without the other.",
-        fix="Do one after the other, each with a key, so that a repeated one happens once; or keep rows that must change "
-        "together in one database.",
+        fix="Do one after the other, each with a key, so that a repeated one happens once; or keep rows that must "
+        "change together in one database.",
     )

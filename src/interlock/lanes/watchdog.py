@@ -48,6 +48,8 @@ class _Watchdog:
     def begin(self, limit_s: float, interrupt: Callable[[], None]) -> _Watch:
         watch = _Watch(self._clock.monotonic_s() + limit_s, interrupt)
         with self._changed:
+            while self._watches and not self._watches[0][2].right:
+                heapq.heappop(self._watches)  # G6: what is over does not wait for its deadline.
             soonest = self._watches[0][0] if self._watches else float("inf")
             heapq.heappush(self._watches, (watch.deadline_s, next(self._numbers), watch))
             if self._thread is None:

@@ -40,7 +40,7 @@ def opened(
     """A lane with an empty counter table (made if it is not there)."""
     lane = Lane(
         path,
-        settings=LaneSettings(**knobs),
+        settings=LaneSettings(**knobs),  # type: ignore[arg-type]  # LaneSettings checks them itself.
         clock=clock or SystemClock(),
         prepare=lambda _connection, _now: None,
         hand_off=hand_off,
@@ -52,12 +52,12 @@ def opened(
         lane.close()
 
 
-def sql(text: str, *values: int | str | bytes | float | None, key: str | None = None, digest: bytes = b"") -> Work:
+def sql(text: str, *values: str | bytes | float | None, key: str | None = None, digest: bytes = b"") -> Work:
     """One statement as a work."""
     return Work(lambda session: session.execute(text, values), key=key, digest=digest)
 
 
-def rows(text: str, *values: int | str | bytes | float | None) -> Work:
+def rows(text: str, *values: str | bytes | float | None) -> Work:
     """One query as a work."""
     return Work(lambda session: session.query(text, values))
 
@@ -86,7 +86,9 @@ async def make_counter(lane: Lane) -> None:
 
 async def count(lane: Lane, row: int = 1) -> int:
     """The counter's value."""
-    [(n,)] = await lane.run(rows("SELECT n FROM counter WHERE id = ?1", row))  # type: ignore[misc]
+    found = await lane.run(rows("SELECT n FROM counter WHERE id = ?1", row))
+    assert isinstance(found, list)
+    [(n,)] = found
     assert isinstance(n, int)
     return n
 

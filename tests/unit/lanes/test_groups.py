@@ -81,9 +81,7 @@ def test_a_group_that_vanishes_is_run_again_without_the_culprit(tmp_path: Path, 
         with opened(tmp_path / "x") as lane:
             await make_counter(lane)
             await lane.run(sql("CREATE TABLE trap (x INTEGER)"))
-            await lane.run(
-                sql("CREATE TRIGGER t BEFORE INSERT ON trap BEGIN SELECT RAISE(ROLLBACK, 'gone'); END")
-            )
+            await lane.run(sql("CREATE TRIGGER t BEFORE INSERT ON trap BEGIN SELECT RAISE(ROLLBACK, 'gone'); END"))
             answers = await group(lane, increment(), increment(), sql(statement), increment())
             assert [isinstance(answer, Exception) for answer in answers] == [False, False, True, False]
             assert await count(lane) == 3
@@ -108,9 +106,7 @@ def test_a_constraint_and_a_deferred_foreign_key_end_only_their_own_transaction(
     async def scenario() -> None:
         with opened(tmp_path / "x") as lane:
             await make_counter(lane)
-            await lane.run(
-                sql("CREATE TABLE child (id INTEGER REFERENCES counter (id) DEFERRABLE INITIALLY DEFERRED)")
-            )
+            await lane.run(sql("CREATE TABLE child (id INTEGER REFERENCES counter (id) DEFERRABLE INITIALLY DEFERRED)"))
             answers = await group(
                 lane,
                 increment(),

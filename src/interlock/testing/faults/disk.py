@@ -30,12 +30,15 @@ class _Content:
     def __init__(self, durable: bytes) -> None:
         self.durable = bytearray(durable)
         self.since: list[tuple[int, bytes | None]] = []
+        self.size = len(durable)
 
     def write(self, offset: int, data: bytes) -> None:
         self.since.append((offset, data))
+        self.size = max(self.size, offset + len(data))
 
     def truncate(self, size: int) -> None:
         self.since.append((size, None))
+        self.size = min(self.size, size)
 
     def sync(self) -> None:
         for offset, data in self.since:
@@ -72,11 +75,12 @@ class FaultyDisk(apsw.VFS):
         super().__init__(name, "", maxpathname=0)
         self.name = name
         self.syncs = 0
-        self.bytes_written = 0
         self.fails_sync: Callable[[int], bool] = lambda _number: False
         """Asked with the number of each sync, from 1: True makes it fail."""
         self.bytes_max: int | None = None
-        """More bytes than this cannot be written: the disk is full."""
+        """The files together cannot be larger than this: then the disk is full."""
+        self.is_full: Callable[[str], bool] = lambda _path: False
+        """Asked with the path of each write: True makes the disk full for it."""
         self._contents: dict[str, _Content] = {}
         self._lock = threading.Lock()
 
@@ -98,6 +102,17 @@ class FaultyDisk(apsw.VFS):
                 real = Path(path)
                 self._contents[path] = _Content(real.read_bytes() if real.exists() else b"")
             return self._contents[path]
+
+    def bytes_used(self) -> int:
+        """How large the files are together."""
+        with self._lock:
+            return sum(content.size for content in self._contents.values())
+
+    def make_room(self, path: str, content: _Content, size: int) -> None:
+        """A file is about to have this size. Raises FullError when the disk is full."""
+        grows = max(0, size - content.size)
+        if self.is_full(path) or (grows and self.bytes_max is not None and self.bytes_used() + grows > self.bytes_max):
+            raise apsw.FullError("the faulty disk is full")
 
     def power_cut(self, folder: Path, chance: Chance) -> list[Path]:
         """Write the files, as a power cut at this instant would leave them, into another folder."""
@@ -122,14 +137,12 @@ class _FaultyFile(apsw.VFSFile):
     ) -> None:
         super().__init__("", name, flags)
         self._disk = disk
+        self._path = path or ""
         self._content = disk.content(path) if path else None
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 -- SQLite's name.
-        disk = self._disk
-        if disk.bytes_max is not None and disk.bytes_written + len(data) > disk.bytes_max:
-            raise apsw.FullError("the faulty disk is full")
-        disk.bytes_written += len(data)
         if self._content is not None:
+            self._disk.make_room(self._path, self._content, offset + len(data))
             self._content.write(offset, bytes(data))
         super().xWrite(data, offset)
 
