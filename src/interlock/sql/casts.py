@@ -7,7 +7,6 @@ raises where PostgreSQL does. A conversion missing from the table is refused.
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from typing import Final, Literal
 
 from interlock.sql import decimals
@@ -201,8 +200,3 @@ for _characters in _CHARACTERS:
     _CONVERSIONS["uuid", _characters] = ("assignment", _by("interlock_uuid_to_text"))
     for _other in _READABLE:
         _CONVERSIONS[_characters, _other] = ("explicit", _by(f"interlock_text_to_{_other}"))
-
-
-def numeric_literal(term: Term) -> Decimal | None:
-    """The value of a number that was written out, or None."""
-    return Decimal(term.literal) if term.literal is not None and term.type.is_number else None

@@ -4,7 +4,7 @@ Where PostgreSQL and SQLite resolve or default differently, the difference is wr
 GROUP BY repeats expressions instead of aliases, a negative LIMIT raises.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -169,7 +169,7 @@ def ordering(
     node: Node | None,
     scope: Scope,
     terms: Sequence[Term],
-    places: Mapping[str, int],
+    names: Sequence[str],
     *,
     distinct: bool = False,
     compound: bool = False,
@@ -184,10 +184,8 @@ def ordering(
         only(item, "this", "desc", "nulls_first")
         key = child(item)
         name = _bare_name(key)
-        if type(key) is exp.Literal:
-            place = _place(key, len(terms), "ORDER BY")
-        else:
-            place = places.get(name, 0) if name is not None else 0
+        written = type(key) is exp.Literal
+        place = _place(key, len(terms), "ORDER BY") if written else _listed_place(name, terms, names)
         if place:
             term = terms[place - 1]
             if term.volatile:
@@ -206,6 +204,14 @@ def ordering(
         comparable(term.type, "ORDER BY")
         listed.append(text + _direction(item, term))
     return f" ORDER BY {', '.join(listed)}"
+
+
+def _listed_place(name: str | None, terms: Sequence[Term], names: Sequence[str]) -> int:
+    """The place of that name in the list, or 0. Two of that name must be the same thing."""
+    places = [place for place, known in enumerate(names, start=1) if known == name]
+    if len({terms[place - 1].text or str(place) for place in places}) > 1:
+        raise wrong(f"ORDER BY {name!r} is ambiguous.", fix="Give the columns different names.")
+    return places[0] if places else 0
 
 
 def _direction(item: Node, term: Term) -> str:

@@ -208,8 +208,7 @@ def _set_operation(node: Node, scope: Scope) -> Draft:
             comparable(kind, operator)
             if kind.name == "numeric":
                 raise refuse(f"{operator} on numeric.", fix="Use UNION ALL, or SELECT DISTINCT over it.")
-    names = {name: place for place, name in enumerate(left.names, start=1)}
-    result.tail = ordering(maybe(node, "order"), scope, result.terms, names, compound=True)
+    result.tail = ordering(maybe(node, "order"), scope, result.terms, left.names, compound=True)
     result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
     return result
 
@@ -264,7 +263,7 @@ def _select(node: Node, scope: Scope) -> Draft:
         body += f" HAVING {condition.checked.text}"
         used.append(condition)
     result = Draft(terms, names, body=body, distinct=_distinct(node, terms))
-    result.tail = ordering(maybe(node, "order"), scope, terms, _places(names), distinct=result.distinct, used=used)
+    result.tail = ordering(maybe(node, "order"), scope, terms, names, distinct=result.distinct, used=used)
     result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
     result.checked = scope.parent is not None or bool(result.tail) or result.distinct or not scope.volatile
     is_aggregate = any(term.aggregate for term in used)
@@ -321,10 +320,6 @@ def _distinct(node: Node, terms: list[Term]) -> bool:
     for term in terms:
         comparable(term.type, "SELECT DISTINCT")
     return True
-
-
-def _places(names: list[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names, start=1) if names.count(name) == 1}
 
 
 def _require_grouped(terms: list[Term], scope: Scope) -> None:

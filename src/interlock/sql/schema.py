@@ -2,7 +2,8 @@
 
 The lane reads `COLUMNS_QUERY` and `REFERENCES_QUERY` from SQLite's own catalog and gives the rows to
 `schema_from_rows`; nothing else describes a schema, so none can disagree with the database. Its `version` is part of
-the key under which translations are kept: it must change whenever the catalog does (SQLite's `schema_version` does).
+the key under which translations are kept, so two catalogs must never share one: count the times it was read. SQLite's
+own `schema_version` will not do, because a change that is rolled back gives its number to the next one.
 The odd choice: a table with a column of unknown type is left out, so that statements on it are refused.
 """
 
