@@ -15,6 +15,7 @@ import contextvars
 import difflib
 import hashlib
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from types import TracebackType
 from typing import TypeVar, cast
 from urllib.parse import quote, unquote
@@ -79,11 +80,8 @@ class Database:
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
-
-        def work(session: Session) -> int:
-            return execute_in(session, self._translators.of(session.connection), sql, args)
-
-        return cast("int", await self._run(work, key, ("execute", sql, list(args))))
+        work = partial(_execute, self._translators, sql, args)
+        return cast("int", await self._run(work, key, "execute", sql, args))
 
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
@@ -92,11 +90,8 @@ class Database:
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
                 return cast("list[Row]", found)
-
-        def work(session: Session) -> list[Row]:
-            return query_in(session, self._translators.of(session.connection), sql, args)
-
-        return cast("list[Row]", await self._run(work, key, ("query", sql, list(args))))
+        work = partial(_query, self._translators, sql, args)
+        return cast("list[Row]", await self._run(work, key, "query", sql, args))
 
     async def transact(
         self,
@@ -116,7 +111,7 @@ class Database:
 
         name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         limit_s = self._lane.settings.transaction_timeout_s
-        return cast("ResultT", await self._run(work, key, ("transact", name, list(args)), limit_s=limit_s))
+        return cast("ResultT", await self._run(work, key, "transact", name, args, limit_s=limit_s))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
@@ -149,21 +144,25 @@ class Database:
                 await stream.close()
         await asyncio.to_thread(self._lane.close)
 
-    async def _run(
+    def _run(
         self,
         function: WorkFunction,
         key: str | None,
-        asked: tuple[str, str, list[object]],
+        how: str,
+        what: str,
+        args: tuple[object, ...],
         *,
         limit_s: float | None = None,
-    ) -> object:
+    ) -> Awaitable[object]:
+        # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
+        # no closures on this path, and no coroutine more than needed.
         refuse_inside(self.url, self)
         digest = b""
         if key is not None:
             if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
                 raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
-            digest = hashlib.blake2b(encode_result(list(asked)), digest_size=16).digest()
-        return await self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s))
+            digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
+        return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s))
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
         statement = self._translators.of(connection).statement(sql)
@@ -189,6 +188,14 @@ def _settings(chosen: dict[str, float]) -> LaneSettings:
 
 def _name_of(url: str) -> str:
     return unquote(url.rstrip("/").rpartition("/")[2])
+
+
+def _execute(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> int:
+    return execute_in(session, translators.of(session.connection), sql, args)
+
+
+def _query(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> list[Row]:
+    return query_in(session, translators.of(session.connection), sql, args)
 
 
 class _Translators:
