@@ -134,7 +134,7 @@ class Lane:
         try:
             answer = await self._readers.run(read)
         finally:
-            if not self._driving:
+            if not self._driving or self._readers.held:
                 self._nudge()  # So that the connection it has left behind is closed after a while.
         if self._hand_off is not None:
             await self._durable_up_to(self.committed)
@@ -244,6 +244,8 @@ class Lane:
         self._count(group)
         if writer.fold_log(self.settings.wal_bytes_max):
             points.reach("log.folded")
+        if self._readers is not None:
+            self._readers.make_way(writer.log_bytes)
 
     def _executed(self, group: Sequence[Work]) -> Writer:
         writer = self._writer = self._writer or self._open_writer()

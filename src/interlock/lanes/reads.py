@@ -21,11 +21,14 @@ import apsw
 
 from interlock.lanes.connection import Prepare, Wall, open_reader
 from interlock.lanes.failures import translated
+from interlock.lanes.gate import Gate
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import Clock
 
 READ_THREADS_MAX = 8
+LOG_EXCESS_MAX = 4
+"""How many times larger than `wal_bytes_max` the log may become before new reads wait."""
 
 Read = Callable[[apsw.Connection], object]
 
@@ -71,12 +74,31 @@ class Readers:
         """The lane's own time, which reads never show to have gone back (G8)."""
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(settings.readers_max)
+        self._gate = Gate(settings.readers_max, waiting_max=settings.queue_max)
         self._closed = False
 
     async def run(self, read: Read) -> object:
         """Run the read in a thread of the process's own."""
-        return await asyncio.get_running_loop().run_in_executor(_threads, self._read, read)
+        await self._gate.enter()
+        reading = _threads.submit(self._read, read)
+        reading.add_done_callback(lambda _: self._gate.leave())
+        return await asyncio.wrap_future(reading)
+
+    @property
+    def held(self) -> bool:
+        """Whether new reads wait, so that the log can be folded."""
+        return self._gate.held
+
+    def make_way(self, log_bytes: int) -> None:
+        """Told after every group how large the log is; 0 when all of it has been folded.
+
+        SQLite starts its log anew only when no read needs it. Reads that overlap for ever would let it grow for ever,
+        so when it is far too large new reads wait until those that run are over (G6).
+        """
+        if log_bytes > LOG_EXCESS_MAX * self._settings.wal_bytes_max:
+            self._gate.hold()
+        elif self._gate.held and (log_bytes or not self._gate.inside):
+            self._gate.let_go()
 
     def close_idle(self) -> None:
         """Close the connections that nobody uses."""
@@ -84,6 +106,7 @@ class Readers:
             idle, self._idle = self._idle, []
         for reader in idle:
             reader.connection.close()
+        self._gate.let_go()
 
     def close(self) -> None:
         """Close for good; a read that is running closes its own connection."""
@@ -91,17 +114,16 @@ class Readers:
         self.close_idle()
 
     def _read(self, read: Read) -> object:
-        with self._slots:
-            with self._lock:
-                reader = self._idle.pop() if self._idle else None
-            if reader is None:
-                reader = _Reader(self._path, self._prepare, self._clock, self._last_us)
-            try:
-                return reader.run(read, self._settings.statement_timeout_s)
-            except BaseException as error:
-                raise translated(error) from error
-            finally:
-                self._put_back(reader)
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        if reader is None:
+            reader = _Reader(self._path, self._prepare, self._clock, self._last_us)
+        try:
+            return reader.run(read, self._settings.statement_timeout_s)
+        except BaseException as error:
+            raise translated(error) from error
+        finally:
+            self._put_back(reader)
 
     def _put_back(self, reader: _Reader) -> None:
         with self._lock:

@@ -112,16 +112,22 @@ class Writer:
 
     def fold_log(self, bytes_max: int) -> bool:
         """Fold the log into the database file once it is larger than `bytes_max`; then it is written over again."""
-        if self._log_frames * PAGE_BYTES < bytes_max:
+        if self.log_bytes < bytes_max:
             return False
         try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            frames, folded = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
             # Nothing is lost, it is all in the log: tried again after the next group.
             self.folds_failed += 1
             return False
-        self._log_frames = 0  # Until the next group tells; more again if a long read kept SQLite from folding all.
+        if folded == frames:
+            self._log_frames = 0
         return True
+
+    @property
+    def log_bytes(self) -> int:
+        """How large the log is; 0 when all of it has been folded."""
+        return self._log_frames * PAGE_BYTES
 
     def close(self) -> None:
         """Close the connection; SQLite folds its log into the database file first."""
