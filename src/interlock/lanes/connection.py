@@ -101,15 +101,6 @@ class Wall:
 
 def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection:
     """The single writing connection of a lane; None is a database in memory."""
-    return with_room(lambda: _open_writer(path, vfs))
-
-
-def open_reader(path: Path) -> apsw.Connection:
-    """A connection that can only read, beside the writer."""
-    return with_room(lambda: _open_reader(path))
-
-
-def _open_writer(path: Path | None, vfs: str | None) -> apsw.Connection:
     connection = apsw.Connection(
         ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
     )
@@ -120,6 +111,11 @@ def _open_writer(path: Path | None, vfs: str | None) -> apsw.Connection:
         connection.execute(f"PRAGMA {pragma}")
     _harden(connection)
     return connection
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that can only read, beside the writer."""
+    return with_room(lambda: _open_reader(path))
 
 
 def _open_reader(path: Path) -> apsw.Connection:

@@ -23,6 +23,7 @@ from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import points
 from interlock.lanes.connection import Prepare, make_folder, open_writer
 from interlock.lanes.contention import Contention
+from interlock.lanes.descriptors import with_room
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
@@ -315,14 +316,16 @@ class Lane:
         return self._time_us
 
     def _open_writer(self) -> Writer:
-        writer = Writer(
-            open_writer(self.path, vfs=self._vfs),
-            settings=self.settings,
-            clock=self._clock,
-            ids=RandomIds(),
-            prepare=self._prepare,
-            contention=self.contention,
-            make_row=self._make_row,
+        writer = with_room(
+            lambda: Writer(
+                open_writer(self.path, vfs=self._vfs),
+                settings=self.settings,
+                clock=self._clock,
+                ids=RandomIds(),
+                prepare=self._prepare,
+                contention=self.contention,
+                make_row=self._make_row,
+            )
         )
         self._time_us = max(self._time_us, writer.session.time_us)
         return writer

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import HandOff, Lane
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
@@ -35,6 +36,7 @@ def opened(
     clock: Clock | None = None,
     hand_off: HandOff | None = None,
     vfs: str | None = None,
+    prepare: Prepare = lambda _connection, _now: None,
     **knobs: float,
 ) -> Iterator[Lane]:
     """A lane with an empty counter table (made if it is not there)."""
@@ -42,7 +44,7 @@ def opened(
         path,
         settings=LaneSettings(**knobs),  # type: ignore[arg-type]  # LaneSettings checks them itself.
         clock=clock or SystemClock(),
-        prepare=lambda _connection, _now: None,
+        prepare=prepare,
         hand_off=hand_off,
         vfs=vfs,
     )

@@ -1,0 +1,134 @@
+"""D4: an idle lane costs no thread and no open file but its lock, and thousands of them fit into one process."""
+
+import asyncio
+import contextlib
+import errno
+import resource
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.errors import UnavailableError
+from interlock.lanes import descriptors
+from interlock.lanes.lane import Lane
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
+
+DESCRIPTORS = Path("/proc/self/fd")
+READ = "SELECT n FROM counter WHERE id = 1"
+
+
+def open_files(folder: Path) -> list[str]:
+    found: list[str] = []
+    for descriptor in DESCRIPTORS.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # The one that was open to look.
+            target = descriptor.readlink()
+            if target.is_relative_to(folder):
+                found.append(target.name)
+    return sorted(found)
+
+
+async def rested(lane: Lane) -> None:
+    """Wait until the driver has gone."""
+
+    def wait() -> None:
+        with lane._arrived:
+            lane._arrived.wait_for(lambda: not lane._driving)
+
+    await asyncio.to_thread(wait)
+
+
+def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x", idle_s=0.0) as lane:
+            assert open_files(tmp_path) == ["x.lock"], "a lane that was never used"
+            await make_counter(lane)
+            for turn in range(3):
+                assert await lane.run(increment()) == 1
+                await rested(lane)
+                assert open_files(tmp_path) == ["x.lock"], "after a write"
+                answer = await lane.read(lambda connection: connection.execute(READ).get)
+                assert answer == turn + 1
+                await rested(lane)
+                assert open_files(tmp_path) == ["x.lock"], "after a read"
+            assert not [thread for thread in threading.enumerate() if thread.name == "interlock-lane"]
+            assert lane.stats().log_bytes == 0
+            assert await count(lane) == 3
+
+    run(scenario)
+
+
+def test_a_lane_that_is_used_keeps_its_files_open(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x", idle_s=60.0) as lane:
+            await make_counter(lane)
+            await lane.read(lambda connection: connection.execute(READ).get)
+            assert open_files(tmp_path).count("x") == 2, "one writer, one reader"
+            assert lane.stats().log_bytes > 0
+
+    run(scenario)
+    assert open_files(tmp_path) == []
+
+
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: this is about files that are open, not about disks."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = max(int(descriptor.name) for descriptor in DESCRIPTORS.iterdir()) + 60
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_two_thousand_idle_databases_in_one_process(memory_folder: Path, few_descriptors: int) -> None:
+    """More than the soft limit allows: it is raised when it is met."""
+
+    async def scenario() -> None:
+        before = threading.active_count()
+        lanes = []
+        try:
+            for number in range(2_000):
+                opening = opened(memory_folder / f"{number}", idle_s=0.0)
+                lanes.append((opening, opening.__enter__()))
+            assert len(open_files(memory_folder)) == 2_000
+            assert threading.active_count() <= before + 1
+            for _, lane in lanes[::400]:
+                await make_counter(lane)
+                await lane.run(increment())
+                assert await count(lane) == 1
+        finally:
+            for opening, _ in lanes:
+                opening.__exit__(None, None, None)
+
+    run(scenario)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few_descriptors
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "too many"), apsw.CantOpenError("unable to open")])
+def test_at_the_hard_limit_there_is_a_clear_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "_limits", lambda: (77, 77))
+    with pytest.raises(UnavailableError) as caught:
+        descriptors.with_room(lambda: raises(error))
+    assert "77 open files" in caught.value.why
+    assert caught.value.__cause__ is error
+
+
+def test_another_failure_stays_what_it_is() -> None:
+    with pytest.raises(PermissionError):
+        descriptors.with_room(lambda: raises(PermissionError(errno.EACCES, "no")))
+
+
+def raises(error: Exception) -> None:
+    raise error

@@ -1,0 +1,83 @@
+"""G8: a lane's time never goes back, whatever the wall clock does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.lanes.lane import Lane
+from interlock.lanes.work import Work
+from tests.unit.lanes.lanes import SetClock, opened, run
+
+
+def now() -> Work:
+    return Work(lambda session: session.now_us())
+
+
+@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
+def test_time_follows_the_wall_clock_and_never_goes_back(tmp_path: Path, *, on_disk: bool) -> None:
+    clock = SetClock(100.0)
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x" if on_disk else None, clock=clock) as lane:
+            assert await lane.run(now()) == 100_000_000
+            clock.now_wall_s = 200.0
+            assert await lane.run(now()) == 200_000_000
+            clock.now_wall_s = 50.0
+            assert await lane.run(now()) == 200_000_000
+            clock.now_wall_s = 201.5
+            assert await lane.run(now()) == 201_500_000
+
+    run(scenario)
+
+
+def test_time_does_not_go_back_when_the_lane_is_opened_again(tmp_path: Path) -> None:
+    clock = SetClock(200.0)
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", clock=clock) as lane:
+            assert await lane.run(now()) == 200_000_000
+        clock.now_wall_s = 10.0
+        with opened(tmp_path / "x", clock=clock) as lane:
+            assert await lane.run(now()) == 200_000_000
+
+    run(scenario)
+
+
+def test_time_does_not_go_back_when_the_lane_wakes_up(tmp_path: Path) -> None:
+    clock = SetClock(200.0)
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", clock=clock, idle_s=0.0) as lane:
+            assert await lane.run(now()) == 200_000_000
+            clock.now_wall_s = 10.0
+            assert await lane.run(now()) == 200_000_000
+
+    run(scenario)
+
+
+def register(connection: apsw.Connection, now_us: Callable[[], int]) -> None:
+    connection.create_scalar_function("the_time", lambda *_values: now_us(), 0)
+
+
+def test_reads_do_not_see_time_going_back_either(tmp_path: Path) -> None:
+    clock = SetClock(200.0)
+    times: list[object] = []
+
+    async def read_time(lane: Lane) -> object:
+        return await lane.read(lambda connection: connection.execute("SELECT the_time()").get)
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", clock=clock, prepare=register) as lane:
+            times.append(await lane.run(now()))
+            clock.now_wall_s = 10.0
+            times.append(await read_time(lane))
+            clock.now_wall_s = 300.0
+            times.append(await read_time(lane))
+        clock.now_wall_s = 10.0
+        with opened(tmp_path / "x", clock=clock, prepare=register) as lane:
+            times.append(await read_time(lane))
+
+    run(scenario)
+    assert times == [200_000_000, 200_000_000, 300_000_000, 200_000_000]
