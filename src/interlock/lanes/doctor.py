@@ -1,0 +1,241 @@
+"""The doctor: looks at a lane from outside, beside its owner or without one, and changes nothing.
+
+It reads the way that disturbs least. A lane without a log is read as an immutable file, which needs no lock and leaves
+no file behind; if somebody wrote meanwhile, it looks again. A log that an owner keeps is read beside it, as every
+reader does. A log that an owner left behind when it died is read with its index mapped read-only, or on a copy in a
+temporary folder when there is no index. Nothing here needs the lane for itself; only a lane that stays locked for
+longer than a few seconds cannot be looked at now, and then the owner is named.
+"""
+
+# The type stubs of apsw know less than apsw does.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import apsw
+import msgspec
+
+from interlock.core.values import Finding
+from interlock.errors import LaneOwned, TargetNotFound, UnusableFile
+from interlock.lanes.connection import Prepare
+from interlock.lanes.ownership import lock_path, owner_of
+from interlock.lanes.symptoms import contents, log_and_owner, permissions, unreadable
+from interlock.seams import Clock
+
+BUSY_MS = 5_000
+LOOKS_MAX = 3
+COPY_BYTES_MAX = 1_073_741_824
+"""The largest lane that is copied to be looked at; a larger one has to be opened by an owner first."""
+
+_BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.SQLError)
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a lane says about itself."""
+
+    pid: int | None
+    host: str | None
+    since: str | None
+
+
+class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the doctor found. None is what could not be read; `findings` says why."""
+
+    path: str
+    healthy: bool
+    """No finding is worse than info."""
+    owner: Owner | None
+    database_bytes: int
+    log_bytes: int
+    page_bytes: int | None = None
+    pages: int | None = None
+    pages_free: int | None = None
+    schema_version: int | None = None
+    tables: int | None = None
+    keys: int | None = None
+    lane_time: str | None = None
+    findings: list[Finding]
+
+
+class _Facts(NamedTuple):
+    page_bytes: int
+    pages: int
+    pages_free: int
+    schema_version: int
+    tables: int
+    keys: int | None
+    lane_time_us: int | None
+    findings: list[Finding]
+
+
+def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
+    """Look at the lane in this file. `prepare` registers the functions that its schema may call.
+
+    Raises TargetNotFound when there is none, and LaneOwned when it stays locked.
+    """
+    if not path.exists():
+        raise TargetNotFound(
+            f"there is no lane at {path}.",
+            why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
+            fix="Check the address; a lane exists once it has been opened for the first time.",
+        )
+    if not path.is_file():
+        raise UnusableFile(f"{path} is not a file.", why="A lane is one file.")
+    findings = permissions(path)
+    facts: _Facts | None = None
+    for look in range(LOOKS_MAX):
+        before = _traces(path)
+        try:
+            facts = _look(path, clock, prepare)
+        except apsw.BusyError:
+            raise _locked(path) from None
+        except (*_BROKEN, OSError, UnusableFile) as error:
+            # A look without a lock may meet pages that an owner is just folding in: then look again.
+            if look + 1 < LOOKS_MAX and _traces(path) != before:
+                continue
+            findings.append(unreadable(path, error))
+            break
+        if _log_bytes(path) or _traces(path) == before:
+            break
+    if facts is not None:
+        findings += facts.findings
+    findings += log_and_owner(path, _log_bytes(path))
+    return _report(path, facts, findings)
+
+
+def _report(path: Path, facts: _Facts | None, findings: list[Finding]) -> LaneReport:
+    time_us = facts.lane_time_us if facts else None
+    ranks = ("error", "warning", "info")
+    return LaneReport(
+        path=str(path),
+        healthy=all(finding.severity == "info" for finding in findings),
+        owner=_owner(path),
+        database_bytes=path.stat().st_size,
+        log_bytes=_log_bytes(path),
+        page_bytes=facts.page_bytes if facts else None,
+        pages=facts.pages if facts else None,
+        pages_free=facts.pages_free if facts else None,
+        schema_version=facts.schema_version if facts else None,
+        tables=facts.tables if facts else None,
+        keys=facts.keys if facts else None,
+        lane_time=_shown(time_us / 1_000_000) if time_us else None,
+        findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
+    )
+
+
+def _look(path: Path, clock: Clock, prepare: Prepare) -> _Facts:
+    with _opened(path) as connection:
+        prepare(connection, lambda: int(clock.wall_s() * 1_000_000))
+        # One transaction, so that every number is of the same instant.
+        connection.execute("BEGIN")
+        page_bytes, pages, pages_free, schema_version = (
+            int(str(connection.execute(f"PRAGMA {name}").get))
+            for name in ("page_size", "page_count", "freelist_count", "schema_version")
+        )
+        own = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        keys = connection.execute("SELECT count(*) FROM interlock_keys").get if "interlock_keys" in own else None
+        time_us = connection.execute("SELECT max(time_us) FROM interlock_lane").get if "interlock_lane" in own else None
+        return _Facts(
+            page_bytes,
+            pages,
+            pages_free,
+            schema_version,
+            sum(not name.startswith(("interlock_", "sqlite_")) for name in own),
+            int(str(keys)) if keys is not None else None,
+            int(str(time_us)) if time_us is not None else None,
+            contents(
+                connection,
+                is_lane="interlock_lane" in own,
+                pages=pages,
+                pages_free=pages_free,
+                time_us=int(str(time_us or 0)),
+                now_us=int(clock.wall_s() * 1_000_000),
+            ),
+        )
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[apsw.Connection, None, None]:
+    if not _log_bytes(path):
+        with _connected(path, "immutable=1") as connection:
+            yield connection
+    elif owner_of(path) is not None:
+        with _connected(path) as connection:
+            yield connection
+    elif _beside(path, "-shm").exists():
+        with _connected(path, "readonly_shm=1") as connection:
+            yield connection
+    else:
+        if path.stat().st_size + _log_bytes(path) > COPY_BYTES_MAX:
+            raise UnusableFile(
+                f"{path} has a log without an index, and is too large to be looked at in a copy.",
+                why="Reading such a log makes an index beside it, and the doctor changes nothing.",
+                fix="Open the lane once, which folds the log, and look again.",
+            )
+        with tempfile.TemporaryDirectory(prefix="interlock-doctor-") as folder:
+            copy = Path(folder) / path.name
+            shutil.copyfile(path, copy)
+            shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
+            with _connected(copy) as connection:
+                yield connection
+
+
+@contextmanager
+def _connected(path: Path, *options: str) -> Generator[apsw.Connection, None, None]:
+    address = f"file:{quote(str(path))}?{'&'.join(('mode=ro', *options))}"
+    connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _traces(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, _log_bytes(path)
+
+
+def _log_bytes(path: Path) -> int:
+    log = _beside(path, "-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _owner(path: Path) -> Owner | None:
+    told = owner_of(path)
+    if told is None:
+        return None
+    pid, host, since_s = told.get("pid"), told.get("host"), told.get("since_s")
+    return Owner(
+        pid=pid if isinstance(pid, int) else None,
+        host=str(host) if host is not None else None,
+        since=_shown(since_s) if isinstance(since_s, int | float) else None,
+    )
+
+
+def _locked(path: Path) -> LaneOwned:
+    owner = _owner(path)
+    who = f"process {owner.pid} on host {owner.host}" if owner else f"a process that does not hold {lock_path(path)}"
+    return LaneOwned(
+        f"lane {path} stayed locked for {BUSY_MS / 1_000:g} s by {who}.",
+        why="Its owner is just opening or closing it, or something that is not Interlock has it open.",
+        fix="Try again; if it stays so, find out what else has the file open.",
+    )
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,157 @@
+"""What can be wrong with a lane, each with why it matters and what to do: the doctor's knowledge.
+
+Every symptom is a finding. An error means that data is damaged or cannot be read; a warning means that the lane works,
+but something will get in its way; an info is worth knowing. Lists are bounded: a damaged file has no end of symptoms.
+"""
+
+# The type stubs of apsw know less than apsw does.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from interlock.core.values import Finding
+from interlock.errors import UnusableFile
+from interlock.lanes.ownership import lock_path, owner_of
+from interlock.lanes.settings import LaneSettings
+
+SYMPTOMS_MAX = 20
+LOG_BYTES_EXPECTED = 4 * LaneSettings().wal_bytes_max
+FREE_PAGES_MIN = 10_000
+AHEAD_US = 60_000_000
+
+
+def contents(
+    connection: apsw.Connection, *, is_lane: bool, pages: int, pages_free: int, time_us: int, now_us: int
+) -> list[Finding]:
+    """What the pages, the keys and the lane's own table say."""
+    found = [*_damage(connection), *_orphans(connection)]
+    if not is_lane:
+        found.append(
+            Finding(
+                code="not-a-lane",
+                severity="error",
+                what="the file is a SQLite database, but not a lane: it has no table interlock_lane.",
+                why="Every lane gets that table when it is opened for the first time.",
+                fix="Check the address. To make a lane of it, open it with Database.open.",
+            )
+        )
+    if time_us > now_us + AHEAD_US:
+        found.append(
+            Finding(
+                code="time-ahead",
+                severity="warning",
+                what=f"the lane's time is {(time_us - now_us) / 1_000_000:,.0f} s ahead of this machine's clock.",
+                why="A lane's time never goes back, so now() stands still until the clock has caught up.",
+                fix="Set the clock right. Was the lane written on another machine, compare the two clocks.",
+            )
+        )
+    if pages_free > max(FREE_PAGES_MIN, pages // 2):
+        found.append(
+            Finding(
+                code="much-free",
+                severity="info",
+                what=f"{pages_free:,} of {pages:,} pages are free.",
+                why="Deleted rows leave pages that new rows fill again; the file does not shrink by itself.",
+                fix="Nothing needs to be done; the space is used again.",
+            )
+        )
+    return found
+
+
+def _damage(connection: apsw.Connection) -> Iterator[Finding]:
+    for (told,) in connection.execute(f"PRAGMA integrity_check({SYMPTOMS_MAX})"):
+        if told != "ok":
+            yield Finding(
+                code="damaged",
+                severity="error",
+                what=f"integrity_check says: {told}.",
+                why="Stored bytes contradict themselves or the schema; going on could spread the damage.",
+                fix="Stop the owner, keep a copy of all the files of the lane, and restore a backup.",
+            )
+
+
+def _orphans(connection: apsw.Connection) -> Iterator[Finding]:
+    for place, (table, row, parent, _key) in enumerate(connection.execute("PRAGMA foreign_key_check")):
+        if place == SYMPTOMS_MAX:
+            return
+        yield Finding(
+            code="foreign-key",
+            severity="error",
+            what=f"row {row} of {table} refers to a row of {parent} that is not there.",
+            why="A lane enforces foreign keys; something else has written into the file.",
+            fix=f"Insert the missing row into {parent}, or delete the row of {table}.",
+        )
+
+
+def log_and_owner(path: Path, log_bytes: int) -> list[Finding]:
+    """What the log and the lock file say."""
+    owned = owner_of(path) is not None
+    found: list[Finding] = []
+    if log_bytes > LOG_BYTES_EXPECTED:
+        found.append(
+            Finding(
+                code="log-large",
+                severity="warning",
+                what=f"the log has {log_bytes:,} bytes; it is usually folded at {LaneSettings().wal_bytes_max:,}.",
+                why="A read that does not end keeps the log from being folded, or wal_bytes_max was raised.",
+                fix="Look for long reads; the log is folded after the last of them, and when the lane is closed.",
+            )
+        )
+    lock = lock_path(path)
+    if not owned and (log_bytes or (lock.exists() and lock.stat().st_size)):
+        found.append(
+            Finding(
+                code="not-closed",
+                severity="info",
+                what="the last owner ended without closing the lane.",
+                why="It was killed, or the machine stopped. What it acknowledged is in the file or in its log.",
+                fix="Nothing needs to be done: the next owner folds the log when it opens the lane.",
+            )
+        )
+    return found
+
+
+def permissions(path: Path) -> list[Finding]:
+    """Who may read and write the files, as far as this process can tell."""
+    found: list[Finding] = []
+    for each in (path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")):
+        if not each.exists():
+            continue
+        if not os.access(each, os.R_OK | os.W_OK):
+            found.append(_refused(f"{each} cannot be read and written by this user", "error"))
+        elif each.stat().st_uid != path.stat().st_uid:
+            found.append(_refused(f"{each} belongs to another user than {path.name}", "warning"))
+        if each.stat().st_mode & stat.S_IWOTH:
+            found.append(_refused(f"{each} can be written by every user of this machine", "warning"))
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        found.append(_refused(f"the folder {path.parent} cannot be written by this user", "error"))
+    return found
+
+
+def _refused(what: str, severity: Literal["error", "warning"]) -> Finding:
+    return Finding(
+        code="permissions",
+        severity=severity,
+        what=f"{what}.",
+        why="The owner reads and writes the file, its log, its index and its lock, and makes them in the folder.",
+        fix="Give the files to the user that runs the owner, and to nobody else (chown, chmod).",
+    )
+
+
+def unreadable(path: Path, error: Exception) -> Finding:
+    """The lane could not be read at all."""
+    if isinstance(error, UnusableFile):
+        return Finding(code="unread-log", severity="warning", what=error.what, why=error.why, fix=error.fix)
+    return Finding(
+        code="unreadable",
+        severity="error",
+        what=f"{path} could not be read: {error}.",
+        why="It is not a lane, it is damaged, or this user may not read it.",
+        fix="Check the address and the permissions. If it is the lane: keep its files, and restore a backup.",
+    )
