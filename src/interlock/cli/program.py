@@ -13,9 +13,11 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.bench import bench
 from interlock.cli.check import check
 from interlock.cli.demo.command import demo
 from interlock.cli.diagram import describe, diagram
+from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
@@ -39,6 +41,8 @@ app.command(epilog="Example: interlock check shop.orders:order shop.returns --se
 app.command(epilog="Example: interlock diagram shop.orders:order --format svg --output order.svg")(diagram)
 app.command(epilog="Example: interlock describe shop.orders:order --output releases/order-1.json")(describe)
 app.command(epilog="Example: interlock plan releases/order-1.json shop.orders:order --rename packed=ready")(plan)
+app.command(epilog="Example: interlock doctor lanes:///var/shop/stock -o json")(doctor)
+app.add_typer(bench, name="bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,7 +28,8 @@ from interlock.errors import (
 )
 from tests.unit.cli.running import ESCAPE, Interlock, plain_environment, program, run_program
 
-COMMANDS = ("demo", "check", "diagram", "describe", "plan")
+COMMANDS = ("demo", "check", "diagram", "describe", "plan", "doctor")
+EXAMPLES = (*COMMANDS, "bench group-commit")
 REFUSED = {"machine": "order", "state": "paid", "event": "CANCEL", "allowed": ["SHIP"]}
 
 
@@ -137,21 +138,25 @@ def test_the_version_of_a_source_tree(interlock: Interlock, monkeypatch: pytest.
 def test_help_lists_the_commands_and_the_exit_codes(interlock: Interlock) -> None:
     done = interlock("--help")
     assert done.code == 0
-    assert all(f" {command} " in done.out for command in COMMANDS)
+    assert all(f" {command} " in done.out for command in (*COMMANDS, "bench"))
     assert "3 refused, 4 not found, 5 unavailable" in done.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EXAMPLES)
 def test_the_help_of_a_command_has_an_example(interlock: Interlock, command: str) -> None:
     for option in ("--help", "-h"):
-        done = interlock(command, option)
+        done = interlock(*command.split(), option)
         assert done.code == 0
         assert f"Example: interlock {command} " in done.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EXAMPLES)
 def test_the_example_of_a_command_is_understood(interlock: Interlock, command: str) -> None:
-    epilog = get_command(app).commands[command].epilog  # type: ignore[attr-defined]
+    found = get_command(app)
+    for word in command.split():
+        found = found.commands[word]  # type: ignore[attr-defined]
+    epilog = found.epilog
+    assert epilog
     words = epilog.removeprefix("Example: interlock ").split()
     assert interlock(*words, "--help").code == 0
 
@@ -171,6 +176,14 @@ def test_an_unknown_command_is_a_usage_error_with_a_suggestion(interlock: Interl
         ("check", "tickets", "-o", "yaml"),
         ("diagram", "tickets:ticket", "--theme", "pink"),
         ("plan", "tickets:ticket"),
+        ("doctor",),
+        ("doctor", "memory:"),
+        ("doctor", "stock"),
+        ("doctor", "lanes:///tmp/x", "-o", "ids"),
+        ("bench",),
+        ("bench", "group-commit", "--clients", "0"),
+        ("bench", "group-commit", "--window", "2"),
+        ("bench", "group-commit", "--url", "stock"),
         ("demo", "--orders", "0"),
         ("demo", "--orders", "1000001"),
         ("demo", "--seed", "x"),

@@ -1,0 +1,227 @@
+"""Experiment 2: the plateau of group commit, over `group_commit_max_batch` and `group_commit_window` (D12).
+
+Every client increments the same row, each time durably. With one transaction per group every commit pays for a write
+of its own to the disk. Larger groups share one, and the rate rises until something else is the limit: the number of
+clients, or the time it takes to execute one transaction after the other. That is the plateau.
+
+What it does not show is a cure for contention (D13). The increments still depend on each other and are still executed
+one by one; grouping only lowers what each of them costs. In the end the row must hold exactly what was acknowledged.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from interlock.bench.clients import ask_for
+from interlock.database.addresses import lane_path
+from interlock.database.database import Database
+from interlock.errors import BadUsage, CorruptionError
+from interlock.lanes.ownership import lock_path
+
+WINDOWS_S = (0.0, 0.001, 0.005)
+BATCHES = (1, 4, 16, 64, 256, 1_000)
+QUICK_WINDOWS_S = (0.0, 0.002)
+QUICK_BATCHES = (1, 16, 256)
+WINDOW_S_MAX = 1.0
+BATCH_MAX = 10_000
+CLIENTS_MAX = 10_000
+SECONDS_MAX = 60.0
+WINDOWS_MAX = 8
+"""As many as lines of a plot can be told apart."""
+
+POINTS_MAX = 200
+ROUNDS = 3
+"""Every setting is measured so often, the settings taking turns; a point is made of medians."""
+
+PLATEAU_SHARE = 0.9
+
+TABLE = "CREATE TABLE counter (id integer PRIMARY KEY, n bigint NOT NULL)"
+ROW = "INSERT INTO counter (id, n) VALUES (1, 0)"
+INCREMENT = "UPDATE counter SET n = n + 1 WHERE id = $1"
+COUNT = "SELECT n FROM counter WHERE id = 1"
+
+TOLD = (
+    "Grouping shares the price of a durable write; it does not remove the dependency. "
+    "Writers of one row still wait for each other and are executed one after the other."
+)
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, measured."""
+
+    window_s: float
+    batch: int
+    commits_per_s: float
+    group_mean: float
+    """Transactions per group, on average."""
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """CPU per commit, of this whole process: clients and lane."""
+
+
+class Plateau(msgspec.Struct, frozen=True, kw_only=True):
+    """Where larger groups stop helping, for one window."""
+
+    window_s: float
+    commits_per_s: float
+    """The best rate."""
+    batch: int
+    """The smallest group limit that reaches 90 % of it."""
+    times_ungrouped: float | None
+    """The best rate as a multiple of the rate with one transaction per group, where that was measured."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole experiment."""
+
+    name: str = "group-commit"
+    clients: int
+    seconds: float
+    """Of each point, all its rounds together."""
+    points: list[Point]
+    plateaus: list[Plateau]
+    told: str = TOLD
+
+
+Watcher = Callable[[Point], None]
+
+
+async def measure(
+    *,
+    url: str | None,
+    windows_s: Sequence[float],
+    batches: Sequence[int],
+    clients: int,
+    seconds: float,
+    watch: Watcher,
+) -> Experiment:
+    """Measure every setting; `watch` is called after each of its rounds.
+
+    Without a URL the lane lives in a temporary folder. A lane that exists already is refused (BadUsage), and the
+    experiment's own is removed at the end.
+    """
+    check_bounds(windows_s, batches, clients=clients, seconds=seconds)
+    with tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder:
+        address = url or f"lanes://{folder}/counter"
+        path = lane_path(address)
+        if path is not None and (path.exists() or lock_path(path).exists()):
+            raise BadUsage(
+                f"there is a lane at {address} already.",
+                why="The experiment makes a lane of its own and removes it afterwards; yours is not touched.",
+                fix="Name a lane that does not exist yet, on the disk to be measured.",
+            )
+        turns: dict[tuple[float, int], list[Point]] = {(window, batch): [] for window in windows_s for batch in batches}
+        acknowledged = 0
+        try:
+            for _ in range(ROUNDS):
+                for (window_s, batch), measured in turns.items():
+                    point, commits = await _measure(address, window_s, batch, clients, seconds / ROUNDS, acknowledged)
+                    # A database in memory is a new one each time.
+                    acknowledged = acknowledged + commits if path is not None else 0
+                    measured.append(point)
+                    watch(point)
+        finally:
+            if path is not None and url is not None:
+                _remove(path)
+    points = [median(measured) for measured in turns.values()]
+    plateaus = [
+        plateau([point for point in points if point.window_s == window_s]) for window_s in dict.fromkeys(windows_s)
+    ]
+    return Experiment(clients=clients, seconds=seconds, points=points, plateaus=plateaus)
+
+
+def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients: int, seconds: float) -> None:
+    """Refuse what would not end or not fit: BadUsage."""
+    wrong: list[str] = [
+        *(
+            f"a window of {window:g} s; 0 to {WINDOW_S_MAX:g}"
+            for window in windows_s
+            if not 0 <= window <= WINDOW_S_MAX
+        ),
+        *(f"a batch of {batch:,}; 1 to {BATCH_MAX:,}" for batch in batches if not 1 <= batch <= BATCH_MAX),
+    ]
+    if not 1 <= clients <= CLIENTS_MAX:
+        wrong.append(f"{clients:,} clients; 1 to {CLIENTS_MAX:,}")
+    if not 0 < seconds <= SECONDS_MAX:
+        wrong.append(f"{seconds:g} seconds; more than 0, at most {SECONDS_MAX:g}")
+    if len(windows_s) > WINDOWS_MAX:
+        wrong.append(f"{len(windows_s)} windows; at most {WINDOWS_MAX}")
+    if not 1 <= len(windows_s) * len(batches) <= POINTS_MAX:
+        wrong.append(f"{len(windows_s) * len(batches):,} settings; 1 to {POINTS_MAX}")
+    if wrong:
+        raise BadUsage(
+            f"the experiment cannot have {wrong[0]}.",
+            why="It is bounded in time and number, so that it always ends.",
+            fix="Choose a number from the range that is named.",
+        )
+
+
+def median(rounds: Sequence[Point]) -> Point:
+    """One setting's rounds as one point: the median of every number."""
+
+    def middle(value: Callable[[Point], float]) -> float:
+        return statistics.median(map(value, rounds))
+
+    return Point(
+        window_s=rounds[0].window_s,
+        batch=rounds[0].batch,
+        commits_per_s=middle(lambda point: point.commits_per_s),
+        group_mean=middle(lambda point: point.group_mean),
+        p50_ms=middle(lambda point: point.p50_ms),
+        p99_ms=middle(lambda point: point.p99_ms),
+        cpu_us=middle(lambda point: point.cpu_us),
+    )
+
+
+def plateau(points: Sequence[Point]) -> Plateau:
+    """Where the rate of these points, all of one window, stops rising."""
+    best = max(point.commits_per_s for point in points)
+    enough = [point for point in points if point.commits_per_s >= PLATEAU_SHARE * best]
+    alone = next((point.commits_per_s for point in points if point.batch == 1), None)
+    return Plateau(
+        window_s=points[0].window_s,
+        commits_per_s=best,
+        batch=min(point.batch for point in enough),
+        times_ungrouped=None if alone is None else best / alone,
+    )
+
+
+async def _measure(
+    url: str, window_s: float, batch: int, clients: int, seconds: float, acknowledged: int
+) -> tuple[Point, int]:
+    async with Database.open(
+        url,
+        group_commit_window=window_s,
+        group_commit_max_batch=batch,
+        queue_max=CLIENTS_MAX,
+        idle_s=SECONDS_MAX,
+    ) as db:
+        if not acknowledged:
+            await db.execute(TABLE)
+            await db.execute(ROW)
+        await db.execute(INCREMENT, 1)
+        before = db.stats()
+        load = await ask_for(seconds, clients=clients, ask=lambda: db.execute(INCREMENT, 1))
+        groups = db.stats().groups - before.groups
+        [(found,)] = await db.query(COUNT)
+        expected = acknowledged + 1 + load.answers
+        if found != expected:
+            raise CorruptionError(f"{expected:,} increments were acknowledged, but the row holds {found:,}.")
+    return Point(
+        window_s=window_s,
+        batch=batch,
+        commits_per_s=load.answers / load.seconds,
+        group_mean=load.answers / max(1, groups),
+        p50_ms=load.latency_ms(0.50),
+        p99_ms=load.latency_ms(0.99),
+        cpu_us=1e6 * load.cpu_s / load.answers,
+    ), load.answers + 1
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""The charts: well-formed, complete, legible in both themes, and nothing outside the paper."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from interlock.bench import chart
+from interlock.bench.chart import Axis, Line, Panel, draw
+from interlock.bench.group_commit import Experiment, Plateau, Point
+from interlock.bench.plots import group_commit_plot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(drawing: str) -> list[str]:
+    return [each.text or "" for each in ET.fromstring(drawing).iter(f"{SVG}text")]
+
+
+def panel(*lines: Line, logarithmic: bool = False) -> Panel:
+    return Panel("Rate", Axis("size", logarithmic=True), Axis("per second", logarithmic=logarithmic), lines)
+
+
+def test_titles_units_names_and_ticks_are_there() -> None:
+    drawing = draw("A <title>", "A remark & more", [panel(Line("one", [(1, 5), (10, 43)]), Line("two", [(1, 7)]))])
+    told = texts(drawing)
+    assert {"A <title>", "A remark & more", "Rate", "size", "per second", "one", "two"} <= set(told)
+    assert {"1", "10", "0", "20", "40"} <= set(told)
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+@pytest.mark.parametrize("points", [[(1, 1)], [(1, 0.002), (4, 90_000.0)], [(1, 10.0), (1_000, 10.0)]])
+def test_every_point_is_within_the_axes(points: list[tuple[float, float]], logarithmic: bool) -> None:
+    drawing = draw("t", "r", [panel(Line("one", points), logarithmic=logarithmic)])
+    [shown] = re.findall(r'<polyline class="line l0" points="([^"]+)"', drawing)
+    for pair in shown.split():
+        x, y = map(float, pair.split(","))
+        assert 0 <= x <= chart.WIDTH - chart.LEFT - chart.RIGHT
+        assert 0 <= y <= chart.PLOT_HEIGHT
+
+
+def test_it_is_drawn_for_light_and_for_dark_paper() -> None:
+    drawing = draw("t", "r", [panel(Line("one", [(1, 1)]))])
+    light, dark = drawing.split("@media (prefers-color-scheme:dark)")
+    for name in ("paper", "title", "soft", "axis", "grid", "l0", "m0", "l7"):
+        assert f".{name}" in light
+        assert f".{name}" in dark
+    assert "<script" not in drawing
+    assert "href" not in drawing
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(("paper", "lines"), [(chart._LIGHT, chart._LINES_LIGHT), (chart._DARK, chart._LINES_DARK)])
+def test_text_and_lines_stand_out(paper: dict[str, str], lines: tuple[str, ...]) -> None:
+    for colour in (paper["ink"], paper["soft"], *lines):
+        low, high = sorted((luminance(colour), luminance(paper["paper"])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, colour
+
+
+def test_the_plot_of_group_commit_has_a_line_per_window_in_both_panels() -> None:
+    points = [
+        Point(window_s=window, batch=batch, commits_per_s=batch * 9.0, group_mean=1, p50_ms=4, p99_ms=5, cpu_us=6)
+        for window in (0.0, 0.005)
+        for batch in (1, 100)
+    ]
+    plateaus = [Plateau(window_s=window, commits_per_s=900, batch=100, times_ungrouped=100) for window in (0.0, 0.005)]
+    drawing = group_commit_plot(Experiment(clients=64, seconds=1, points=points, plateaus=plateaus))
+    assert {"no window", "window 5 ms", "commits per second", "milliseconds"} <= set(texts(drawing))
+    assert len(re.findall("<polyline", drawing)) == 4
+    assert "one after the other" in drawing
