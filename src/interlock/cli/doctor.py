@@ -61,7 +61,9 @@ def _show(report: LaneReport) -> None:
 
 def _rows(report: LaneReport) -> list[tuple[str, str]]:
     owner = report.owner
-    told = "nobody" if owner is None else f"process {owner.pid} on {owner.host}, since {owner.since}"
+    told = "nobody"
+    if owner is not None:
+        told = "unknown" if owner.pid is None else f"process {owner.pid} on {owner.host}, since {owner.since}"
     rows = [
         ("lane", report.path),
         ("owner", told),

@@ -80,13 +80,17 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
 
     Raises TargetNotFound when there is none, and LaneOwned when it stays locked.
     """
-    if not path.exists():
+    try:
+        exists, is_file = path.exists(), path.is_file()
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be looked at: {error.strerror or error}.") from error
+    if not exists:
         raise TargetNotFound(
             f"there is no lane at {path}.",
             why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
             fix="Check the address; a lane exists once it has been opened for the first time.",
         )
-    if not path.is_file():
+    if not is_file:
         raise UnusableFile(f"{path} is not a file.", why="A lane is one file.")
     findings = permissions(path)
     facts: _Facts | None = None
@@ -106,7 +110,7 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
             break
     if facts is not None:
         findings += facts.findings
-    findings += log_and_owner(path, _log_bytes(path))
+    findings += log_and_owner(path, _log_bytes(path), owned=_told(path) is not None)
     return _report(path, facts, findings)
 
 
@@ -166,7 +170,7 @@ def _opened(path: Path) -> Generator[apsw.Connection, None, None]:
     if not _log_bytes(path):
         with _connected(path, "immutable=1") as connection:
             yield connection
-    elif owner_of(path) is not None:
+    elif _told(path) is not None:
         with _connected(path) as connection:
             yield connection
     elif _beside(path, "-shm").exists():
@@ -215,8 +219,16 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+def _told(path: Path) -> dict[str, object] | None:
+    try:
+        return owner_of(path)
+    except OSError:
+        # A lock that this user may not read: somebody may hold it, so the lane is read as if somebody did.
+        return {}
+
+
 def _owner(path: Path) -> Owner | None:
-    told = owner_of(path)
+    told = _told(path)
     if told is None:
         return None
     pid, host, since_s = told.get("pid"), told.get("host"), told.get("since_s")

@@ -17,7 +17,7 @@ import apsw
 
 from interlock.core.values import Finding
 from interlock.errors import UnusableFile
-from interlock.lanes.ownership import lock_path, owner_of
+from interlock.lanes.ownership import lock_path
 from interlock.lanes.settings import LaneSettings
 
 SYMPTOMS_MAX = 20
@@ -89,9 +89,8 @@ def _orphans(connection: apsw.Connection) -> Iterator[Finding]:
         )
 
 
-def log_and_owner(path: Path, log_bytes: int) -> list[Finding]:
+def log_and_owner(path: Path, log_bytes: int, *, owned: bool) -> list[Finding]:
     """What the log and the lock file say."""
-    owned = owner_of(path) is not None
     found: list[Finding] = []
     if log_bytes > LOG_BYTES_EXPECTED:
         found.append(

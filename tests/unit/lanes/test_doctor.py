@@ -10,7 +10,7 @@ import pytest
 
 from interlock.errors import LaneOwned, TargetNotFound, UnusableFile
 from interlock.lanes import doctor, symptoms
-from interlock.lanes.doctor import LaneReport, examine
+from interlock.lanes.doctor import LaneReport, Owner, examine
 from interlock.lanes.ownership import lock_path
 from tests.unit.lanes.lanes import SetClock, increment, make_counter, opened, sql
 
@@ -179,6 +179,25 @@ def test_files_that_may_not_be_written_are_told(lane: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != lock_path(lane))
     report = look(lane)
     assert [(finding.code, finding.severity) for finding in report.findings] == [("permissions", "error")]
+
+
+def test_a_lock_that_may_not_be_read_is_taken_for_held(lane: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(doctor, "owner_of", refused)
+    report = look(lane)
+    assert report.owner == Owner(pid=None, host=None, since=None)
+    assert report.keys == 1
+
+
+def test_a_folder_that_may_not_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(UnusableFile, match="Permission denied"):
+        look(tmp_path / "x.lane")
 
 
 def test_a_large_log_and_many_free_pages_are_told(lane: Path, monkeypatch: pytest.MonkeyPatch) -> None:
