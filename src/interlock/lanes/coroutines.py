@@ -51,6 +51,10 @@ def drive(start: Callable[[], Awaitable[object]], session: Session, context: con
                 raise
     except StopIteration as stop:
         return stop.value
+    except RuntimeError as error:
+        if str(error) != "no running event loop":
+            raise
+        raise _not_only_tx("it asked for an event loop") from error
     finally:
         coroutine.close()
 

@@ -1,0 +1,154 @@
+"""D9: a hot row is flagged with its key, volume on many rows is not, and the signal is bounded and fades."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.lanes.contention import DECAY_S, Contention
+from interlock.lanes.lane import Lane
+from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, opened, run, sql
+
+MANY = """
+INSERT INTO counter WITH RECURSIVE r (x) AS (SELECT 2 UNION ALL SELECT x + 1 FROM r WHERE x < 500) SELECT x, 0 FROM r
+"""
+
+
+def wrote(signal: Contention, key: object, *, since: float, now: float) -> None:
+    signal.wrote([("t", key)], waiting_since_s=since, now_s=now)
+
+
+def test_writes_that_waited_for_each_other_are_hand_offs() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    wrote(signal, 1, since=0.0, now=1.0)
+    assert signal.worst(1.0) == [], "the first write waited for nobody"
+    wrote(signal, 1, since=1.0, now=1.0)
+    assert signal.worst(1.0) == [], "the one before was done when it began to wait"
+    for number in range(100):
+        wrote(signal, 1, since=0.5, now=1.0 + number / 100)
+    [hot] = signal.worst(2.0)
+    assert (hot.table, hot.key, hot.flagged) == ("t", 1, True)
+    assert 90 < hot.handoffs_per_s < 120
+    assert hot.writes_per_s >= hot.handoffs_per_s
+    assert 0.9 < hot.wait_s < 1.1
+
+
+def test_a_row_written_after_the_other_was_done_is_no_hand_off() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for number in range(100):
+        wrote(signal, 1, since=number + 0.5, now=number + 0.6)
+    assert signal.worst(100.0) == []
+
+
+def test_below_the_threshold_it_is_shown_and_not_flagged() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for second in range(20):
+        wrote(signal, "slow", since=second - 2.0, now=float(second))
+    [row] = signal.worst(20.0)
+    assert not row.flagged
+    assert 0.5 < row.handoffs_per_s < 1.5
+
+
+def test_the_signal_fades() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for number in range(2_000):
+        wrote(signal, 1, since=-1.0, now=number / 1_000)
+    assert signal.worst(2.0)[0].flagged
+    [faded] = signal.worst(2.0 + 4 * DECAY_S)
+    assert not faded.flagged
+    assert signal.worst(2.0 + 40 * DECAY_S) == []
+
+
+def test_the_worst_comes_first() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for key, writes in (("few", 10), ("many", 100), ("some", 50)):
+        for number in range(writes):
+            wrote(signal, key, since=-1.0, now=number / 1_000)
+    assert [row.key for row in signal.worst(1.0)] == ["many", "some", "few"]
+
+
+def test_the_signal_is_bounded_and_keeps_the_hot_ones() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for number in range(1_000):
+        wrote(signal, "hot", since=-1.0, now=number / 1_000)
+        wrote(signal, number, since=number / 1_000, now=number / 1_000)
+        assert len(signal._rows) <= 10
+    assert [row.key for row in signal.worst(1.0)] == ["hot"]
+
+
+async def storm(lane: Lane, clock: SetClock, *rows: int) -> None:
+    """Groups of clients that all wait before the first of them writes; each transaction takes a moment."""
+    for _ in range(50):
+        works = [sql("UPDATE counter SET n = n + tick() WHERE id = ?1", row) for row in rows]
+        await group(lane, *works)
+        clock.now_monotonic_s += 0.01
+
+
+@pytest.mark.parametrize("size", [4, 20], ids=["small groups", "large groups"])
+def test_a_hot_row_of_a_lane_is_flagged_by_its_key(tmp_path: Path, size: int) -> None:
+    clock = SetClock()
+
+    def tick(*_values: object) -> int:
+        clock.now_monotonic_s += 0.000_1
+        return 1
+
+    async def scenario() -> None:
+        with opened(
+            tmp_path / "x",
+            clock=clock,
+            prepare=lambda connection, _now: connection.create_scalar_function("tick", tick, 0),
+        ) as lane:
+            await make_counter(lane)
+            await lane.run(sql(MANY))
+            await storm(lane, clock, *range(100, 100 + size))
+            assert lane.contention.worst(clock.now_monotonic_s) == [], "volume on many rows is not contention"
+            await storm(lane, clock, *([7] * size))
+            worst = lane.contention.worst(clock.now_monotonic_s)
+            assert [(row.table, row.key, row.flagged) for row in worst] == [("counter", 7, True)]
+
+    run(scenario)
+
+
+def test_rows_are_known_by_their_key_whatever_it_is(tmp_path: Path) -> None:
+    clock = SetClock()
+
+    def tick(*_values: object) -> int:
+        clock.now_monotonic_s += 0.000_1
+        return 1
+
+    tables = {
+        "CREATE TABLE named (name TEXT PRIMARY KEY, n INTEGER)": "INSERT INTO named VALUES ('a', 0)",
+        "CREATE TABLE pairs (a INTEGER, b TEXT, n INTEGER, PRIMARY KEY (a, b))": "INSERT INTO pairs VALUES (1, 'b', 0)",
+        "CREATE TABLE bare (n INTEGER)": "INSERT INTO bare VALUES (0)",
+    }
+
+    async def scenario() -> None:
+        with opened(
+            tmp_path / "x",
+            clock=clock,
+            prepare=lambda connection, _now: connection.create_scalar_function("tick", tick, 0),
+        ) as lane:
+            for create, insert in tables.items():
+                await lane.run(sql(create))
+                await lane.run(sql(insert))
+            for _ in range(30):
+                for table in ("named", "pairs", "bare"):
+                    await group(lane, *(sql(f"UPDATE {table} SET n = n + tick()") for _ in range(3)))
+            found = {(row.table, row.key) for row in lane.contention.worst(clock.now_monotonic_s)}
+            assert found == {("named", "a"), ("pairs", (1, "b")), ("bare", 1)}
+
+    run(scenario)
+
+
+def test_a_failed_transaction_and_a_bulk_update_are_no_contention(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x") as lane:
+            await make_counter(lane)
+            await lane.run(sql(MANY))
+            await lane.run(increment())
+            lane.contention._rows.clear()
+            await group(lane, *(sql("UPDATE counter SET n = -1 WHERE id = 1") for _ in range(5)))
+            assert not lane.contention._rows
+            await lane.run(sql("UPDATE counter SET n = 1"))
+            assert len(lane.contention._rows) == 32
+
+    run(scenario)
