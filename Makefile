@@ -33,7 +33,7 @@ help: ## List the targets
 	@printf '\nVariables: PYTHON=python3.12, VENV=.venv, WORKERS=auto (test processes), ARGS="…" (for demo, test, bench)\n'
 
 .PHONY: demo
-demo: $(BASE) ## Run orders through a faulty world (ARGS="--help" for its options)
+demo: $(BASE) ## Walk thousands of orders through the order machine (ARGS="--help" for its options)
 	@$(BIN)/interlock demo $(ARGS)
 
 .PHONY: bench

@@ -12,14 +12,13 @@ from hypothesis import HealthCheck, settings
 EXAMPLES = 100
 PROOF_FACTOR = 20
 
-# No deadline anywhere: how long one example takes says something about the machine, not about the code.
-settings.register_profile("default", max_examples=EXAMPLES, deadline=None)
-settings.register_profile("ci", max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, print_blob=True)
-settings.register_profile(
-    "proof",
-    max_examples=EXAMPLES * PROOF_FACTOR,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# No deadline anywhere, and no complaint about slow drawing: how long an example takes says something about the machine,
+# not about the code. The first draw of a fresh clone is the slow one: where nothing is cached in `.hypothesis` yet,
+# Hypothesis parses every local module for constants and makes its table of all Unicode characters, a second or more on
+# a busy machine, and would call the strategy too slow for it.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+settings.register_profile("default", UNHURRIED, max_examples=EXAMPLES)
+settings.register_profile("ci", UNHURRIED, max_examples=EXAMPLES, derandomize=True, database=None, print_blob=True)
+settings.register_profile("proof", UNHURRIED, max_examples=EXAMPLES * PROOF_FACTOR, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))

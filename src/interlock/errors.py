@@ -127,8 +127,7 @@ class InvalidTransition(Refusal):
             state=state,
             event=event,
             allowed=allowed,
-            fix=f"Send one of the allowed events, declare {event} from {state!r}, "
-            "or send it with if_allowed=True when a late event is normal.",
+            fix=f"Send one of the allowed events, or declare {event} from {state!r}.",
         )
 
 

@@ -96,9 +96,13 @@ class Subscribers:
 
     def subscribe(self, observer: Observer) -> None:
         """Call `observer` with every signal from now on."""
-        if inspect.iscoroutinefunction(observer):
+        given: object = observer
+        call = inspect.getattr_static(type(given), "__call__", None)
+        is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)
+        if is_async or not callable(given):
+            problem = "is async, and nobody would await it" if is_async else "cannot be called"
             raise DefinitionError(
-                f"observer {observer!r} is async, and nobody would await it.",
+                f"observer {observer!r} {problem}.",
                 why="Observers are called in the engine's own thread, as plain functions.",
                 fix="Make it a plain function that hands the signal on, for example to an asyncio.Queue.",
                 rule="wrong-signature",

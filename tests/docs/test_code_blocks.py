@@ -1,13 +1,27 @@
-"""Every Python block of the documentation runs, and every `interlock` command it shows exists."""
+"""Every Python block of the documentation runs, every `interlock` command it shows is one, and the reference is whole.
 
-import functools
+A command is parsed by the real command line, whose commands do nothing here: a missing argument, an unknown choice or a
+word for a number is refused as it would be for the reader. What is shown with a machine that ships with Interlock needs
+nothing of the reader's own and is also run, line after line, in a folder of the page.
+"""
+
+import contextlib
+import inspect
+import io
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.main import get_command
 
+import interlock
+from interlock.cli.program import app
 from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,22 +46,47 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         pytest.fail(str(failure), pytrace=False)
 
 
-@functools.cache
 def refusal(arguments: tuple[str, ...]) -> str:
-    """What the command line says against these arguments; nothing when it knows them. `--help` keeps it from acting."""
+    """What the command line says against these arguments; nothing when it understands them. No command acts."""
+    # A tree of commands that is made anew for every question, so that the program itself keeps its functions.
+    program = get_command(app)
+    for command in program.commands.values():  # type: ignore[attr-defined]  # Typer has its own click, untyped.
+        command.callback = lambda **_: None
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit) as left:
+        program.main(list(arguments), prog_name="interlock")
+    return "" if left.value.code == 0 else said.getvalue() or f"exit {left.value.code}"
+
+
+def failure(arguments: tuple[str, ...], folder: Path) -> str:
+    """What the real program says when it does not succeed in that folder; nothing when it does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-m", "interlock", *arguments, "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "interlock", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     return "" if done.returncode == 0 else done.stderr or done.stdout or f"exit {done.returncode}"
 
 
+def objection(command: Command, folder: Path) -> str:
+    """What is wrong with a command that a page shows, or nothing."""
+    said = refusal(command.arguments)
+    if not said and any(word.startswith("interlock.examples") for word in command.arguments):
+        said = failure(command.arguments, folder)
+    return said
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_exist(page: str) -> None:
+def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
     commands = read_commands((ROOT / page).read_text(encoding="utf-8"))
     wrong = [
         f"{page}:{command.line}: interlock {' '.join(command.arguments)}\n{said}"
         for command in commands
-        if (said := refusal(command.arguments))
+        if (said := objection(command, tmp_path))
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
@@ -107,5 +146,109 @@ def test_commands_are_read_from_console_blocks(line: str, commands: list[tuple[s
     assert read_commands(f"# T\n```console\n{line}\n```\n") == [Command(arguments, 3) for arguments in commands]
 
 
-def test_an_unknown_command_is_refused() -> None:
-    assert refusal(("no-such-command",))
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no-such-command", "No such command"),
+        ("", "Usage"),
+        ("check", "Missing argument"),
+        ("plan onlyone", "Missing argument"),
+        ("plan one two three", "unexpected extra argument"),
+        ("diagram x:y --format png", "Invalid value"),
+        ("diagram x:y --fromat svg", "No such option"),
+        ("demo --orders abc", "Invalid value"),
+        ("demo --orders 0", "Invalid value"),
+        ("demo --seed", "requires an argument"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_refused(line: str, said: str, tmp_path: Path) -> None:
+    assert said in objection(Command(tuple(line.split()), 1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", ["demo --orders 10", "plan one two --rename a=b", "check x:y -o ids", "--version", "-h"]
+)
+def test_a_command_of_a_machine_of_the_readers_own_is_not_run(line: str, tmp_path: Path) -> None:
+    assert not objection(Command(tuple(line.split()), 1), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_of_a_shipped_machine_is_run(tmp_path: Path) -> None:
+    good = Command(("diagram", "interlock.examples.order:order", "--output", "order.md"), 1)
+    assert not objection(good, tmp_path)
+    assert (tmp_path / "order.md").exists()
+    misspelt = Command(("diagram", "interlock.examples.order:oder"), 1)
+    assert "oder" in objection(misspelt, tmp_path)
+
+
+# --- the Python reference ------------------------------------------------------------------------------------------
+
+
+def in_code(text: str) -> set[str]:
+    """The words of a page that stand in backticks or in a Python block."""
+    code = [block.text for block in read_blocks(text) if block.language == "python"]
+    code += re.findall(r"`([^`\n]+)`", text)
+    return {word for piece in code for word in re.findall(r"\w+", piece)}
+
+
+def parameters(*functions: Callable[..., object]) -> set[str]:
+    """What functions, or the constructors of classes, can be given."""
+    return {name for each in functions for name in inspect.signature(each).parameters} - {"self"}
+
+
+def surface(*classes: type) -> set[str]:
+    """The public members of classes, their own and inherited ones, and every parameter of their methods."""
+    found: set[str] = set()
+    for cls in classes:
+        members = {name: member for name, member in inspect.getmembers(cls) if not name.startswith("_")}
+        found |= set(members) | parameters(*filter(inspect.isfunction, members.values()))
+    return found
+
+
+def test_the_python_reference_names_everything_public() -> None:
+    words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
+    assert not set(interlock.__all__) - words
+    assert not surface(interlock.Machine, interlock.Pipeline, interlock.Step) - words
+    constructors = interlock.Machine, interlock.Pipeline, interlock.Codec, interlock.step, interlock.pipeline
+    assert not parameters(*constructors, interlock.plan) - words
+    values = interlock.Snapshot, interlock.Decision, interlock.Record, interlock.Allowed, interlock.Finding
+    policies = interlock.Retry, interlock.Breaker, interlock.Budget, interlock.Dependency
+    assert not parameters(*values, *policies, interlock.StepContext, interlock.StepFailure) - words
+    assert not {"State", "Begin", "Cancel"} - words
+
+
+def limits() -> dict[str, float]:
+    """The named limits of what this release does with a workflow, and their values."""
+    places = {
+        "interlock.core.codec": ["CONTEXT_BYTES_MAX", "DEPTH_MAX"],
+        "interlock.core.unwinding": ["UNDO_LOG_MAX"],
+        "interlock.core.machine": ["EFFECT_TIMEOUT_S"],
+        "interlock.core.mistakes": ["NAME_CHARACTERS_MAX"],
+        "interlock.core.pipeline": ["PENDING_DWELL_S", "UNDOING_DWELL_S"],
+        "interlock.testing.explore": ["PATH_DEPTH", "PATHS_MAX"],
+        "interlock.testing.trial": ["TRIAL_DEPTH", "SNAPSHOTS_MAX"],
+        "interlock.testing.strategies": ["WALK_LENGTH_MAX"],
+    }
+    return {name: getattr(import_module(place), name) for place, names in places.items() for name in names}
+
+
+def test_the_python_reference_tells_the_limits() -> None:
+    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+)", page, flags=re.MULTILINE))
+    assert {name: float(value.replace(",", "")) for name, value in told.items()} == limits()
+
+
+def test_a_name_that_the_reference_forgets_is_noticed() -> None:
+    class Sample:
+        def __init__(self, size: int) -> None: ...
+
+        def grow(self, by: int) -> None: ...
+
+    assert surface(Sample) == {"grow", "by"}
+    assert parameters(Sample) == {"size"}
+    assert in_code("Text, `grow(by=1)`\n\n```python\nsize = 1\n```\n\n```text\nother\n```\n") == {
+        "grow",
+        "by",
+        "1",
+        "size",
+    }

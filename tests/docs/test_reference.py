@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.core.plan.findings import WITHOUT_PROOF
+
 PROJECT = Path(__file__).parents[2]
 CORE = PROJECT / "src" / "interlock" / "core"
 
@@ -32,3 +34,12 @@ def test_every_rule_of_the_checks_is_explained_and_no_other() -> None:
     page = (PROJECT / "docs" / "reference" / "checks.md").read_text()
     first_cells = re.findall(r"^\| (`[^|]+) \|", page, flags=re.MULTILINE)
     assert {rule for cell in first_cells for rule in re.findall(r"`([a-z-]+)`", cell)} == rules()
+
+
+def test_every_finding_of_a_plan_is_explained_and_no_other() -> None:
+    sources = (CORE / "plan").glob("*.py")
+    codes = {code for path in sources for code in re.findall(r'"([a-z]+(?:-[a-z]+)+)"', path.read_text())}
+    page = (PROJECT / "docs" / "reference" / "plans.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", page, flags=re.MULTILINE))
+    assert set(rows) == codes - {"date-time"}  # A format of texts in JSON schemas.
+    assert {code for code, severity in rows.items() if "not proved safe" in severity} == WITHOUT_PROOF

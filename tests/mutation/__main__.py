@@ -21,6 +21,7 @@ from tests.mutation.child import NOTICED, PASSED, WRONG_COPY
 from tests.mutation.deciding import DECIDING
 from tests.mutation.guarding import GUARDING
 from tests.mutation.mutant import Mutant, applied
+from tests.mutation.undoing import UNDOING
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
@@ -92,7 +93,7 @@ def show(outcomes: list[Outcome]) -> None:
 
 def main() -> int:
     started = time.perf_counter()
-    chosen = [mutant for mutant in [*DECIDING, *GUARDING] if not sys.argv[1:] or mutant.name in sys.argv[1:]]
+    chosen = [mutant for mutant in [*DECIDING, *UNDOING, *GUARDING] if not sys.argv[1:] or mutant.name in sys.argv[1:]]
     assert sys.argv[1:] or len(chosen) >= MUTANTS_MIN
     assert len({mutant.name for mutant in chosen}) == len(chosen) > 0
     with tempfile.TemporaryDirectory(prefix="interlock-mutants-") as name:

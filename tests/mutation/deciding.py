@@ -1,8 +1,8 @@
-"""Mutants of deciding, unwinding and the compiled table."""
+"""Mutants of deciding."""
 
 from tests.mutation.mutant import CORE, Mutant
 
-DECIDE, TABLE, UNWINDING = f"{CORE}/decide.py", f"{CORE}/table.py", f"{CORE}/unwinding.py"
+DECIDE, TABLE = f"{CORE}/decide.py", f"{CORE}/table.py"
 
 ORDER = ("tests/unit/examples/test_order.py",)
 MOVES = ("tests/unit/core/test_decide.py",)
@@ -85,10 +85,26 @@ DECIDING = [
     Mutant(
         "action result unchecked",
         DECIDE,
-        "if not isinstance(changed, table.context_class):\n            raise action_returned(table, node, transition",
-        "if changed is None:\n            raise action_returned(table, node, transition",
+        "(table.context_exact or not isinstance(changed, expected)):\n            raise action_returned(table, node, t",
+        "changed is None:\n            raise action_returned(table, node, t",
         "An action that returns another type is UserCodeError.",
         INPUT,
+    ),
+    Mutant(
+        "action returns a subclass of the context",
+        DECIDE,
+        "(table.context_exact or not isinstance(changed, expected)):\n            raise action_returned(table, node, t",
+        "not isinstance(changed, expected):\n            raise action_returned(table, node, t",
+        "The fields that a subclass adds would be lost when it is read.",
+        ("tests/unit/core/test_refused_early.py",),
+    ),
+    Mutant(
+        "the undo log outlives the workflow",
+        DECIDE,
+        "() if transition.ends else snapshot.undo_log",
+        "snapshot.undo_log",
+        "G6: nothing leaves a final state, so its log is dropped.",
+        ("tests/unit/core/test_unwinding.py",),
     ),
     Mutant(
         "action result dropped",
@@ -133,8 +149,8 @@ DECIDING = [
     Mutant(
         "visit not raised",
         DECIDE,
-        "            Snapshot(target, context, version, version, snapshot.undo_log),\n",
-        "            Snapshot(target, context, version, snapshot.visit, snapshot.undo_log),\n",
+        "Snapshot(target, context, version, version, () if",
+        "Snapshot(target, context, version, snapshot.visit, () if",
         "A late result must not match the visit of another state.",
         ORDER,
     ),
@@ -264,126 +280,6 @@ DECIDING = [
         "        demand_room(log, target)\n",
         "",
         "G6: the undo log has a bound.",
-        UNDOS,
-    ),
-    Mutant(
-        "undo oldest first",
-        UNWINDING,
-        "    for run in reversed(log):\n",
-        "    for run in log:\n",
-        "C9: newest first.",
-        UNDOS,
-    ),
-    Mutant(
-        "known outcome undone by all handlers",
-        UNWINDING,
-        "            if run.done is None or wire_name(type(run.done)) == undo.name\n",
-        "            if run.done is None or undo.name\n",
-        "Only the handler of the outcome that happened.",
-        UNDOS,
-    ),
-    Mutant(
-        "unknown outcome undone by none",
-        UNWINDING,
-        "            if run.done is None or wire_name(type(run.done)) == undo.name\n",
-        "            if run.done is not None and wire_name(type(run.done)) == undo.name\n",
-        "G5: any of the outcomes may be real.",
-        UNDOS,
-    ),
-    Mutant(
-        "outcome without handler is logged",
-        UNWINDING,
-        "    if done is not None and all(type(done) is not undo.event for undo in step.undos):\n        return log\n",
-        "",
-        "A run that no handler would undo only fills the log.",
-        ("tests/unit/core/test_unwinding.py",),
-    ),
-    Mutant(
-        "one run too many",
-        UNWINDING,
-        "len(log) >= UNDO_LOG_MAX",
-        "len(log) > UNDO_LOG_MAX",
-        "G6: the bound is the bound.",
-        UNDOS,
-    ),
-    Mutant(
-        "every state needs room",
-        UNWINDING,
-        "    if node.undoable and len(log)",
-        "    if len(log)",
-        "A full log can still be ended.",
-        UNDOS,
-    ),
-    Mutant(
-        "ignore the catch-all",
-        TABLE,
-        "        if transition.catch_all and transition.event not in specific:\n",
-        "        if transition.catch_all and not moves and transition.event not in specific:\n",
-        "A4: it applies also where the state has transitions of its own.",
-        MOVES,
-    ),
-    Mutant(
-        "catch-all beats specific",
-        TABLE,
-        "transition.catch_all and transition.event not in specific:\n            moves[transition.event] = (*moves",
-        "transition.catch_all:\n            moves[transition.event] = (*{}",
-        "A4: the specific one wins.",
-        MOVES,
-    ),
-    Mutant(
-        "fall through after a refused specific guard",
-        TABLE,
-        "        if transition.catch_all and transition.event not in specific:\n",
-        "        if transition.catch_all:\n",
-        "When the specific guard says no, that is the answer.",
-        MOVES,
-    ),
-    Mutant(
-        "catch-all from final and unwinding states",
-        TABLE,
-        "    if node.final or node.unwinds_to:\n        return moves\n",
-        "",
-        "`any` is every state that is neither final nor unwinding.",
-        MOVES,
-    ),
-    Mutant(
-        "catch-all from unwinding states",
-        TABLE,
-        "    if node.final or node.unwinds_to:\n        return moves\n",
-        "    if node.final:\n        return moves\n",
-        "An event that left an unwinding state would abandon undos.",
-        MOVES,
-    ),
-    Mutant(
-        "commands of the source instead of the target",
-        TABLE,
-        "        commands=source.leaving + target.entering if target else (),\n",
-        "        commands=source.leaving + source.entering if target else (),\n",
-        "Entering owes what the target declares.",
-        ORDER,
-    ),
-    Mutant(
-        "nothing is stopped on leaving",
-        TABLE,
-        "        commands=source.leaving + target.entering if target else (),\n",
-        "        commands=target.entering if target else (),\n",
-        "The state was left: its timers no longer count.",
-        ("tests/unit/core/test_table.py",),
-    ),
-    Mutant(
-        "undoable source takes the fast way",
-        TABLE,
-        "target is not None and not source.undoable and not target.undoable",
-        "target is not None and not target.undoable",
-        "G5: leaving an undoable state writes the undo log.",
-        UNDOS,
-    ),
-    Mutant(
-        "unwinding target takes the fast way",
-        TABLE,
-        " and not target.undoable and target.unwinds_to is None,\n",
-        " and not target.undoable,\n",
-        "Entering an unwinding state owes its undos.",
         UNDOS,
     ),
 ]

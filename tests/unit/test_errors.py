@@ -121,7 +121,7 @@ def test_a_definition_error_starts_with_its_place_and_names_its_rule() -> None:
 def test_an_invalid_transition_names_state_event_and_what_is_allowed() -> None:
     error = errors.InvalidTransition(machine="order", state="draft", event="SHIP", allowed=["SUBMIT", "CANCEL"])
     assert (error.machine, error.state, error.event, error.allowed) == ("order", "draft", "SHIP", ("SUBMIT", "CANCEL"))
-    for word in ("order", "draft", "SHIP", "SUBMIT, CANCEL", "if_allowed"):
+    for word in ("order", "draft", "SHIP", "SUBMIT, CANCEL", "declare SHIP"):
         assert word in str(error)
 
 

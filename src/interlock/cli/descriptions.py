@@ -12,9 +12,21 @@ from interlock.errors import TargetNotFound, UnusableFile
 def load_description(target: str) -> MachineDescription:
     """The description that `target` names: a file when there is one or when it ends in .json, else MODULE:ATTR."""
     path = Path(target)
-    if path.suffix == ".json" or (path.suffix != ".py" and path.exists() and not path.is_dir()):
+    if _is_file(path):
         return _read(path)
     return load_machine(target).describe()
+
+
+def sound_description(target: str) -> MachineDescription:
+    """The same, but a machine in code has to be one that could be used: raises its first error otherwise."""
+    description = load_description(target)
+    if not _is_file(Path(target)):
+        _ = load_machine(target).compiled
+    return description
+
+
+def _is_file(path: Path) -> bool:
+    return path.suffix == ".json" or (path.suffix != ".py" and path.exists() and not path.is_dir())
 
 
 def _read(path: Path) -> MachineDescription:

@@ -60,7 +60,9 @@ def describe(
     output: OutputFile = None,
 ) -> None:
     """Print a machine as JSON, to keep beside a release and compare later with `interlock plan`."""
-    deliver(load_machine(target).describe().to_json().decode() + "\n", output)
+    machine = load_machine(target)
+    _ = machine.compiled  # A description is kept beside a release: it is of a machine that could be used.
+    deliver(machine.describe().to_json().decode() + "\n", output)
 
 
 def _draw(description: MachineDescription, kind: Format, theme: Theme) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from interlock.cli.descriptions import load_description
+from interlock.cli.descriptions import sound_description
 from interlock.cli.exits import Exit
 from interlock.cli.output import SEVERITY_STYLES, parts, show_raw, stdout
 from interlock.core.plan import Plan
@@ -40,7 +40,7 @@ def plan(
     Exits with 0 when that is proved safe, and with 1 when it is not.
     """
     renamed = _renamed(rename or [])
-    result = make_plan(load_description(old), load_description(new), renamed=renamed)
+    result = make_plan(sound_description(old), sound_description(new), renamed=renamed)
     match output:
         case Report.TEXT:
             _show(result)

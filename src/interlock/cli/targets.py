@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from interlock.core.description import MachineDescription
 from interlock.core.machine import Machine
+from interlock.core.table import Table
 from interlock.core.values import Finding
 from interlock.errors import BadUsage, TargetNotFound
 
@@ -37,6 +38,11 @@ class LoadedMachine(Protocol):
 
     def check(self) -> list[Finding]:
         """Everything the checks have to say."""
+        ...
+
+    @property
+    def compiled(self) -> Table:
+        """The machine as it is used; raises the first error of one that cannot be."""
         ...
 
     def describe(self) -> MachineDescription:

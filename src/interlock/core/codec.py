@@ -18,7 +18,7 @@ import msgspec
 from interlock.core.events import Event, wire_name
 from interlock.core.refusals import shown, suggestion
 from interlock.core.storable import not_storable
-from interlock.core.table import class_of, name_of
+from interlock.core.table import class_of, is_exact, name_of
 from interlock.core.values import ContextT
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
@@ -79,14 +79,22 @@ class Codec(Generic[ContextT, EventT]):
 
     def checked_context(self, context: ContextT) -> bytes:
         """The context as JSON, and the proof that it can be read back: for values that come from outside."""
-        if not isinstance(context, class_of(self._context)):
+        expected = class_of(self._context)
+        if type(context) is not expected and (is_exact(self._context) or not isinstance(context, expected)):
             raise InvalidPayload(
                 f"{self.machine}: the context is {shown(context)} ({type(context).__name__}), "
                 f"not a {name_of(self._context)}.",
                 fix=f"Pass a {name_of(self._context)}.",
             )
         data = self.encode_context(context)
-        self.decode_context(data, strict=True)
+        read = self.decode_context(data, strict=True)
+        if type(context).__eq__ is not object.__eq__ and read != context:
+            raise InvalidPayload(
+                f"{self.machine}: the context {shown(context)} comes back as {shown(read)}.",
+                why="What is stored must be what was decided; a field typed Any comes back as plain JSON, and a "
+                "__post_init__ runs again.",
+                fix="Give the field its real type; make __post_init__ leave a good value alone.",
+            )
         return data
 
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:

@@ -36,6 +36,7 @@ from interlock.core.values import (
     StateT,
     StepFailure,
 )
+from interlock.errors import InvalidPayload
 
 
 def decide(
@@ -72,7 +73,8 @@ def decide(
             changed = action(context, event)
         except Exception as error:
             raise action_raised(table, node, transition.event, action, error) from error
-        if not isinstance(changed, table.context_class):
+        expected = table.context_class
+        if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
             raise action_returned(table, node, transition.event, action, changed)
         context = changed
     return _move(table, snapshot, node, transition, event, context, result)
@@ -91,7 +93,7 @@ def _move(
     if transition.plain:
         target: StateT = transition.target.state  # type: ignore[assignment,union-attr]  # plain means: has one.
         return Decision(
-            Snapshot(target, context, version, version, snapshot.undo_log),
+            Snapshot(target, context, version, version, () if transition.ends else snapshot.undo_log),
             (Record(version, snapshot.state, target, transition.event, event, context),),
             transition.commands,
         )
@@ -145,6 +147,7 @@ def _enter(
     records: tuple[Record[StateT, ContextT], ...] = (Record(version, snapshot.state, state, event, payload, context),)
     if target.unwinds_to is None:
         demand_room(log, target)
+        log = () if target.final else log
         return Decision(Snapshot(state, context, version, version, log), records, leaving + target.entering)
     if undos:
         commands = (*leaving, *target.entering, RunUndos(undos))
@@ -174,7 +177,8 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
     """The decision for a step that gave up, or None when it has no `failed=`: then it is a dead letter."""
     node = known(table, snapshot.state)
     step = node.step
-    assert step is not None
+    if step is None:
+        raise _not_here(table, node, f"step {failure.step!r} cannot fail", "has no step")
     if node.failed is None:
         return None
     log = snapshot.undo_log
@@ -186,7 +190,8 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
             changed = step.failed_action(context, failure)
         except Exception as error:
             raise action_raised(table, node, STEP_FAILED, step.failed_action, error) from error
-        if not isinstance(changed, table.context_class):
+        expected = table.context_class
+        if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
             raise action_returned(table, node, STEP_FAILED, step.failed_action, changed)
         context = changed
     return _enter(table, snapshot, node.failed, STEP_FAILED, failure, context, log, node.leaving)
@@ -194,7 +199,10 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
 
 def unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
     """The decision for an unwinding whose undos are all settled: on to the state that `unwind=` names."""
-    return _over(snapshot, known(table, snapshot.state), (), ())
+    node = known(table, snapshot.state)
+    if node.unwinds_to is None:
+        raise _not_here(table, node, "nothing is unwound", "is not unwinding")
+    return _over(snapshot, node, (), ())
 
 
 def start(table: Table, state: StateT, context: ContextT) -> Decision[StateT, ContextT]:
@@ -209,6 +217,14 @@ def can(table: Table, state: Enum, event: type[Event]) -> bool:
     if table.events.get(wire_name(event)) is not event:
         raise foreign_event(table, event)
     return event in node.moves
+
+
+def _not_here(table: Table, node: Node, what: str, reason: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{table.name}: {what} in state {node.name!r}, which {reason}.",
+        why="A report belongs to one visit of one state; this workflow has moved on, or is another one.",
+        fix="Compare the visit before you report.",
+    )
 
 
 def known(table: Table, state: Enum) -> Node:

@@ -2,7 +2,9 @@
 
 _VOWELS = "aeiou"
 
-_DOUBLING = frozenset({"admit", "begin", "commit", "defer", "forget", "occur", "permit", "refer", "submit", "transfer"})
+_DOUBLING = frozenset(
+    {"admit", "begin", "commit", "defer", "forget", "fulfil", "occur", "permit", "refer", "submit", "transfer"}
+)
 """Verbs of two syllables that double their last letter: the stress is on the second one, which spelling hides."""
 
 
@@ -17,6 +19,8 @@ def _ing(verb: str) -> str:
         return verb[:-2] + "ying"
     if verb.endswith("e") and not verb.endswith(("ee", "oe", "ye")) and len(verb) > 2:  # noqa: PLR2004 -- "be".
         return verb[:-1] + "ing"
+    if verb.endswith("ic"):
+        return verb + "king"
     if verb in _DOUBLING or _is_short(verb):
         return verb + verb[-1] + "ing"
     return verb + "ing"

@@ -12,6 +12,7 @@ from typing import Generic, Literal, TypeVar, cast
 
 from interlock.core import checks, decide, diagrams, mistakes
 from interlock.core.allowed import allowed
+from interlock.core.arguments import as_mapping, as_states
 from interlock.core.codec import Codec
 from interlock.core.declarations import (
     Action,
@@ -37,6 +38,7 @@ from interlock.core.signatures import Names, check_async, check_pure, returned_e
 from interlock.core.step import Step
 from interlock.core.table import Table, compile_table, name_of
 from interlock.core.values import Allowed, ContextT, Decision, Finding, Snapshot, StateT, StepContext, TimerPolicy
+from interlock.errors import DefinitionError
 
 EventT = TypeVar("EventT", bound=Event)
 ExactT = TypeVar("ExactT")
@@ -72,10 +74,10 @@ class Machine(Generic[StateT, ContextT, EventT]):
             context=context,
             alphabet=events,
             initial=initial,
-            final=mistakes.as_states("final", final),
-            resting=mistakes.as_states("resting", resting),
-            unwind=dict(cast("Mapping[Enum, Enum]", unwind or {})),
-            renamed=dict(renamed or {}),
+            final=as_states("final", final),
+            resting=as_states("resting", resting),
+            unwind=as_mapping("unwind", unwind),
+            renamed=as_mapping("renamed", renamed),
             location=declared_at(),
         )
         self._table: Table | None = None
@@ -128,7 +130,12 @@ class Machine(Generic[StateT, ContextT, EventT]):
         def add_action(action: Callable[[ContextT, ExactT], ContextT]) -> Callable[[ContextT, ExactT], ContextT]:
             mistakes.after_first_use(self._declared, location)
             mistakes.second_action(declaration)
-            self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
+            try:
+                self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
+            except DefinitionError:
+                # Without its action the transition would mean something else than what was written.
+                self._declared.transitions = [each for each in self._declared.transitions if each is not declaration]
+                raise
             declaration.action = cast("Action", action)
             return action
 
@@ -158,7 +165,9 @@ class Machine(Generic[StateT, ContextT, EventT]):
             function: Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]],
         ) -> Step[ContextT, ResultT]:
             mistakes.after_first_use(self._declared, location)
-            check_async(function, kind="step", arguments=2, shape="(context, ctx)", location=location)
+            given = (self._declared.context, StepContext)
+            shape = "(context, ctx)"
+            check_async(function, kind="step", arguments=given, shape=shape, local=frame.f_locals, location=location)
             declaration = StepDeclaration(
                 name=name or name_of(function),
                 state=state,
@@ -191,13 +200,16 @@ class Machine(Generic[StateT, ContextT, EventT]):
         [Callable[[ContextT, StepContext], Awaitable[None]]], Callable[[ContextT, StepContext], Awaitable[None]]
     ]:
         """Declare a durable side message, owed on entering one of the states; it never moves the machine (B12)."""
-        location = declared_at()
+        frame = declaring_frame()
+        location = line_of(frame)
 
         def add_effect(
             function: Callable[[ContextT, StepContext], Awaitable[None]],
         ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
             mistakes.after_first_use(self._declared, location)
-            check_async(function, kind="effect", arguments=2, shape="(context, ctx)", location=location)
+            given = (self._declared.context, StepContext)
+            shape = "(context, ctx)"
+            check_async(function, kind="effect", arguments=given, shape=shape, local=frame.f_locals, location=location)
             declaration = EffectDeclaration(
                 name=name or name_of(function),
                 states=states,
@@ -247,6 +259,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
     ) -> Snapshot[StateT, ContextT]:
         """A snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
         self.codec.checked_context(context)
+        mistakes.in_snapshot(version)
         decide.known(self.compiled, state)
         return Snapshot(state, context, version, version, attempted=attempted)
 
@@ -271,11 +284,16 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
     def check(self) -> list[Finding]:
         """Everything the checks have to say, errors first. Does not raise and does not freeze the machine."""
-        return checks.findings(compile_table(self._declared))
+        table = self._table or compile_table(self._declared)
+        return checks.findings(table, lambda: self._codec_for(table))
 
     def describe(self) -> MachineDescription:
-        """The machine as plain data, for diagrams, plans and the wire."""
-        return describe(self.compiled, self.codec)
+        """The machine as plain data, for diagrams, plans and the wire.
+
+        A machine that is not sound can be described too, and is not frozen by it: a picture helps to see why.
+        """
+        table = self._table or compile_table(self._declared)
+        return describe(table, self._codec or self._codec_for(table))
 
     def mermaid(self) -> str:
         """The machine as a Mermaid state diagram."""
@@ -299,9 +317,14 @@ class Machine(Generic[StateT, ContextT, EventT]):
     def compiled(self) -> Table:
         """The compiled machine. The first use checks the graph and freezes the declarations."""
         if self._table is None:
-            table = compile_table(self._declared)
-            checks.demand_sound(table)
+            # Frozen first: what another thread declares while this one compiles must not be lost in silence.
             self._declared.frozen = True
+            try:
+                table = compile_table(self._declared)
+                checks.demand_sound(table)
+            except DefinitionError:
+                self._declared.frozen = False
+                raise
             self._table = table
         return self._table
 
@@ -309,10 +332,13 @@ class Machine(Generic[StateT, ContextT, EventT]):
     def codec(self) -> Codec[ContextT, EventT]:
         """How this machine's contexts and events are written and read."""
         if self._codec is None:
-            context = cast("type[ContextT]", self._declared.context)
-            events = cast("dict[str, type[EventT]]", self.compiled.events)
-            self._codec = Codec(self.name, context, events, location=self._declared.location)
+            self._codec = self._codec_for(self.compiled)
         return self._codec
+
+    def _codec_for(self, table: Table) -> Codec[ContextT, EventT]:
+        context = cast("type[ContextT]", self._declared.context)
+        events = cast("dict[str, type[EventT]]", table.events)
+        return Codec(self.name, context, events, location=self._declared.location)
 
     @property
     def opening(self) -> EventT | None:

@@ -7,9 +7,8 @@ offending value and the allowed ones), why it matters and how to fix it. Mistake
 
 import math
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import cast
+from typing import Any, cast
 
 from interlock.core.declarations import (
     AnyState,
@@ -22,6 +21,7 @@ from interlock.core.declarations import (
 )
 from interlock.core.events import Event, is_event, mistake_in, wire_name
 from interlock.core.locations import declared_at
+from interlock.core.policies import Retry
 from interlock.core.refusals import member_suggestion, shown
 from interlock.core.storable import not_storable
 from interlock.core.table import name_of
@@ -32,17 +32,10 @@ POLICIES = ("deadline", "remaining", "restart")
 STORABLE_FIELDS = "Use fields of ordinary types: numbers, texts, dates, lists, dicts, and dataclasses of these."
 
 
-def as_states(name: str, given: object) -> frozenset[Enum]:
-    """The set of states that was given; a single state, or something else, is refused."""
-    if isinstance(given, AbstractSet | list | tuple):
-        return frozenset(cast("Iterable[Enum]", given))
-    raise DefinitionError(
-        f"{name}={shown(given)} is not a set of states.",
-        why="A machine may have several such states.",
-        fix=f"Write braces around it: {name}={{State.X}}.",
-        rule="bad-states",
-        location=declared_at(),
-    )
+def in_snapshot(version: object) -> None:
+    """Mistakes in `machine.at(...)`."""
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise _bad_number("version", version, "a whole number from 1 up", declared_at())
 
 
 def in_machine(declared: Declarations) -> None:
@@ -62,6 +55,8 @@ def in_machine(declared: Declarations) -> None:
     if isinstance(declared.version, bool) or not isinstance(declared.version, int) or declared.version < 1:
         raise _bad_number("version", declared.version, "a whole number from 1 up", where)
     problem = not_storable(declared.context)
+    if declared.context is cast("object", Any):
+        problem = "Any is no type"
     if problem:
         raise DefinitionError(
             f"context={name_of(declared.context)} cannot be stored: {problem}.",
@@ -74,6 +69,9 @@ def in_machine(declared: Declarations) -> None:
     named += [*declared.final, *declared.resting, *declared.unwind, *declared.unwind.values()]
     for state in [*named, *declared.renamed.values()]:
         _known_state(declared, state, where)
+    for old in declared.renamed:
+        if not isinstance(old, str):
+            raise _bad_number("a key of renamed", old, "the text that the old state was stored as", where)
     _separate_kinds(declared)
 
 
@@ -90,6 +88,9 @@ def _good_states(declared: Declarations) -> None:
             problem = f"{wrong[0]!r} does not have a text as its value"
         elif not all(state.value.isprintable() for state in states):
             problem = f"{states.__name__} has a character in a value that cannot be printed"
+        elif len(states.__members__) != len(states):
+            alias = next(name for name, state in states.__members__.items() if name != state.name)
+            problem = f"{states.__name__}.{alias} has the value of {states.__members__[alias].name}: they are one state"
     if problem:
         raise DefinitionError(
             f"{problem}.",
@@ -200,15 +201,25 @@ def in_step(declared: Declarations, step: StepDeclaration) -> None:
         _known_state(declared, step.failed, step.location)
     for event in step.returns:
         _good_event(declared, event, step.location)
-    in_step_settings(step.name, step.timeout_s, step.location)
+    in_step_settings(
+        step.name, step.timeout_s, step.location, retry=step.retry, dependency=step.dependency, classify=step.classify
+    )
     taken = [known.name for known in declared.steps.values()] + [effect.name for effect in declared.effects]
     _free_name("step", step.name, taken, step.location)
 
 
-def in_step_settings(name: str, timeout_s: float, location: str) -> None:
-    """Mistakes in the settings of a step, in a machine or free-standing."""
+def in_step_settings(
+    name: str, timeout_s: float, location: str, *, retry: object, dependency: object, classify: object = None
+) -> None:
+    """Mistakes in the settings of a step or effect, in a machine or free-standing."""
     _good_name("step", name, location)
     _positive("timeout_s", timeout_s, location)
+    if not isinstance(retry, Retry):
+        raise _bad_number("retry", retry, "a Retry, such as Retry(attempts=5)", location)
+    if dependency is not None and not (isinstance(dependency, str) and dependency.strip()):
+        raise _bad_number("dependency", dependency, "the name of the dependency as a text, or None", location)
+    if classify is not None and not callable(classify):
+        raise _bad_number("classify", classify, "a function from an error to a Classification, or None", location)
 
 
 def in_undo(declared: Declarations, step: StepDeclaration, event: object, location: str) -> None:
@@ -240,10 +251,9 @@ def in_effect(declared: Declarations, effect: EffectDeclaration) -> None:
         raise _conflict(f"effect {effect.name!r} names no state", effect.location)
     for state in effect.states:
         _known_state(declared, state, effect.location)
-    _good_name("effect", effect.name, effect.location)
     taken = [known.name for known in declared.effects] + [step.name for step in declared.steps.values()]
     _free_name("effect", effect.name, taken, effect.location)
-    _positive("timeout_s", effect.timeout_s, effect.location)
+    in_step_settings(effect.name, effect.timeout_s, effect.location, retry=effect.retry, dependency=effect.dependency)
 
 
 def in_timer(declared: Declarations, timer: TimerDeclaration) -> None:

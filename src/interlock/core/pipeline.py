@@ -8,13 +8,14 @@ The odd choice: classes for states and events are made at run time, one set per 
 `CHARGE_DONE` and not `STEP_DONE("charge")`. The static types are `PipelineState` and `PipelineEvent`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
 from enum import Enum, EnumMeta
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from interlock.core import mistakes
 from interlock.core.declarations import (
+    Action,
     Classify,
     FailedAction,
     StepDeclaration,
@@ -28,7 +29,7 @@ from interlock.core.gerunds import gerund
 from interlock.core.locations import declared_at, declaring_frame, line_of
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
-from interlock.core.signatures import check_async, check_pure
+from interlock.core.signatures import Names, check_async, check_pure
 from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
@@ -79,6 +80,9 @@ class PipelineStep(Generic[ContextT]):
     classify: Classify | None
     read_only: bool
     location: str
+    local: Names
+    """The names around the declaration, to understand its annotations when the context is known."""
+    dwell_s: float | None = None
     frozen: bool = False
     """True once a pipeline has been built from it: an undo that is declared later would never run."""
     undo_function: Callable[[ContextT, StepContext], Awaitable[None]] | None = None
@@ -92,9 +96,13 @@ class PipelineStep(Generic[ContextT]):
         self, function: Callable[[ContextT, StepContext], Awaitable[None]]
     ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
         """Declare how to undo the step when a later one fails, or when its own outcome is unknown."""
-        location = declared_at()
+        frame = declaring_frame()
+        location = line_of(frame)
         self._not_in_use("undo", location)
-        check_async(function, kind="undo", arguments=2, shape="(context, ctx)", location=location)
+        given = (None, StepContext)
+        check_async(
+            function, kind="undo", arguments=given, shape="(context, ctx)", local=frame.f_locals, location=location
+        )
         if self.undo_function is not None or self.read_only:
             reason = "is read_only, so there is nothing to undo" if self.read_only else "already has an undo"
             raise DefinitionError(
@@ -134,7 +142,9 @@ class PipelineStep(Generic[ContextT]):
 
     @property
     def dwell_max_s(self) -> float:
-        """Twice the time that all attempts and the longest waits between them can take."""
+        """How long a workflow may stay: as declared, or twice what all attempts and the waits between them can take."""
+        if self.dwell_s is not None:
+            return self.dwell_s
         return 2 * (self.timeout_s * self.retry.attempts + self.retry.waits_s_max())
 
 
@@ -147,14 +157,22 @@ def step(
     read_only: bool = False,
     name: str | None = None,
     state: str | None = None,
+    dwell_s: float | None = None,
 ) -> Callable[[Callable[[ContextT, StepContext], Awaitable[ContextT]]], PipelineStep[ContextT]]:
-    """Declare a step of a pipeline. `state` overrides the gerund that names its state."""
-    location = declared_at()
+    """Declare a step of a pipeline.
+
+    `state` overrides the gerund that names its state, `dwell_s` the time after which a workflow there is stalled (twice
+    what all attempts can take).
+    """
+    frame = declaring_frame()
+    location = line_of(frame)
 
     def declare(function: Callable[[ContextT, StepContext], Awaitable[ContextT]]) -> PipelineStep[ContextT]:
-        check_async(function, kind="step", arguments=2, shape="(context, ctx)", location=location)
+        given = (None, StepContext)
+        shape = "(context, ctx)"
+        check_async(function, kind="step", arguments=given, shape=shape, local=frame.f_locals, location=location)
         own_name = name or name_of(function)
-        mistakes.in_step_settings(own_name, timeout_s, location)
+        mistakes.in_step_settings(own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify)
         return PipelineStep(
             name=own_name,
             function=function,
@@ -165,6 +183,8 @@ def step(
             classify=classify,
             read_only=read_only,
             location=location,
+            local=frame.f_locals,
+            dwell_s=dwell_s,
         )
 
     return declare
@@ -174,10 +194,15 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
     """A linear machine built from steps. `State` is its Enum; `Begin` and `Cancel` are its own events."""
 
     def __init__(
-        self, name: str, *, context: type[ContextT], steps: Sequence[PipelineStep[ContextT]], version: int = 1
+        self,
+        name: str,
+        *,
+        context: type[ContextT],
+        steps: Sequence[PipelineStep[ContextT]],
+        version: int = 1,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
-        steps = tuple(steps)
-        _check_steps(name, steps, declared_at())
+        steps = _check_steps(name, steps, declared_at())
         title = "".join(word.capitalize() for word in str(name).replace("-", "_").split("_"))
         names = ["PENDING", *(each.state for each in steps), "COMPLETED", "UNDOING", "FAILED"]
         # Checkers take the functional form of Enum for a look-up by value.
@@ -196,6 +221,7 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
             final={states.COMPLETED, states.FAILED},
             unwind={states.UNDOING: states.FAILED},
             version=version,
+            renamed={old: _member(states, new) for old, new in (renamed or {}).items()},
         )
         self._declared.straight = True
         self._opening = self.Begin()
@@ -212,9 +238,15 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
             done = make_dataclass(f"{title}Done", [("context", self._declared.context)], bases=(alphabet,), frozen=True)
             self._declared.transitions.append(
                 TransitionDeclaration(
-                    event=done, sources=(here,), to=there, guard=None, location=each.location, action=_carried
+                    event=done,
+                    sources=(here,),
+                    to=there,
+                    guard=None,
+                    location=each.location,
+                    action=_carrying(each.name),
                 )
             )
+            _judge(each, self._declared.context)
             each.frozen = True
             declaration = _declaration(each, here, states.UNDOING, done)
             mistakes.in_step(self._declared, declaration)
@@ -224,15 +256,34 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
 
 
 def pipeline(
-    name: str, *, context: type[ContextT], steps: Sequence[PipelineStep[ContextT]], version: int = 1
+    name: str,
+    *,
+    context: type[ContextT],
+    steps: Sequence[PipelineStep[ContextT]],
+    version: int = 1,
+    renamed: Mapping[str, str] | None = None,
 ) -> Pipeline[ContextT]:
-    """Build the linear machine of the steps: PENDING, a state per step, COMPLETED, UNDOING, FAILED."""
-    return Pipeline(name, context=context, steps=steps, version=version)
+    """Build the linear machine of the steps: PENDING, a state per step, COMPLETED, UNDOING, FAILED.
+
+    `renamed` says what the states of an earlier version are called now: `{"paying": "CHARGING"}`.
+    """
+    return Pipeline(name, context=context, steps=steps, version=version, renamed=renamed)
 
 
-def _carried(_: object, event: Event) -> object:
-    """The step's result: the context that its event carries."""
-    return event.context  # type: ignore[attr-defined]  # Every Done event has it: made in _chain.
+def _carrying(name: str) -> Action:
+    """The action of a step's Done event: the context that the event carries, under the step's own name."""
+
+    def carried(_: object, event: Event) -> object:
+        return event.context  # type: ignore[attr-defined]  # Every Done event has it: made in _chain.
+
+    carried.__name__ = name
+    return carried
+
+
+def _member(states: type[PipelineState], name: str) -> PipelineState:
+    # What is no state is handed on as it is; the machine says what is wrong with it.
+    known = states.__members__.get(name) if isinstance(name, str) else None
+    return known or cast("PipelineState", name)
 
 
 BeginOrCancel = TypeVar("BeginOrCancel", bound=PipelineEvent)
@@ -274,7 +325,8 @@ def _without_outcome(function: Callable[[ContextT, StepContext], Awaitable[None]
     return undo
 
 
-def _check_steps(name: str, steps: Sequence[object], location: str) -> None:
+def _check_steps(name: str, given: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
+    steps = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else ()
     problem = "" if steps else "has no steps"
     taken: set[str] = set(OWN_STATES)
     for each in steps:
@@ -294,3 +346,17 @@ def _check_steps(name: str, steps: Sequence[object], location: str) -> None:
             rule="bad-pipeline",
             location=location,
         )
+    return cast("tuple[PipelineStep[ContextT], ...]", steps)
+
+
+def _judge(each: PipelineStep[ContextT], context: type[object]) -> None:
+    """Free-standing, a step could not know its context; in a pipeline its annotations can be judged."""
+    check_async(
+        each.function,
+        kind="step",
+        arguments=(context, StepContext),
+        returns=context,
+        shape="(context, ctx)",
+        local=each.local,
+        location=each.location,
+    )

@@ -27,6 +27,10 @@ _GROWING_WAITS_MAX = 1_000
 """After so many attempts the wait grows no more, whatever the factor."""
 
 
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 class Classification(Enum):
     """What an error means for the step that raised it (C3)."""
 
@@ -43,7 +47,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     max_s: float = 30.0
 
     def __post_init__(self) -> None:
-        _demand(self.attempts >= 1, "Retry.attempts", self.attempts, "at least 1 (1 = no retry)")
+        _demand(_whole(self.attempts), "Retry.attempts", self.attempts, "a whole number from 1 up (1 = no retry)")
         _demand(0 < self.first_s <= self.max_s, "Retry.first_s", self.first_s, "more than 0 and at most max_s")
         _demand(1 <= self.factor < math.inf, "Retry.factor", self.factor, "at least 1")
         _demand(self.max_s < math.inf, "Retry.max_s", self.max_s, "finite")
@@ -96,9 +100,9 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     probes: int = 1
 
     def __post_init__(self) -> None:
-        _demand(self.failures >= 1, "Breaker.failures", self.failures, "at least 1")
+        _demand(_whole(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
         _demand(0 < self.reset_s < math.inf, "Breaker.reset_s", self.reset_s, "more than 0 and finite")
-        _demand(self.probes >= 1, "Breaker.probes", self.probes, "at least 1")
+        _demand(_whole(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
 
     def admit(self, circuit: Circuit, now_s: float) -> tuple[Circuit, bool]:
         """Whether a call may be made now, and the circuit then. Half-open admits `probes` calls and counts them."""
@@ -190,8 +194,11 @@ class Dependency(msgspec.Struct, frozen=True):
     budget: float = 0.2
 
     def __post_init__(self) -> None:
-        _demand(bool(self.name), "Dependency.name", self.name, "a name that is not empty")
-        _demand(self.concurrency_max >= 1, "Dependency.concurrency_max", self.concurrency_max, "at least 1")
+        _demand(
+            isinstance(self.name, str) and bool(self.name), "Dependency.name", self.name, "a text that is not empty"
+        )
+        _demand(_whole(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
+        _demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s
         _demand(rate is None or 0 < rate < math.inf, "Dependency.rate_per_s", rate, "more than 0, or None")
         _demand(0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")

@@ -78,6 +78,12 @@ def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
             why="An event is a value: the class is only its name.",
             fix=f"Send an instance: {cls.__name__}(...).",
         )
+    if name in table.events:
+        return InvalidPayload(
+            f"{table.name} has an event {name}, but not this class ({cls.__module__}.{cls.__qualname__}).",
+            why="Another class has the same wire name: another machine's, or the same module loaded twice.",
+            fix="Import the class from the module that the machine was built in.",
+        )
     return unknown_event(table, f"{name} ({cls.__module__}.{cls.__qualname__})", name)
 
 

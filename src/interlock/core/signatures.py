@@ -4,7 +4,8 @@ A type checker sees most of this; this module says it to everybody else, at the 
 not annotated, or cannot be resolved, is not judged: the first decision would still find a wrong type.
 
 The odd choice: annotations are resolved with the local names of the declaring frame too, because machines are
-often built inside a function (a test), where `from __future__ import annotations` hides the local classes.
+often built inside a function (a test), where `from __future__ import annotations` hides the local classes. A function
+from elsewhere keeps its own module's names first.
 """
 
 import inspect
@@ -20,6 +21,8 @@ from interlock.core.table import class_of, name_of
 from interlock.errors import DefinitionError
 
 Names = Mapping[str, object]
+Expected = tuple[type[object] | None, ...]
+"""What a function is given, argument by argument; None for what is not judged."""
 
 
 def check_pure(
@@ -42,19 +45,20 @@ def check_pure(
             location=location,
         )
     _check_shape(function, kind, len(arguments), shape, location)
-    hints = _hints(function, local)
-    for (name, annotated), expected in zip(_positional(function, hints), arguments, strict=False):
-        if not _takes(annotated, expected):
-            raise _mismatch(
-                function, kind, f"takes {name}: {_told(annotated)}, but is given a {name_of(expected)}", shape, location
-            )
-    if "return" in hints and not _gives(hints["return"], returns):
-        told = _told(hints["return"])
-        raise _mismatch(function, kind, f"returns {told}, but must return {name_of(returns)}", shape, location)
+    _check_annotations(function, kind, arguments, returns, shape, local, location)
 
 
-def check_async(function: object, *, kind: str, arguments: int, shape: str, location: str) -> None:
-    """Demand an `async def` that can be called with that many arguments."""
+def check_async(
+    function: object,
+    *,
+    kind: str,
+    arguments: Expected,
+    shape: str,
+    local: Names,
+    location: str,
+    returns: type[object] | None = None,
+) -> None:
+    """Demand an `async def` that can be called with these arguments; `returns` is judged when it is given."""
     if not _is_async(function):
         raise DefinitionError(
             f"{kind} {name_of(function)} is not async.",
@@ -63,7 +67,28 @@ def check_async(function: object, *, kind: str, arguments: int, shape: str, loca
             rule="wrong-signature",
             location=location,
         )
-    _check_shape(function, kind, arguments, shape, location)
+    _check_shape(function, kind, len(arguments), shape, location)
+    _check_annotations(function, kind, arguments, returns, shape, local, location)
+
+
+def _check_annotations(
+    function: object,
+    kind: str,
+    arguments: Expected,
+    returns: type[object] | None,
+    shape: str,
+    local: Names,
+    location: str,
+) -> None:
+    hints = _hints(function, local)
+    for (name, annotated), expected in zip(_positional(function, hints), arguments, strict=False):
+        if expected is not None and not _takes(annotated, expected):
+            problem = f"takes {name}: {_told(annotated, expected)}, but is given a {_told(expected, annotated)}"
+            raise _mismatch(function, kind, problem, shape, location)
+    if returns is not None and "return" in hints and not _gives(hints["return"], returns):
+        told = _told(hints["return"], returns)
+        problem = f"returns {told}, but must return {_told(returns, hints['return'])}"
+        raise _mismatch(function, kind, problem, shape, location)
 
 
 def returned_events(function: object, *, alphabet: type[Event], local: Names, location: str) -> tuple[type[Event], ...]:
@@ -159,8 +184,11 @@ def _positional(function: object, hints: Names) -> list[tuple[str, object]]:
 
 def _hints(function: object, local: Names) -> dict[str, object]:
     target = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", function)
+    own: Names = getattr(inspect.unwrap(target), "__globals__", {}) if callable(target) else {}
+    # A function made inside another one may mean the local class; one from a module means the module's own.
+    inside = "<locals>" in getattr(target, "__qualname__", "")
     try:
-        return typing.get_type_hints(target, localns=dict(local))
+        return typing.get_type_hints(target, localns={n: v for n, v in local.items() if inside or n not in own})
     except Exception:  # noqa: BLE001 -- an annotation that cannot be resolved is not judged.
         return {}
 
@@ -182,7 +210,7 @@ def _takes(annotated: object, given: type[object]) -> bool:
 def _gives(annotated: object, wanted: type[object]) -> bool:
     """Is everything the annotation admits a value of the wanted type? What is not a plain class is not judged."""
     wanted_class = class_of(wanted)
-    if type(None) in _members(annotated):  # A forgotten return, even where any class would do.
+    if wanted is not type(None) and type(None) in _members(annotated):  # A forgotten return, whatever the class.
         return False
     return all(not _is_plain_class(member) or issubclass(member, wanted_class) for member in _members(annotated))
 
@@ -193,5 +221,9 @@ def _is_plain_class(annotation: object) -> TypeGuard[type[object]]:
     return isinstance(annotation, type) and annotation is not typing.Any and not special
 
 
-def _told(annotation: object) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+def _told(annotation: object, other: object = None) -> str:
+    if not isinstance(annotation, type):
+        return str(annotation)
+    # Two classes of one name are told apart by their modules.
+    same = getattr(other, "__name__", "") == annotation.__name__
+    return f"{annotation.__module__}.{annotation.__qualname__}" if same else annotation.__name__

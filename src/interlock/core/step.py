@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, cast
 from interlock.core import mistakes
 from interlock.core.declarations import Declarations, FailedAction, StepDeclaration, UndoDeclaration, UndoFunction
 from interlock.core.events import Event, EventOf
-from interlock.core.locations import declared_at, declaring_frame, line_of
+from interlock.core.locations import declaring_frame, line_of
 from interlock.core.signatures import check_async, check_pure, check_undo
 from interlock.core.values import ContextT, StepContext, StepFailure
 
@@ -49,16 +49,19 @@ class Step(Generic[ContextT, ResultT]):
         Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
     ]:
         """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds."""
-        location = declared_at()
+        frame = declaring_frame()
+        location = line_of(frame)
         cls = cast("type[Event]", event)
 
         def add_undo(
             function: Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
         ) -> Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]:
             mistakes.after_first_use(self._machine, location)
-            check_async(function, kind="undo", arguments=3, shape="(context, done, ctx)", location=location)
             mistakes.in_undo(self._machine, self._declared, cls, location)
             check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
+            given = (self._machine.context, cls, StepContext)
+            shape = "(context, done, ctx)"
+            check_async(function, kind="undo", arguments=given, shape=shape, local=frame.f_locals, location=location)
             declaration = UndoDeclaration(event=cls, function=cast("UndoFunction", function), location=location)
             self._declared.undos.append(declaration)
             return function

@@ -8,9 +8,12 @@ The odd choice: nodes are found by the member's `_name_` and then compared by id
 calls Python code and costs three times as much as hashing its name.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from interlock.core.declarations import (
     Action,
@@ -37,6 +40,8 @@ class Transition:
     declared: TransitionDeclaration
     plain: bool
     """True when neither end touches the undo log: the fast way through `decide`."""
+    ends: bool
+    """True when the target is final: nothing leaves it, so nothing will ever be undone and the log is dropped."""
 
     @property
     def guard_name(self) -> str | None:
@@ -93,6 +98,8 @@ class Table:
     steps: dict[str, Node]
     context_class: type[Any]
     """What `isinstance` can check of a context: the class itself, or dict for a TypedDict."""
+    context_exact: bool
+    """True when a subclass is not a context: see `is_exact`."""
 
     def node(self, state: Enum) -> Node | None:
         """The node of a state of this machine, or None for a stranger."""
@@ -119,6 +126,7 @@ def compile_table(declared: Declarations) -> Table:
         events=_alphabet(declared),
         steps={node.step.name: node for node in nodes.values() if node.step},
         context_class=class_of(declared.context),
+        context_exact=is_exact(declared.context),
     )
 
 
@@ -172,6 +180,7 @@ def _transition(declared: TransitionDeclaration, source: Node, nodes: dict[str, 
         commands=source.leaving + target.entering if target else (),
         declared=declared,
         plain=target is not None and not source.undoable and not target.undoable and target.unwinds_to is None,
+        ends=target is not None and target.final,
     )
 
 
@@ -186,6 +195,11 @@ def _alphabet(declared: Declarations) -> dict[str, type[Event]]:
     return events
 
 
+def is_exact(context: object) -> bool:
+    """True when only the class itself is a context: the fields that a subclass adds would be lost when it is read."""
+    return isinstance(context, type) and (is_dataclass(context) or issubclass(context, msgspec.Struct))
+
+
 def class_of(context: type[object]) -> type[object]:
     """What `isinstance` can check of a context type: the class, `dict` for a TypedDict, the origin of a generic."""
     if hasattr(context, "__required_keys__"):
@@ -196,10 +210,14 @@ def class_of(context: type[object]) -> type[object]:
 
 def name_of(function: object) -> str:
     """A user function's name; a callable object is named by its class."""
+    while isinstance(function, partial):
+        function = function.func
     return getattr(function, "__name__", type(function).__name__)
 
 
 def first_line(function: object) -> str:
     """The first line of a docstring, or an empty text."""
+    while isinstance(function, partial):
+        function = function.func
     text = (getattr(function, "__doc__", None) or "").strip()
     return text.partition("\n")[0].strip()

@@ -28,9 +28,11 @@ def logged(log: tuple[Run, ...], node: Node, visit: int, done: Event | None) -> 
 
 
 def demand_room(log: tuple[Run, ...], node: Node) -> None:
-    """Refuse to enter a state whose run could not be logged any more: at the door, before anything happens outside.
+    """Refuse to enter a state whose run could not be logged any more: at the door, before it happens outside.
 
-    Asked at the end of the run it would be too late (G5), and a full log could never be unwound.
+    Asked at the end of the run it would be too late (G5), and a full log could never be unwound. When it is the result
+    of another undoable step that is refused here, that step has happened: whoever runs the machine then reports it with
+    `fail(unknown=True)`, which logs the run and unwinds.
     """
     if node.undoable and len(log) >= UNDO_LOG_MAX:
         raise LimitReached(

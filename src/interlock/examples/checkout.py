@@ -36,8 +36,9 @@ async def validate(checkout: Checkout, ctx: StepContext) -> Checkout:
 @step(timeout_s=4, retry=Retry(attempts=5), dependency="payments")
 async def charge(checkout: Checkout, ctx: StepContext) -> Checkout:
     """Take the money; the bank gets 4 seconds."""
-    intent = await world.payments.create_intent(checkout.order_id, key=ctx.key)
-    if not await world.payments.confirm(intent, key=ctx.key):
+    # Two calls, two keys: a provider ties a key to one request. Both follow from the run's own key.
+    intent = await world.payments.create_intent(checkout.order_id, key=f"{ctx.key}:intent")
+    if not await world.payments.confirm(intent, key=f"{ctx.key}:confirm"):
         raise NonRetryable("the bank declined")
     return replace(checkout, payment_intent_id=intent)
 
@@ -46,7 +47,7 @@ async def charge(checkout: Checkout, ctx: StepContext) -> Checkout:
 async def give_back(checkout: Checkout, ctx: StepContext) -> None:
     """Give the money back; the intent follows from the order when the charge never answered."""
     key = ctx.undoes or ctx.key
-    intent = checkout.payment_intent_id or await world.payments.create_intent(checkout.order_id, key=key)
+    intent = checkout.payment_intent_id or await world.payments.create_intent(checkout.order_id, key=f"{key}:intent")
     await world.payments.cancel(intent, key=ctx.key)
 
 

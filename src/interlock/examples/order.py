@@ -156,9 +156,9 @@ order = Machine(
 
 
 def has_items(order: Order, event: Submit) -> bool:
-    """The order has at least one item."""
+    """The order has at least one item, and at least one piece of each."""
     del event
-    return bool(order.items)
+    return bool(order.items) and all(item.qty >= 1 for item in order.items)
 
 
 def may_retry(order: Order, event: Submit) -> bool:
@@ -169,7 +169,7 @@ def may_retry(order: Order, event: Submit) -> bool:
 def has_payment(order: Order, event: RefundRequest) -> bool:
     """There is a payment to give back."""
     del event
-    return order.payment_intent_id is not None
+    return bool(order.payment_intent_id)
 
 
 # --- paying --------------------------------------------------------------------------------------------------------
@@ -227,8 +227,10 @@ order.on(InventoryReserved, State.PAID, to=State.FULFILLMENT_PENDING)
 @order.step(State.PAID, timeout_s=5, retry=Retry(attempts=10), dependency="warehouse")
 async def reserve_inventory(order: Order, ctx: StepContext) -> InventoryReserved:
     """Put the goods aside."""
-    items = {item.sku: item.qty for item in order.items}
-    await world.warehouse.reserve(order.order_id, items, key=ctx.key)
+    pieces: dict[str, int] = {}
+    for item in order.items:
+        pieces[item.sku] = pieces.get(item.sku, 0) + item.qty
+    await world.warehouse.reserve(order.order_id, pieces, key=ctx.key)
     return InventoryReserved()
 
 

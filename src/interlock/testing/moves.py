@@ -11,12 +11,13 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from interlock.core import decide
+from interlock.core.declarations import StepDeclaration
 from interlock.core.events import STEP_FAILED, UNWOUND, Event, wire_name
 from interlock.core.machine import EventT, Machine
-from interlock.core.refusals import allowed_events
+from interlock.core.refusals import allowed_events, shown, suggestion
 from interlock.core.table import Node
 from interlock.core.values import Allowed, ContextT, Decision, Snapshot, StateT, StepFailure
-from interlock.errors import InvalidTransition
+from interlock.errors import InvalidPayload, InvalidTransition
 
 ATTEMPTED = "ATTEMPTED"
 
@@ -42,14 +43,18 @@ def play(
 ) -> Decision[StateT, ContextT]:
     """What an engine would decide on the move. Raises the refusal, as `Machine.decide` does.
 
-    An event that the state's step returns counts as the step's result: from then on it is there to be undone.
+    An event that the state's step returns, or has an undo for, counts as the step's result: from then on it is there to
+    be undone. A failure must name the step of the state; another name raises InvalidPayload.
     """
     table = machine.compiled
     node = decide.known(table, snapshot.state)
     if isinstance(move, StepFailure):
-        decision = decide.fail(table, snapshot, move) if node.step is not None else None
-        if decision is None:
+        if node.step is None or node.failed is None:
             raise _no_way(machine.name, node, STEP_FAILED)
+        if move.step != node.step.name:
+            raise _other_step(machine.name, node, node.step.name, move.step)
+        decision = decide.fail(table, snapshot, move)
+        assert decision is not None  # Only a step without `failed=` stays where it is.
         return decision
     if isinstance(move, Unwound):
         if node.unwinds_to is None:
@@ -60,7 +65,7 @@ def play(
         if node.step is None:
             raise _no_way(machine.name, node, ATTEMPTED)
         return Decision(msgspec.structs.replace(snapshot, attempted=True), ())
-    result = node.step is not None and type(move) in node.step.returns
+    result = node.step is not None and _is_result(node.step, type(move))
     return decide.decide(table, snapshot, move, result=result)
 
 
@@ -79,6 +84,21 @@ def told(allowed: Allowed[StateT]) -> str:
     """One allowed transition for people: `SUBMIT [has_items] -> paid`."""
     guards = f" [{', '.join(allowed.guards)}]" if allowed.guards else ""
     return f"{allowed.event}{guards} -> {allowed.to.value}"
+
+
+def _is_result(step: StepDeclaration, event: type[Event]) -> bool:
+    # A step without a return annotation is known by what it undoes. Its other events are taken for somebody else's: as
+    # results they would leave nothing to undo, and an attempt that a Cancel interrupts would be forgotten (G5).
+    return event in step.returns or any(event is undo.event for undo in step.undos)
+
+
+def _other_step(machine: str, node: Node, step: str, given: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{machine}: step {shown(given)} cannot fail in state {node.name!r}, whose step is {step!r}."
+        f"{suggestion(given, [step])}",
+        why="Only the step of the state that a workflow is in can give up there.",
+        fix=f"Write StepFailure(step={step!r}, ...), or move to the state of the step that is meant.",
+    )
 
 
 def _no_way(machine: str, node: Node, event: str) -> InvalidTransition:

@@ -8,7 +8,8 @@ The odd choice: fields with a default are drawn too, where their type can be. A 
 would make an example that cannot be repeated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Generic, NamedTuple, cast, get_type_hints
 
@@ -104,6 +105,7 @@ def walks(
         if event not in table.events.values():
             raise foreign_event(table, event)
     given = {**_instances(machine), **cast("dict[type[EventT], SearchStrategy[EventT]]", events or {})}
+    _warm_up(given.values())
     chart = _Chart(table)
     return _walks(machine, chart, _contexts(machine, context), given, length_max, strays=strays)
 
@@ -146,6 +148,18 @@ def _walks(
             error.add_note(f"{story(machine.name, snapshots, steps)}\n  {len(steps) + 1}. {move!r} raises this")
             raise
     return Walk(machine.name, tuple(snapshots), tuple(steps))
+
+
+def _warm_up(strategies: Iterable[SearchStrategy[EventT]]) -> None:
+    """Build now what Hypothesis would build in the middle of the first draw.
+
+    Its table of all Unicode characters takes a second where it is not cached yet (a fresh clone, a CI runner). As part
+    of a draw that would fail the health check `too_slow`, on the very first run and never again.
+    """
+    for strategy in strategies:
+        # A strategy that cannot be built is a mistake only when a walk draws from it, which raises this again.
+        with suppress(Exception):
+            strategy.validate()
 
 
 def _contexts(

@@ -47,9 +47,15 @@ def test_a_description_reads_back_as_the_same_machine(interlock: Interlock, fold
     assert (folder / "order.json").read_text() == printed.out
 
 
-@pytest.mark.parametrize("command", ["diagram", "describe"])
-def test_a_machine_with_errors_is_not_drawn(interlock: Interlock, command: str) -> None:
-    done = interlock(command, "tickets:broken")
+def test_a_machine_with_errors_can_be_drawn_because_a_picture_shows_why(interlock: Interlock) -> None:
+    done = interlock("diagram", "tickets:broken")
+    assert (done.code, done.err) == (0, "")
+    assert "stateDiagram-v2" in done.out
+
+
+@pytest.mark.parametrize("command", [["describe", "tickets:broken"], ["plan", ORDER, "tickets:broken"]])
+def test_a_machine_with_errors_is_not_kept_or_compared(interlock: Interlock, command: list[str]) -> None:
+    done = interlock(*command)
     assert (done.code, done.out) == (1, "")
     assert "tickets.py:" in done.err
     assert "[unreachable-state]" in done.err

@@ -285,7 +285,38 @@ def test_only_the_declared_class_is_a_context() -> None:
 def test_a_field_that_would_be_lost_is_refused() -> None:
     with pytest.raises(InvalidPayload) as caught:
         codec().checked_context(WithNumber(number=3))
-    assert "'number'" in caught.value.what
+    assert "WithNumber" in caught.value.what
+    assert "not a Cart" in caught.value.what
+
+
+@dataclass(frozen=True)
+class Shouting:
+    word: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "word", self.word + "!")
+
+
+@dataclass(frozen=True)
+class Loose:
+    anything: Any = None
+
+
+@pytest.mark.parametrize("context", [Shouting("hey"), Loose((1, 2)), Loose({1: 2}), Loose(b"x")])
+def test_a_context_that_comes_back_as_another_is_refused(context: object) -> None:
+    machine_codec = Codec("loose", type(context), {})
+    with pytest.raises(InvalidPayload) as caught:
+        machine_codec.checked_context(context)
+    assert "comes back as" in caught.value.what
+
+
+@dataclass(frozen=True, eq=False)
+class Unequal:
+    n: int = 0
+
+
+def test_a_context_without_equality_is_taken_as_it_is() -> None:
+    assert Codec("unequal", Unequal, {}).checked_context(Unequal(3)) == b'{"n":3}'
 
 
 def test_a_field_of_the_wrong_type_is_refused_before_it_is_stored() -> None:

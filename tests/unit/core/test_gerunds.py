@@ -10,6 +10,8 @@ from interlock.core.gerunds import gerund
         ("validate", "validating"),
         ("reserve", "reserving"),
         ("ship", "shipping"),
+        ("panic", "panicking"),
+        ("fulfil", "fulfilling"),
         ("ship_goods", "shipping_goods"),
         ("get", "getting"),
         ("plan", "planning"),

@@ -66,17 +66,17 @@ USES: dict[str, Callable[[OrderMachine], object]] = {
     "apply": lambda order: order.apply(Snapshot(State.DRAFT, Order()), Submit()),
     "can": lambda order: order.can(State.DRAFT, Submit),
     "allowed": lambda order: order.allowed(Snapshot(State.DRAFT, Order())),
-    "describe": lambda order: order.describe(),
-    "mermaid": lambda order: order.mermaid(),
-    "dot": lambda order: order.dot(),
-    "svg": lambda order: order.svg(),
-    "table": lambda order: order.table(),
     "compiled": lambda order: order.compiled,
     "codec": lambda order: order.codec,
 }
 
 NOT_USES: dict[str, Callable[[OrderMachine], object]] = {
     "check": lambda order: order.check(),
+    "describe": lambda order: order.describe(),
+    "mermaid": lambda order: order.mermaid(),
+    "dot": lambda order: order.dot(),
+    "svg": lambda order: order.svg(),
+    "table": lambda order: order.table(),
     "state": lambda order: order.state("draft"),
     "repr": repr,
     "name": lambda order: order.name,

@@ -18,7 +18,7 @@ from interlock.core.values import (
     StopStep,
     Undo,
 )
-from interlock.errors import LimitReached, UserCodeError
+from interlock.errors import InvalidPayload, LimitReached, UserCodeError
 from tests.unit.core.machines import (
     Again,
     Cancel,
@@ -115,9 +115,11 @@ def test_leaving_an_undoable_state_is_logged_wherever_it_leads() -> None:
     assert no_handler.undo_log == ()
 
 
-def test_a_log_travels_through_states_that_have_nothing_to_undo() -> None:
+def test_a_log_travels_through_states_that_have_nothing_to_undo_and_ends_with_the_workflow() -> None:
     order = order_machine_with_internal_result()
-    assert order.decide(at(State.RESERVING, CHARGE), Reserved()).snapshot.undo_log == (CHARGE,)
+    order.on(Note, State.RESERVING, to=State.RESERVING)
+    assert order.decide(at(State.RESERVING, CHARGE), Note()).snapshot.undo_log == (CHARGE,)
+    assert order.decide(at(State.RESERVING, CHARGE), Reserved()).snapshot.undo_log == ()
 
 
 # --- what is undone ------------------------------------------------------------------------------------------------
@@ -222,8 +224,15 @@ def test_unwound_goes_on_with_an_empty_log() -> None:
 
 
 def test_only_an_unwinding_state_can_be_unwound() -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(InvalidPayload) as caught:
         decide.unwound(order_machine().compiled, at(State.DRAFT))
+    assert "not unwinding" in caught.value.what
+
+
+def test_only_a_state_with_a_step_can_fail() -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        decide.fail(order_machine().compiled, at(State.DRAFT), StepFailure(step="charge", error="x"))
+    assert "has no step" in caught.value.what
 
 
 # --- failing -------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_the_strategy_of_an_event_can_be_given(walk: ShopWalk) -> None:
 
 
 def test_an_event_of_another_machine_is_refused() -> None:
-    with pytest.raises(InvalidPayload, match="shop has no event SUBMIT"):
+    with pytest.raises(InvalidPayload, match="shop has an event SUBMIT, but not this class"):
         walks(shop, context=Basket(), events={OrderSubmit: st.just(OrderSubmit())})
 
 
@@ -232,6 +232,39 @@ def test_a_field_that_nobody_can_draw_says_what_to_do() -> None:
     with pytest.raises(DefinitionError, match=r"no value can be drawn for its field 'lamp'") as failed:
         explores()
     assert "walks(..., events={Screw: ...})" in failed.value.fix
+
+
+class Ampere:
+    """A type that is slow to draw: what it needs is made on first use."""
+
+    @classmethod
+    def model_validate(cls, plain: object) -> "Ampere":
+        return cls()
+
+    def model_dump(self, **options: object) -> object:
+        return 16
+
+
+class FuseEvent(Event): ...
+
+
+@dataclass(frozen=True)
+class Blow(FuseEvent):
+    current: Ampere
+
+
+def test_what_is_slow_to_build_is_built_before_the_first_draw() -> None:
+    built: list[type] = []
+
+    def resolve(kind: type[Ampere]) -> st.SearchStrategy[Ampere]:
+        built.append(kind)
+        return st.builds(Ampere)
+
+    st.register_type_strategy(Ampere, resolve)
+    box = Machine("box", states=Plug, context=Room, events=FuseEvent, initial=Plug.IN, final={Plug.OUT})
+    box.on(Blow, Plug.IN, to=Plug.OUT)
+    walks(box, context=Room())
+    assert built == [Ampere]
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,9 @@ def _book_problems(
         yield f"it ended {snapshot.state.value} with {books[0]} taken and {books[1]} given back"
     # Goods that were shipped are gone for good; goods that were only put aside are put back by the refund.
     shipped = any(record.to_state is State.SHIPPED for record in records)
-    wanted = {item.sku: item.qty for item in snapshot.context.items} if shipped else None
+    skus = {item.sku for item in snapshot.context.items}
+    wanted = (
+        {sku: sum(item.qty for item in snapshot.context.items if item.sku == sku) for sku in skus} if shipped else None
+    )
     if reserved != wanted:
         yield f"the warehouse holds {reserved}, expected {wanted}"

@@ -4,21 +4,56 @@
 findings; only `demand_sound` raises, when a machine is first used.
 """
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
 from interlock.core.checks.advice import advice
 from interlock.core.checks.soundness import soundness
 from interlock.core.table import Table
 from interlock.core.values import Finding
-from interlock.errors import DefinitionError
+from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
 __all__ = ["demand_sound", "findings"]
+
+
+class Encodes(Protocol):
+    """The part of a codec that is asked."""
+
+    def encode_event(self, event: Any) -> bytes:  # noqa: ANN401 -- an event of the machine's own alphabet.
+        """The event's payload as bytes."""
+        ...
+
 
 _ORDER = ("error", "warning", "info")
 
 
-def findings(table: Table) -> list[Finding]:
-    """Everything there is to say about the machine, errors first."""
-    found = [*soundness(table), *advice(table)]
+def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
+    """Everything there is to say about the machine, errors first; `codec` makes what would write its values."""
+    found = [*soundness(table), *_unwritable(table, codec), *advice(table)]
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
+
+
+def _unwritable(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
+    """What the first use would find: fields that cannot be read back, timers whose event cannot be written."""
+    location = table.declared.location
+    try:
+        encode = codec().encode_event
+        for timer in table.declared.timers:
+            location = timer.location
+            encode(timer.send)
+    except (DefinitionError, InvalidPayload, PayloadTooLarge) as error:
+        found = Finding(
+            code="timer-event-unstorable",
+            severity="error",
+            what=error.what,
+            why=error.why,
+            fix=error.fix,
+            location=location,
+        )
+        return [msgspec.structs.replace(found, code=error.rule) if isinstance(error, DefinitionError) else found]
+    return []
 
 
 def demand_sound(table: Table) -> None:

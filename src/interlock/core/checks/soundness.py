@@ -3,7 +3,7 @@
 One function per rule, each from the compiled table to its findings; the first finding is what the first use raises.
 """
 
-from interlock.core.events import wire_name
+from interlock.core.events import events_below, mistake_in, wire_name
 from interlock.core.graph import may_owe, reached_from
 from interlock.core.table import Node, Table, Transition
 from interlock.core.values import Finding
@@ -14,6 +14,7 @@ def soundness(table: Table) -> list[Finding]:
     if table.initial is None:
         return [_no_initial(table)]
     return [
+        *_bad_events(table),
         *_ambiguous_names(table),
         *_hidden_transitions(table),
         *_unreachable(table, table.initial),
@@ -36,6 +37,7 @@ def _no_initial(table: Table) -> Finding:
 
 def _ambiguous_names(table: Table) -> list[Finding]:
     used = dict.fromkeys(declared.event for declared in table.declared.transitions)
+    everything = dict.fromkeys([*used, *events_below(table.declared.alphabet)])
     return [
         Finding(
             code="duplicate-event-name",
@@ -45,8 +47,26 @@ def _ambiguous_names(table: Table) -> list[Finding]:
             fix="Rename one of the classes, or set its wire_name.",
             location=table.declared.location,
         )
-        for event in used
-        if table.events[wire_name(event)] is not event
+        for event in everything
+        if (winner := table.events[wire_name(event)]) is not event
+        # A class that only stands where the winner stood is the same module, loaded before.
+        and (event in used or (event.__module__, event.__qualname__) != (winner.__module__, winner.__qualname__))
+    ]
+
+
+def _bad_events(table: Table) -> list[Finding]:
+    """Classes of the alphabet that no transition names, and that could be sent all the same."""
+    return [
+        Finding(
+            code=mistake[0],
+            severity="error",
+            what=f"{mistake[1]}.",
+            why="An event is written to history and sent again after a crash: a value with a fixed shape and name.",
+            fix=mistake[2],
+            location=table.declared.location,
+        )
+        for event in table.events.values()
+        if (mistake := mistake_in(event)) is not None
     ]
 
 
@@ -56,17 +76,24 @@ def _hidden_transitions(table: Table) -> list[Finding]:
     for node in table.nodes.values():
         for moves in node.moves.values():
             first = next((index for index, move in enumerate(moves) if move.guard is None), len(moves))
+            found += [
+                _hidden(node, move, earlier)
+                for index, move in enumerate(moves[: first + 1])
+                for earlier in moves[:index]
+                if move.guard is not None and move.guard is earlier.guard
+            ]
             found += [_hidden(node, hidden, moves[first]) for hidden in moves[first + 1 :]]
     return found
 
 
 def _hidden(node: Node, hidden: Transition, winner: Transition) -> Finding:
     kind = "a second unguarded transition" if hidden.guard is None else f"guard {hidden.guard_name}"
+    reason = "has no guard" if winner.guard is None else "has the same guard"
     return Finding(
         code="duplicate-transition",
         severity="error",
         what=f"{kind} for {hidden.event} in state {node.name!r} can never be taken.",
-        why=f"The transition at {winner.declared.location} has no guard and is declared before it, so it always wins.",
+        why=f"The transition at {winner.declared.location} {reason} and is declared before it, so it always wins.",
         fix="Give the earlier one a guard, declare the guarded ones first, or drop one.",
         location=hidden.declared.location,
     )

@@ -3,12 +3,15 @@
 Targets of the old machine are compared under their new names, so a pure renaming changes no arrow. Several guarded
 transitions for one event are one ordered list: the first guard that says yes wins, so their order matters.
 Transitions of unwinding are compared with the state's role, not here.
+
+Odd choice: when an event used to unwind, any change of its ways counts as bypassing the unwinding as soon as one of the
+new ways does not unwind. Guards are only names here, so which way a workflow would take cannot be known.
 """
 
 from typing import NamedTuple
 
-from interlock.core.description import MachineDescription, TransitionDescription
-from interlock.core.plan.exits import arrows_from
+from interlock.core.description import MachineDescription
+from interlock.core.plan.exits import arrows_from, undoable_states
 from interlock.core.plan.findings import Severity
 from interlock.core.plan.renames import Renames
 from interlock.core.values import Finding
@@ -20,6 +23,7 @@ class _Way(NamedTuple):
     """One arrow as far as it matters to a parked workflow."""
 
     target: str
+    unwinds: bool
     internal: bool
     guard: str | None
     action: str | None
@@ -29,8 +33,9 @@ def compare_arrows(
     old: MachineDescription, old_name: str, new: MachineDescription, new_name: str, renames: Renames
 ) -> list[Finding]:
     """What changed for the events (and the failure of the step) of one state."""
-    before = _ways(arrows_from(old, old_name), renames)
-    after = _ways(arrows_from(new, new_name))
+    before = _ways(old, old_name, renames)
+    after = _ways(new, new_name)
+    owes_undos = old_name in undoable_states(old)
     findings: list[Finding] = []
     for event in [*before, *(event for event in after if event not in before)]:
         if event not in after:
@@ -38,18 +43,41 @@ def compare_arrows(
         elif event not in before:
             what = f"{event} is handled here now"
             findings.append(_finding(old_name, "event-accepted", "info", what, "it was refused here before", _NOTHING))
-        elif before[event] != after[event]:
+        elif owes_undos and _bypasses(before[event], after[event]):
+            findings.append(_bypassed(old_name, event, before[event], after[event]))
+        elif _visible(before[event]) != _visible(after[event]):
             findings.append(_differs(old_name, event, before[event], after[event]))
     return findings
 
 
-def _ways(arrows: list[TransitionDescription], renames: Renames | None = None) -> dict[str, list[_Way]]:
+def _ways(machine: MachineDescription, state: str, renames: Renames | None = None) -> dict[str, list[_Way]]:
+    unwinding = {each.name for each in machine.states if each.unwinds_to is not None}
     ways: dict[str, list[_Way]] = {}
-    for arrow in arrows:
+    for arrow in arrows_from(machine, state):
         if arrow.kind != "unwound":
             target = arrow.target if renames is None else renames.becomes(arrow.target) or arrow.target
-            ways.setdefault(arrow.event, []).append(_Way(target, arrow.internal, arrow.guard, arrow.action))
+            way = _Way(target, arrow.target in unwinding, arrow.internal, arrow.guard, arrow.action)
+            ways.setdefault(arrow.event, []).append(way)
     return ways
+
+
+def _visible(ways: list[_Way]) -> list[_Way]:
+    # That a target began or ceased to unwind is told once, with that state, and not by every arrow that leads there.
+    return [way._replace(unwinds=False) for way in ways]
+
+
+def _bypasses(before: list[_Way], after: list[_Way]) -> bool:
+    chosen, new_chosen = ([(way.target, way.unwinds, way.guard) for way in ways] for ways in (before, after))
+    return chosen != new_chosen and any(way.unwinds for way in before) and not all(way.unwinds for way in after)
+
+
+def _bypassed(state: str, event: str, before: list[_Way], after: list[_Way]) -> Finding:
+    past = _listed([way.target for way in after if not way.unwinds])
+    meant = _listed([way.target for way in before if way.unwinds])
+    what = f"{event} led to the unwinding {meant} and may lead to {past} now: what was done may stay done"
+    why = "a workflow parked here may owe undos, and they are carried out only by a state that unwinds"
+    fix = f"let {event} lead to an unwinding state as before, until no workflow of the old version is left"
+    return _finding(state, "unwinding-bypassed", "warning", what, why, fix)
 
 
 def _refused(state: str, event: str) -> Finding:

@@ -83,10 +83,10 @@ def _compare_step_names(state: StateDescription, had: StepDescription, has: Step
     if had.name == has.name:
         return []
     alike = set(had.returns) == set(has.returns) and had.dependency == has.dependency
-    verb = "renamed" if alike else "replaced"
+    code, verb = ("step-renamed", "renamed") if alike else ("step-replaced", "replaced")
     what = f"step `{had.name}` {verb}: it is `{has.name}` now"
     fix = f"keep the name `{had.name}`, or let the runs in progress finish first"
-    return [_finding(state, f"step-{verb}", "warning", what, _OWED, fix)]
+    return [_finding(state, code, "warning", what, _OWED, fix)]
 
 
 def _compare_step_settings(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:

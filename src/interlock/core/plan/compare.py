@@ -14,9 +14,10 @@ from typing import NamedTuple
 from interlock.core.description import MachineDescription, StateDescription
 from interlock.core.plan.arrows import compare_arrows
 from interlock.core.plan.attachments import compare_attachments
-from interlock.core.plan.events import compare_alphabets, compare_payloads, context_findings, payload_findings
+from interlock.core.plan.contexts import context_findings
+from interlock.core.plan.events import compare_alphabets, compare_payloads, payload_findings
 from interlock.core.plan.exits import accepted_events
-from interlock.core.plan.findings import RefusedEvent, StateVerdict, Verdict, decoding_of
+from interlock.core.plan.findings import RefusedEvent, StateVerdict, Verdict, decoding_of, proves_safe
 from interlock.core.plan.outcome import Plan
 from interlock.core.plan.renames import Renames
 from interlock.core.plan.schemas import accepts
@@ -39,14 +40,13 @@ def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[s
         *payload_findings(old, new, payloads),
     ]
     findings = (*_name(old, new), *_version(old, new, changed=bool(differences)), *renames.findings, *differences)
-    decoding = decoding_of(problems)
     return Plan(
         old_name=old.name,
         old_version=old.version,
         new_name=new.name,
         new_version=new.version,
         changed=bool(differences),
-        safe=decoding == "decodes" and all(finding.severity != "error" for finding in findings),
+        safe=proves_safe(findings),
         states_added=tuple(finding.location for finding in _added_states(old, new, renames)),
         states_removed=tuple(fate.verdict.state for fate in fates if fate.verdict.becomes is None),
         states_renamed={source: target for source, target in renames.mapping.items() if source != target},
@@ -54,7 +54,7 @@ def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[s
         events_removed=tuple(finding.location for finding in differences if finding.code == "event-removed"),
         events_refused=tuple(event for fate in fates for event in fate.refused),
         payloads=payloads,
-        context=decoding,
+        context=decoding_of(problems),
         context_incompatibilities=problems,
         states=tuple(fate.verdict for fate in fates),
         findings=findings,

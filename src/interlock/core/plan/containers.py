@@ -75,7 +75,7 @@ def compare_objects(old: Schema, new: Schema, path: str, *, unknown_refused: boo
     """Fields, required fields, forbidden fields and mappings."""
     obligations: list[Obligation] = []
     old_fields, new_fields = members(old, "properties"), members(new, "properties")
-    old_rest = _stored_rest(old)
+    old_rest = stored_rest(old)
     required = sorted(names(new, "required") - names(old, "required"))
     problems = [_missing(name, old_fields, new_fields, old_rest, path) for name in required]
     for name, field in new_fields.items():
@@ -97,6 +97,13 @@ def compare_objects(old: Schema, new: Schema, path: str, *, unknown_refused: boo
     if "propertyNames" in new:
         obligations.extend(_key_obligations(old, new, old_rest, path))
     return Outcome(problems, obligations)
+
+
+def stored_rest(old: Schema) -> Schema | None:
+    """The schema of stored fields that are not listed, or None when there are none."""
+    if "properties" in old and "additionalProperties" not in old:
+        return None
+    return child(old, "additionalProperties")
 
 
 def _compare_lengths(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
@@ -151,13 +158,6 @@ def _at(prefix: list[Schema], rest: Schema, place: int) -> Schema:
     return prefix[place] if place < len(prefix) else rest
 
 
-def _stored_rest(old: Schema) -> Schema | None:
-    """The schema of stored fields that are not listed, or None when there are none."""
-    if "properties" in old and "additionalProperties" not in old:
-        return None
-    return child(old, "additionalProperties")
-
-
 def _missing(
     name: str, old_fields: dict[str, Schema], new_fields: dict[str, Schema], old_rest: Schema | None, path: str
 ) -> Incompatibility:
@@ -196,7 +196,7 @@ def _compare_counts(old: Schema, new: Schema, path: str) -> list[Incompatibility
 
 def _count_max(old: Schema) -> float:
     most = number(old, "maxProperties")
-    listed = len(members(old, "properties")) if _stored_rest(old) is None else math.inf
+    listed = len(members(old, "properties")) if stored_rest(old) is None else math.inf
     return min(math.inf if most is None else most, listed)
 
 

@@ -1,14 +1,16 @@
-"""The alphabet of events and the context: which data already written still decode.
+"""The alphabet of events: which payloads that were already written still decode.
 
-Payloads matter as long as they are on their way: a timer that was set, a webhook that is being retried, a command
-in somebody's queue. A context matters for ever: it is read whenever its workflow is.
+Most payloads matter as long as they are on their way: a webhook that is being retried, a command in somebody's queue.
+Two kinds are kept by the store itself: what a timer will send, and the outcome of a step that has an undo, which stays
+in the undo log until the workflow ends. For those the same is demanded as for a context.
 """
 
 import msgspec
 
-from interlock.core.description import MachineDescription
+from interlock.core.description import EventDescription, MachineDescription
 from interlock.core.plan.canonical import identical
-from interlock.core.plan.findings import Incompatibility, PayloadVerdict, decoding_of
+from interlock.core.plan.fields import GoneField, compare_fields
+from interlock.core.plan.findings import Incompatibility, PayloadVerdict, Severity, decoding_of
 from interlock.core.plan.schemas import accepts
 from interlock.core.values import Finding
 
@@ -16,18 +18,8 @@ from interlock.core.values import Finding
 def compare_alphabets(old: MachineDescription, new: MachineDescription) -> list[Finding]:
     """Events that were added or removed."""
     before, after = {event.name for event in old.events}, {event.name for event in new.events}
-    findings = [
-        Finding(
-            code="event-removed",
-            severity="error" if name in timed_events(old) else "warning",
-            what=f"the event {name} is gone"
-            + (", and timers already set may still send it" if name in timed_events(old) else ""),
-            why="one that is on its way cannot be read any more",
-            fix=f"keep {name} in the alphabet until nothing sends it",
-            location=name,
-        )
-        for name in sorted(before - after)
-    ]
+    kept = kept_events(old)
+    findings = [_removed(name, kept.get(name, ())) for name in sorted(before - after)]
     findings += [
         Finding(
             code="event-added",
@@ -42,16 +34,31 @@ def compare_alphabets(old: MachineDescription, new: MachineDescription) -> list[
     return findings
 
 
+def _removed(name: str, places: tuple[str, ...]) -> Finding:
+    fix = f"keep {name} in the alphabet until nothing sends it"
+    return Finding(
+        code="event-removed",
+        severity="error" if places else "warning",
+        what=", and ".join([f"the event {name} is gone", *places]),
+        why="one that is on its way or stored cannot be read any more",
+        fix=f"{fix} and no workflow of the old version is left" if places else fix,
+        location=name,
+    )
+
+
 def compare_payloads(old: MachineDescription, new: MachineDescription) -> tuple[PayloadVerdict, ...]:
     """Events of both versions whose payloads may no longer decode."""
-    schemas = {event.name: event.schema for event in new.events}
     verdicts: list[PayloadVerdict] = []
-    for event in old.events:
-        if event.name in schemas:
-            found = _payload_incompatibilities(event.schema, schemas[event.name])
-            if found:
-                verdicts.append(PayloadVerdict(event=event.name, decoding=decoding_of(found), incompatibilities=found))
+    for before, after in _pairs(old, new):
+        found = _payload_incompatibilities(before.schema, after.schema)
+        if found:
+            verdicts.append(PayloadVerdict(event=before.name, decoding=decoding_of(found), incompatibilities=found))
     return tuple(verdicts)
+
+
+def _pairs(old: MachineDescription, new: MachineDescription) -> list[tuple[EventDescription, EventDescription]]:
+    after = {event.name: event for event in new.events}
+    return [(event, after[event.name]) for event in old.events if event.name in after]
 
 
 def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -> tuple[Incompatibility, ...]:
@@ -64,65 +71,75 @@ def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -
 def payload_findings(
     old: MachineDescription, new: MachineDescription, verdicts: tuple[PayloadVerdict, ...]
 ) -> list[Finding]:
-    """One finding per incompatible place in a payload, and one per payload that changed harmlessly."""
-    findings = [
-        Finding(
-            code="payload-breaks" if problem.severity == "error" else "payload-unproven",
-            severity="error" if problem.severity == "error" and verdict.event in timed_events(old) else "warning",
-            what=f"payload of {verdict.event} at {problem.path}: {problem.why}",
-            why="timers already set and webhooks on their way carry the old payload",
-            fix=problem.fix,
-            location=verdict.event,
-        )
-        for verdict in verdicts
-        for problem in verdict.incompatibilities
-    ]
-    reported = {verdict.event for verdict in verdicts}
-    schemas = {event.name: event.schema for event in new.events}
-    findings += [
-        Finding(
-            code="payload-changed",
-            severity="info",
-            what=f"the payload of {event.name} changed; every old one still decodes",
-            why="senders of the old version keep working",
-            fix="nothing",
-            location=event.name,
-        )
-        for event in old.events
-        if event.name in schemas and event.name not in reported and not identical(event.schema, schemas[event.name])
-    ]
+    """One finding per place in a payload that breaks, is lost or is unproven, and one per harmless change."""
+    kept = kept_events(old)
+    problems = {verdict.event: verdict.incompatibilities for verdict in verdicts}
+    findings: list[Finding] = []
+    for before, after in _pairs(old, new):
+        name, places = before.name, kept.get(before.name, ())
+        stored = accepts(after.schema, before.schema)
+        told = [_incompatible(name, problem, places if problem in stored else ()) for problem in problems.get(name, ())]
+        if places:
+            told += [_gone(name, field, places) for field in compare_fields(after.schema, before.schema).gone]
+        if not told and not identical(before.schema, after.schema):
+            told.append(_changed(name))
+        findings += told
     return findings
 
 
-def context_findings(
-    old: MachineDescription, new: MachineDescription, problems: tuple[Incompatibility, ...]
-) -> list[Finding]:
-    """One finding per incompatible place in the context, or one that says it changed harmlessly."""
-    if not problems and identical(old.context_schema, new.context_schema):
-        return []
-    if not problems:
-        return [
-            Finding(
-                code="context-changed",
-                severity="info",
-                what="the context changed; every stored one still decodes",
-                why="new fields get their defaults, fields that are gone are ignored",
-                fix="nothing",
-            )
-        ]
-    return [
-        Finding(
-            code="context-breaks" if problem.severity == "error" else "context-unproven",
-            severity=problem.severity,
-            what=f"context at {problem.path}: {problem.why}",
-            why="a workflow whose context does not decode cannot be read or moved",
-            fix=problem.fix,
-            location=problem.path,
-        )
-        for problem in problems
-    ]
+def _incompatible(event: str, problem: Incompatibility, places: tuple[str, ...]) -> Finding:
+    severity: Severity = "warning"
+    if problem.severity == "error":
+        code, severity = "payload-breaks", "error" if places else "warning"
+    else:
+        code = "payload-stored-unproven" if places else "payload-unproven"
+    return Finding(
+        code=code,
+        severity=severity,
+        what=f"payload of {event} at {problem.path}: {problem.why}",
+        why=_why(event, problem.path, places),
+        fix=problem.fix,
+        location=event,
+    )
 
 
-def timed_events(machine: MachineDescription) -> set[str]:
-    """Wire names of the events that a timer may have scheduled."""
-    return {timer.event for state in machine.states for timer in state.timers}
+def _gone(event: str, field: GoneField, places: tuple[str, ...]) -> Finding:
+    return Finding(
+        code="payload-field-gone",
+        severity="warning",
+        what=f"payload of {event} at {field.path}: {field.why}",
+        why=_why(event, field.path, places),
+        fix=field.fix,
+        location=event,
+    )
+
+
+def _changed(event: str) -> Finding:
+    return Finding(
+        code="payload-changed",
+        severity="info",
+        what=f"the payload of {event} changed; every old one still decodes",
+        why="senders of the old version keep working",
+        fix="nothing",
+        location=event,
+    )
+
+
+def _why(event: str, path: str, places: tuple[str, ...]) -> str:
+    if not places:
+        return "webhooks and commands on their way carry the old payload"
+    pipeline = event.endswith("_DONE") and path.startswith("$.context")
+    carried = " (the *_DONE event of an undoable step of a pipeline carries the whole context)" if pipeline else ""
+    return " and ".join(places) + carried
+
+
+def kept_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
+    """Wire names of the events whose payloads the store itself keeps, and where it keeps them."""
+    kept: dict[str, tuple[str, ...]] = {}
+    for name in sorted({timer.event for state in machine.states for timer in state.timers}):
+        kept[name] = ("timers already set may still send it",)
+    for step in (state.step for state in machine.states if state.step is not None):
+        for name in step.undoes:
+            place = f"as an outcome of the step `{step.name}` it stays in the undo log until the workflow ends"
+            kept[name] = (*kept.get(name, ()), place)
+    return kept

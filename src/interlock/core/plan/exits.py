@@ -46,3 +46,15 @@ def can_end(machine: MachineDescription) -> set[str]:
         grown = not reaching <= ending
         ending |= reaching
     return ending
+
+
+def undoable_states(machine: MachineDescription) -> set[str]:
+    """Where a workflow may owe undos: in a state with an undoable step and in those that follow, up to unwinding."""
+    unwinding = {state.name for state in machine.states if state.unwinds_to is not None}
+    owing = {state.name for state in machine.states if state.step is not None and state.step.undoes} - unwinding
+    grown = True
+    while grown:
+        following = {arrow.target for arrow in machine.transitions if arrow.source in owing} - unwinding
+        grown = not following <= owing
+        owing |= following
+    return owing

@@ -4,16 +4,24 @@ They are frozen and JSON-encodable, so the same plan can be printed by the CLI, 
 a release pipeline. They hold text written for a person: what changed, why it matters, how to fix it.
 
 Invariant: severity "error" means that something stored today is known to break; "warning" means that it
-cannot be proved to keep working, or that somebody should look; "info" is told for completeness.
+cannot be proved to keep working, or that somebody should look; "info" is told for completeness. An error and a
+warning of `WITHOUT_PROOF` keep a plan from being safe, and nothing else does.
 """
 
 from typing import Literal
 
 import msgspec
 
+from interlock.core.values import Finding
+
 Severity = Literal["error", "warning", "info"]
 Verdict = Literal["unchanged", "moves", "changed", "stranded"]
 Decoding = Literal["decodes", "unproven", "breaks"]
+
+WITHOUT_PROOF = frozenset(
+    {"context-unproven", "context-field-gone", "payload-stored-unproven", "payload-field-gone", "unwinding-bypassed"}
+)
+"""Codes of the warnings that keep a plan from being safe: nothing is known to break, but something may be lost."""
 
 
 class Incompatibility(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,3 +73,8 @@ def incompatible(path: str, why: str, fix: str, *, certain: bool = True) -> Inco
     if certain:
         return Incompatibility(path=path, why=why, fix=fix)
     return Incompatibility(path=path, why=f"cannot prove that it decodes: {why}", fix=fix, severity="warning")
+
+
+def proves_safe(findings: tuple[Finding, ...]) -> bool:
+    """Whether nothing that was found breaks or may lose something stored."""
+    return all(finding.severity != "error" and finding.code not in WITHOUT_PROOF for finding in findings)

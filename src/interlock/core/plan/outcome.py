@@ -1,7 +1,8 @@
 """The `Plan`: everything that comparing two versions of a machine found, as one frozen value.
 
-`safe` is a proof, not an opinion: it is true only when nothing stored is known to break and every stored context is
-proved to decode. It is a field rather than a property so that it is there in the JSON too.
+`safe` is a proof, not an opinion: it is true only when nothing stored is known to break, everything stored is proved to
+decode without losing a value, and what could be undone before still is. It is a field rather than a property so that it
+is there in the JSON too.
 """
 
 import msgspec
@@ -21,7 +22,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
     """Whether anything but the version number, prose and the order of declarations changed."""
     safe: bool
-    """No error among the findings, nobody stranded, and every stored context proved to decode."""
+    """No error among the findings and no warning of `WITHOUT_PROOF`: nobody stranded, nothing stored lost."""
     states_added: tuple[str, ...] = ()
     states_removed: tuple[str, ...] = ()
     states_renamed: dict[str, str] = {}

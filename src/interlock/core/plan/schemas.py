@@ -23,7 +23,16 @@ from interlock.core.plan.scalars import (
     describe,
     literal_range,
 )
-from interlock.core.plan.shapes import Document, Kind, Schema, constants, kind_of, kind_of_value, members, schemas, show
+from interlock.core.plan.shapes import (
+    Document,
+    Kind,
+    Schema,
+    constants,
+    kind_of,
+    kind_of_value,
+    tags,
+    tags_differ,
+)
 
 _KEEP_TYPE = "keep the old type, or put the new type under a new name with a default"
 _KNOWN: dict[Kind, frozenset[str]] = {
@@ -96,7 +105,7 @@ class _Comparison:
             return [obstacle], [], entered
         if len(candidates) == 1:
             return *self._compare(kind, stored, candidates[0], path), entered
-        alike = [candidate for candidate in candidates if not _tags_differ(stored, candidate)]
+        alike = [candidate for candidate in candidates if not tags_differ(stored, candidate)]
         trials = [self._try(kind, stored, candidate, path, entered) for candidate in alike]
         best, best_entered = min(trials, key=lambda trial: len(trial[0]))
         # What a failed trial entered proves nothing: only the pairs of the chosen member are kept.
@@ -161,8 +170,8 @@ def _find_obstacle(
         expected = " or ".join(describe(_kind(choice), choice) for choice in choices)
         why = f"the old machine stored {describe(kind, stored)} here, the new one expects {expected}"
         return incompatible(path, why, _KEEP_TYPE)
-    if len(candidates) > 1 and all(_tags_differ(stored, candidate) for candidate in candidates):
-        why = f"no variant of the new union has the tag {', '.join(_tags(stored).values())}"
+    if len(candidates) > 1 and all(tags_differ(stored, candidate) for candidate in candidates):
+        why = f"no variant of the new union has the tag {', '.join(tags(stored).values())}"
         return incompatible(path, why, "keep that variant in the union")
     return None
 
@@ -174,20 +183,6 @@ def _candidates(kind: Kind, choices: list[Schema]) -> list[Schema]:
         return exact
     floats = [choice for choice in choices if "number" in _kinds(choice)]
     return floats or [choice for choice in choices if choice.get("format") == "decimal"]
-
-
-def _tags_differ(stored: Schema, candidate: Schema) -> bool:
-    wanted = _tags(candidate)
-    return any(wanted.get(place, tag) != tag for place, tag in _tags(stored).items())
-
-
-def _tags(schema: Schema) -> dict[str, str]:
-    """Where a struct holds one constant, and which: its tag is such a place, a field or the first position."""
-    places = members(schema, "properties") | {
-        str(place): part for place, part in enumerate(schemas(schema, "prefixItems"))
-    }
-    found = {place: constants(part) or [] for place, part in places.items()}
-    return {place: show(values[0]) for place, values in found.items() if len(values) == 1}
 
 
 def _kinds(schema: Schema) -> set[Kind]:

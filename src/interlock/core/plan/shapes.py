@@ -153,6 +153,21 @@ def number(schema: Schema, keyword: str) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def tags(schema: Schema) -> dict[str, str]:
+    """Where a struct holds one constant, and which: its tag is such a place, a field or the first position."""
+    places = members(schema, "properties") | {
+        str(place): part for place, part in enumerate(schemas(schema, "prefixItems"))
+    }
+    found = {place: constants(part) or [] for place, part in places.items()}
+    return {place: show(values[0]) for place, values in found.items() if len(values) == 1}
+
+
+def tags_differ(stored: Schema, candidate: Schema) -> bool:
+    """Whether a value of one struct can never be meant by another, because their tags say so."""
+    wanted = tags(candidate)
+    return any(wanted.get(place, tag) != tag for place, tag in tags(stored).items())
+
+
 def show(value: object) -> str:
     """A literal as it would look in JSON, for messages."""
     return msgspec.json.encode(value).decode()

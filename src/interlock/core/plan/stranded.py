@@ -17,7 +17,10 @@ from interlock.core.plan.exits import (
 )
 from interlock.core.values import Finding
 
-_MAP_STATE = 'declare `renamed={"%s": State.…}` in the new machine, or keep the state and make it unreachable'
+_MAP_STATE = (
+    'declare `renamed={"%s": State.…}` in the new machine, or keep the state and a way into it until it is empty '
+    "(for example an event that only operators send)"
+)
 
 
 def find_removed(old_state: StateDescription) -> Finding:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from interlock.core.description import MachineDescription, StateDescription
 from interlock.core.plan import Plan, plan
 from tests.unit.core.plan.machines import (
+    CHARGE,
     ORDER,
     Charged,
     Order,
@@ -25,9 +26,18 @@ class OrderWithNote(msgspec.Struct):
     note: str = ""
 
 
+class OrderRenamed(msgspec.Struct):
+    amount: int = 0
+
+
 class OrderWithDemand(msgspec.Struct):
     note: str
     cents: int = 0
+
+
+class ChargedWithNoteRequired(msgspec.Struct):
+    receipt: str
+    note: str
 
 
 class OrderRequired(msgspec.Struct):
@@ -118,6 +128,7 @@ def test_a_state_that_is_gone_strands_its_workflows() -> None:
     assert made.states_removed == ("charging",)
     finding = next(finding for finding in made.findings if finding.code == "state-stranded")
     assert 'renamed={"charging": State.' in finding.fix
+    assert "keep the state and a way into it until it is empty" in finding.fix
     assert codes(made)["undo-lost"] == "error"
     assert not made.safe
 
@@ -182,21 +193,88 @@ def test_a_payload_that_no_longer_decodes_is_reported() -> None:
     (verdict,) = made.payloads
     assert (verdict.event, verdict.decoding) == ("CHARGED", "breaks")
     assert verdict.incompatibilities[0].path == "$.bank"
+
+
+def _passing(machine: MachineDescription) -> MachineDescription:
+    """The machine with a CHARGED that is nowhere stored: no timer sends it and no undo needs it."""
+    return with_state(machine, "charging", step=msgspec.structs.replace(CHARGE, undoes=()))
+
+
+def test_a_payload_that_is_only_on_its_way_is_a_warning() -> None:
+    made = plan(_passing(ORDER), _passing(_with_payload(ChargedMore)))
     assert codes(made) == {"payload-breaks": "warning"}
+    assert made.findings[0].why == "webhooks and commands on their way carry the old payload"
+    assert made.safe
 
 
 def test_a_payload_that_a_timer_carries_must_decode() -> None:
-    timed = with_state(ORDER, "draft", timers=(msgspec.structs.replace(ORDER.states[0].timers[0], event="CHARGED"),))
-    made = plan(timed, with_state(_with_payload(ChargedMore), "draft", timers=timed.states[0].timers))
+    timed = with_state(
+        _passing(ORDER), "draft", timers=(msgspec.structs.replace(ORDER.states[0].timers[0], event="CHARGED"),)
+    )
+    made = plan(timed, with_state(_passing(_with_payload(ChargedMore)), "draft", timers=timed.states[0].timers))
     assert codes(made) == {"payload-breaks": "error"}
+    assert made.findings[0].why == "timers already set may still send it"
     assert not made.safe
 
 
+def test_a_payload_in_the_undo_log_must_decode() -> None:
+    made = plan(ORDER, _with_payload(ChargedMore))
+    assert codes(made) == {"payload-breaks": "error"}
+    assert made.findings[0].why == (
+        "as an outcome of the step `charge` it stays in the undo log until the workflow ends"
+    )
+    assert not made.safe
+
+
+def test_a_payload_in_the_undo_log_must_be_proved_to_decode() -> None:
+    old = _with_payload(ChargedWithNote)
+    made = plan(old, changed(_with_payload(ChargedWithNoteRequired), version=3))
+    assert codes(made) == {"payload-stored-unproven": "warning"}
+    assert made.text().startswith("order, version 2 → 3: NOT PROVED SAFE (1 warning)\n")
+    passing = plan(_passing(old), changed(_passing(_with_payload(ChargedWithNoteRequired)), version=3))
+    assert codes(passing) == {"payload-unproven": "warning"}
+    assert passing.safe
+
+
+def test_removing_an_event_that_the_undo_log_keeps_is_an_error() -> None:
+    made = plan(ORDER, changed(events=tuple(each for each in ORDER.events if each.name != "CHARGED")))
+    (finding,) = (finding for finding in made.findings if finding.code == "event-removed")
+    assert finding.severity == "error"
+    assert finding.what == (
+        "the event CHARGED is gone, and as an outcome of the step `charge` it stays in the undo log until the "
+        "workflow ends"
+    )
+    assert not made.safe
+
+
+def test_the_payloads_of_a_pipeline_carry_its_context() -> None:
+    done = msgspec.structs.replace(CHARGE, returns=("CHARGE_DONE",), undoes=("CHARGE_DONE",))
+    old = with_state(ORDER, "charging", step=done)
+    carrying = [
+        changed(old, events=(*ORDER.events, event("CHARGE_DONE", msgspec.defstruct("Done", [("context", kind)]))))
+        for kind in (Order, OrderWithDemand)
+    ]
+    made = plan(carrying[0], changed(carrying[1]))
+    (finding,) = made.findings
+    assert (finding.code, finding.severity) == ("payload-breaks", "error")
+    assert finding.why.endswith("(the *_DONE event of an undoable step of a pipeline carries the whole context)")
+
+
 def test_a_payload_field_that_is_gone_is_refused_from_outside() -> None:
-    made = plan(ORDER, _with_payload(ChargedLess))
+    made = plan(_passing(ORDER), _passing(_with_payload(ChargedLess)))
     assert codes(made) == {"payload-unproven": "warning"}
     assert made.payloads[0].decoding == "unproven"
     assert "unknown fields are refused" in made.findings[0].what
+    assert made.safe
+
+
+def test_a_payload_field_that_is_gone_from_the_undo_log_is_lost_to_the_undo() -> None:
+    made = plan(ORDER, _with_payload(ChargedLess))
+    assert codes(made) == {"payload-unproven": "warning", "payload-field-gone": "warning"}
+    assert made.findings[1].what == (
+        "payload of CHARGED at $.receipt: the field is gone, and with it every value that is stored there"
+    )
+    assert not made.safe
 
 
 def test_a_payload_that_grew_by_a_default_is_only_told() -> None:
@@ -208,8 +286,31 @@ def test_a_payload_that_grew_by_a_default_is_only_told() -> None:
 def test_a_context_that_grew_by_a_default_is_only_told() -> None:
     made = plan(ORDER, changed(context_schema=msgspec.json.schema(OrderWithNote)))
     assert made.context == "decodes"
+    assert codes(made) == {"context-fields-added": "info"}
+    assert made.findings[0].what == "new fields of the context: $.note"
+    assert made.safe
+
+
+def test_a_context_with_another_default_is_only_told() -> None:
+    free = msgspec.json.schema(msgspec.defstruct("Order", [("cents", int, 100)]))
+    made = plan(ORDER, changed(context_schema=free))
     assert codes(made) == {"context-changed": "info"}
     assert made.safe
+
+
+def test_a_context_field_that_is_renamed_loses_its_values() -> None:
+    made = plan(ORDER, changed(context_schema=msgspec.json.schema(OrderRenamed)))
+    assert made.context == "decodes"
+    assert codes(made) == {"context-field-gone": "warning", "context-fields-added": "info"}
+    finding = made.findings[0]
+    assert finding.location == "$.cents"
+    assert finding.what == (
+        "context at $.cents: the field is gone, and with it every value that is stored there; "
+        "probably a rename, since `amount` is new and of the same type"
+    )
+    assert finding.fix == ("keep the name `cents`, or keep `cents` beside `amount` in the new type and read both")
+    assert not made.safe
+    assert made.text().startswith("order, version 1 → 2: NOT PROVED SAFE (1 warning, 1 info)\n")
 
 
 def test_a_context_that_no_longer_decodes_is_not_safe() -> None:
@@ -284,5 +385,6 @@ def test_every_difference_is_told(old: MachineDescription, new: MachineDescripti
     assert made.changed == (_meaning(old) != _meaning(new))
     assert ("version-same" in codes(made)) == made.changed
     assert made.safe <= all(verdict.verdict != "stranded" for verdict in made.states)
+    assert made.safe <= (made.context == "decodes")
     for verdict in made.states:
         assert bool(verdict.reasons) == (verdict.verdict != "unchanged")

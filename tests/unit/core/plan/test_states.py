@@ -228,9 +228,14 @@ def test_an_undo_may_move_to_another_state_with_its_step() -> None:
         ),
         (with_arrows(ORDER, arrow("charging", "SUBMIT", "done")), "event-accepted", "SUBMIT is handled here now"),
         (
-            with_arrows(ORDER, arrow("charging", "CANCEL", "done"), without=(("charging", "CANCEL"),)),
+            with_arrows(ORDER, arrow("charging", "CHARGED", "cancelled"), without=(("charging", "CHARGED"),)),
             "event-target",
-            "CANCEL leads to `done` instead of `undoing`",
+            "CHARGED leads to `cancelled` instead of `done`",
+        ),
+        (
+            with_arrows(ORDER, arrow("charging", "CANCEL", "done"), without=(("charging", "CANCEL"),)),
+            "unwinding-bypassed",
+            "CANCEL led to the unwinding `undoing` and may lead to `done` now: what was done may stay done",
         ),
         (
             with_arrows(
@@ -265,3 +270,77 @@ def test_staying_and_entering_again_are_not_the_same() -> None:
 def test_a_refused_failure_of_a_step_is_not_an_event() -> None:
     new = with_arrows(ORDER, without=(("charging", "STEP_FAILED"),))
     assert plan(ORDER, changed(new)).events_refused == ()
+
+
+# --- Undos that would never be asked for ------------------------------------------------------------------------------
+
+
+def bypassing(new: MachineDescription, old: MachineDescription = ORDER) -> list[tuple[str, bool]]:
+    """Where unwinding is bypassed, and whether that is called safe."""
+    made = plan(old, changed(new))
+    return [(finding.location, made.safe) for finding in findings(made, "unwinding-bypassed")]
+
+
+def cancelling(source: str, *targets: tuple[str, str | None]) -> MachineDescription:
+    """ORDER, where CANCEL leads from `source` to the targets, each with its guard."""
+    ways = [arrow(source, "CANCEL", target, guard=guard) for target, guard in targets]
+    return with_arrows(ORDER, *ways, without=((source, "CANCEL"),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bypassed"),
+    [
+        ([("undoing", None)], [("cancelled", None)], True),
+        ([("undoing", None)], [("undoing", "late"), ("cancelled", None)], True),
+        ([("undoing", None)], [("undoing", "late")], False),
+        ([("undoing", None)], [("charging", None)], True),
+        ([("undoing", "late"), ("cancelled", None)], [("cancelled", None)], True),
+        ([("undoing", "late"), ("cancelled", None)], [("undoing", "later"), ("cancelled", None)], True),
+        ([("undoing", "late"), ("cancelled", None)], [("undoing", None)], False),
+        ([("undoing", "late"), ("cancelled", None)], [("undoing", "late"), ("cancelled", None)], False),
+        ([("cancelled", None)], [("done", None)], False),
+    ],
+)
+def test_an_event_that_no_longer_unwinds_leaves_what_was_done(
+    before: list[tuple[str, str | None]], after: list[tuple[str, str | None]], bypassed: bool
+) -> None:
+    expected = [("charging", False)] if bypassed else []
+    assert bypassing(cancelling("charging", *after), old=cancelling("charging", *before)) == expected
+
+
+def test_a_failure_that_no_longer_unwinds_leaves_what_was_done() -> None:
+    failing = arrow("charging", "STEP_FAILED", "cancelled", kind="failed")
+    assert bypassing(with_arrows(ORDER, failing, without=(("charging", "STEP_FAILED"),))) == [("charging", False)]
+
+
+def test_undos_are_owed_after_their_step_too() -> None:
+    shipping = StateDescription(name="shipping")
+    packing = StateDescription(name="packing")
+    old = with_arrows(
+        msgspec.structs.replace(ORDER, states=(*ORDER.states, packing, shipping)),
+        arrow("charging", "CHARGED", "packing"),
+        arrow("packing", "SUBMIT", "shipping"),
+        arrow("shipping", "SUBMIT", "done"),
+        arrow("shipping", "CANCEL", "undoing"),
+        without=(("charging", "CHARGED"),),
+    )
+    new = with_arrows(old, arrow("shipping", "CANCEL", "cancelled"), without=(("shipping", "CANCEL"),))
+    assert bypassing(new, old=old) == [("shipping", False)]
+    retreating = StateDescription(name="retreating", unwinds_to="cancelled")
+    to_another = with_arrows(
+        msgspec.structs.replace(old, states=(*old.states, retreating)),
+        arrow("shipping", "CANCEL", "retreating"),
+        without=(("shipping", "CANCEL"),),
+    )
+    assert bypassing(to_another, old=old) == []
+
+
+def test_nothing_is_owed_before_an_undoable_step() -> None:
+    old = cancelling("draft", ("undoing", None))
+    made = plan(old, changed(cancelling("draft", ("cancelled", None))))
+    assert [finding.code for finding in made.findings] == ["event-target"]
+    assert made.safe
+
+
+def test_a_target_that_ceases_to_unwind_is_told_by_the_arrows_that_relied_on_it() -> None:
+    assert bypassing(with_state(ORDER, "undoing", unwinds_to=None)) == [("charging", False), ("charging", False)]
