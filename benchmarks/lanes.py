@@ -135,9 +135,8 @@ class Postgres:
         ):
             connections = [await stack.enter_async_context(pool.acquire()) for _ in range(clients)]
             statements = [await connection.prepare(INCREMENT) for connection in connections]
-            for statement in statements:
-                for _ in range(6):  # From the sixth time on the server keeps its plan.
-                    await statement.fetch(1)
+            for _ in range(6):  # From the sixth time on the server keeps its plan.
+                await asyncio.gather(*(statement.fetch(1) for statement in statements))
             asks = [functools.partial(statement.fetch, 1) for statement in statements]
             result = await run_clients(asks, seconds=seconds, cpu_seconds=self._server.cpu_seconds)
         self._expected += result.operations + 6 * clients
@@ -245,7 +244,7 @@ def main() -> None:
     options = arguments(__doc__ or "")
     with tempfile.TemporaryDirectory(prefix="interlock-lanes-") as folder:
         figures, signal, version = run(
-            Path(folder), seconds=0.4 if options.quick else 2.0, rounds=7 if options.quick else 9
+            Path(folder), seconds=0.25 if options.quick else 0.5, rounds=9 if options.quick else 31
         )
     publish(
         "lanes",
