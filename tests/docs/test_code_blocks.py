@@ -16,6 +16,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -46,12 +47,18 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         pytest.fail(str(failure), pytrace=False)
 
 
+def disarm(command: Any) -> None:  # noqa: ANN401 - Typer has its own click, untyped.
+    """Take the function out of a command, and of every command below it."""
+    command.callback = lambda **_: None
+    for below in getattr(command, "commands", {}).values():
+        disarm(below)
+
+
 def refusal(arguments: tuple[str, ...]) -> str:
     """What the command line says against these arguments; nothing when it understands them. No command acts."""
     # A tree of commands that is made anew for every question, so that the program itself keeps its functions.
     program = get_command(app)
-    for command in program.commands.values():  # type: ignore[attr-defined]  # Typer has its own click, untyped.
-        command.callback = lambda **_: None
+    disarm(program)
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit) as left:
         program.main(list(arguments), prog_name="interlock")
