@@ -9,6 +9,7 @@ bytecodes, so a function that blocks inside C (a long sleep, a socket) ends only
 Python can do more.
 """
 
+import contextlib
 import ctypes
 import heapq
 import itertools
@@ -60,19 +61,26 @@ class _Watchdog:
         return watch
 
     def end(self, watch: _Watch) -> bool:
-        """The function is over; True when it was ended by us. Takes back an exception that has not arrived yet."""
+        """The function is over; True when it was ended by us. No exception arrives after this."""
+        # No lock in here: the exception may arrive at any line, even while a lock is being taken, which would then stay
+        # locked for ever. Taking the right out of a list is one step, and everything else can be repeated.
+        sent = False
         while True:
-            # No lock here: the exception may arrive at any line of this, even while a lock is being taken, which would
-            # stay locked for ever. Taking the right out of a list is one step, and everything here can be repeated.
             try:
                 if _taken(watch.right):
                     return False
                 while not watch.barked:
                     os.sched_yield()
-                _raise_in(watch.thread, None)
+                # It has arrived inside the function, or it is on its way: nobody can tell. Sent again it takes the
+                # place of the one on its way and arrives here. (Taking it back instead leaves a flag of CPython 3.11
+                # set, and under a tracer, such as coverage's, the interpreter then never ends.)
+                sent = True
+                _raise_in(watch.thread)
+                while True:
+                    os.sched_yield()
             except HeldTooLong:
-                continue
-            return True
+                if sent:
+                    return True
 
     def _guard(self) -> None:
         with self._changed:
@@ -82,8 +90,9 @@ class _Watchdog:
                 ):
                     _, _, watch = heapq.heappop(self._watches)
                     if _taken(watch.right):
-                        watch.interrupt()
-                        _raise_in(watch.thread, HeldTooLong)
+                        with contextlib.suppress(Exception):  # One watchdog serves all: it must not end.
+                            watch.interrupt()
+                        _raise_in(watch.thread)
                         watch.barked = True
                 self._changed.wait(max(0.0, self._watches[0][0] - self._clock.monotonic_s()) if self._watches else None)
 
@@ -96,10 +105,8 @@ def _taken(right: list[bool]) -> bool:
     return True
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
-    )
+def _raise_in(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(HeldTooLong))
 
 
 _watchdog = _Watchdog()

@@ -60,6 +60,19 @@ def test_too_long_is_ended_and_sqlite_is_interrupted() -> None:
     assert isinstance(caught.value.__cause__, HeldTooLong)
 
 
+def test_an_interrupt_that_fails_does_not_end_the_watchdog() -> None:
+    def broken() -> None:
+        raise ValueError("closed already")
+
+    def held() -> None:
+        with watched(0.01, broken):
+            spin()
+
+    for _ in range(2):
+        with pytest.raises(TransactionError, match="held the lane"):
+            in_thread(held)
+
+
 def test_a_function_that_swallows_even_this_is_still_refused() -> None:
     def held() -> None:
         with watched(0.01, nothing), contextlib.suppress(HeldTooLong):
@@ -111,21 +124,26 @@ def test_a_function_that_ends_just_as_the_watchdog_barks() -> None:
         in_thread(held)
 
 
-def test_the_exception_may_arrive_while_the_end_is_being_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arrives", ["before it is sent again", "after it is sent again"])
+def test_the_exception_may_arrive_while_the_end_is_being_noted(monkeypatch: pytest.MonkeyPatch, arrives: str) -> None:
     watch = watchdog._watchdog.begin(60.0, nothing)
     watch.right.pop()  # The watchdog has taken the right to end it ...
-    arrived: list[bool] = []
+    happened: list[str] = []
 
-    def late(thread: int, error: type[BaseException] | None) -> None:
-        assert error is None
-        if not arrived:
-            arrived.append(True)
+    def yields() -> None:
+        happened.append("yields")
+        if not watch.barked:
+            watch.barked = True  # ... and says so a little later.
+            if arrives == "before it is sent again":
+                raise HeldTooLong
+        elif len(happened) > 2:
             raise HeldTooLong
 
-    def yield_once() -> None:
-        watch.barked = True  # ... and says so a little later.
+    def sends(thread: int) -> None:
+        assert thread == watch.thread
+        happened.append("sent")
 
-    monkeypatch.setattr(watchdog, "_raise_in", late)
-    monkeypatch.setattr("os.sched_yield", yield_once)
+    monkeypatch.setattr(watchdog, "_raise_in", sends)
+    monkeypatch.setattr("os.sched_yield", yields)
     assert watchdog._watchdog.end(watch)
-    assert arrived == [True]
+    assert happened.count("sent") == 1
