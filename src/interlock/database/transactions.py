@@ -1,4 +1,8 @@
-"""What a user's transaction function sees: `tx.query` and `tx.execute`, awaited inside the writer."""
+"""What a user's transaction function sees: `tx.query` and `tx.execute`, awaited inside the writer.
+
+Nothing else may be used inside: another database would make a transaction over two (D17), which no crash keeps whole,
+and the database itself would wait for the very transaction that is running.
+"""
 
 import contextvars
 from collections.abc import Awaitable, Callable

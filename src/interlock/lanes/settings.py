@@ -1,4 +1,7 @@
-"""The settings of a lane: what is waited for, what is bounded, what is watched (D16, G6)."""
+"""The settings of a lane: what is waited for, what is bounded, what is watched (D16, G6).
+
+Each has a least value and must be finite: a bound that is not a bound would be noticed only under load.
+"""
 
 import math
 

@@ -65,7 +65,7 @@ class Elsewhere:
 
 async def sleeps(tx: Transaction) -> None:
     await add(tx)
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.05)
 
 
 async def fails_by_itself(tx: Transaction) -> None:

@@ -122,7 +122,7 @@ class Processes:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._helper = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
-                [sys.executable, "-m", "interlock.testing.faults.helper", str(theirs.fileno())],
+                [sys.executable, "-m", "interlock.testing.faults.forking", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from typing import cast
 
 from interlock.lanes import points
 
@@ -60,7 +61,8 @@ def _live(workload: Callable[..., object], asked: dict[str, object], pipe: int) 
         signal.alarm(int(str(asked["lifetime_s"])))
         die_at = asked["die_at"]
         if isinstance(die_at, list):
-            points.listen(_dying_at(str(die_at[0]), int(die_at[1])))
+            point, visit = cast("tuple[str, int]", die_at)
+            points.listen(_dying_at(point, visit))
         args = asked["args"]
         assert isinstance(args, list)
         workload(_speaker(pipe), *args)
