@@ -23,7 +23,7 @@ class TouchedRows:
     def __init__(self, connection: apsw.Connection) -> None:
         self._query = connection.cursor().execute
         self._rows: set[RowKey] = set()
-        self._keys: dict[str, tuple[int, ...]] = {}
+        self._keys: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.unknown: set[str] = set()
 
     def clear(self) -> None:
@@ -39,8 +39,9 @@ class TouchedRows:
         table = update.table_name
         if len(self._rows) >= ROWS_WATCHED_MAX or table.startswith(OWN_PREFIX):
             return
-        columns = self._keys.get(table)
-        if columns is None:
+        width, columns = self._keys.get(table, (0, ()))
+        if width != update.column_count:
+            # Met for the first time, or made anew with other columns since.
             self.unknown.add(table)
             return
         if not columns:
@@ -53,10 +54,6 @@ class TouchedRows:
     def learn(self) -> None:
         """Look up the keys of the tables that were met for the first time."""
         for table in self.unknown:
-            rows = self._query("SELECT cid FROM pragma_table_info(?1) WHERE pk > 0 ORDER BY pk", (table,)).fetchall()
-            self._keys[table] = tuple(int(str(column)) for (column,) in rows)
+            rows = self._query("SELECT cid, pk FROM pragma_table_info(?1) ORDER BY pk", (table,)).fetchall()
+            self._keys[table] = (len(rows), tuple(int(str(column)) for column, place in rows if place))
         self.unknown.clear()
-
-    def forget_tables(self) -> None:
-        """The schema has changed: keys are looked up again."""
-        self._keys.clear()

@@ -152,3 +152,16 @@ def test_a_failed_transaction_and_a_bulk_update_are_no_contention(tmp_path: Path
             assert len(lane.contention._rows) == 32
 
     run(scenario)
+
+
+def test_a_table_made_anew_with_other_columns_is_written_as_ever(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x") as lane:
+            await lane.run(sql("CREATE TABLE t (a, b, c INTEGER PRIMARY KEY)"))
+            await lane.run(sql("INSERT INTO t VALUES (1, 2, 3)"))
+            await lane.run(sql("DROP TABLE t"))
+            await lane.run(sql("CREATE TABLE t (a INTEGER PRIMARY KEY)"))
+            for number in range(3):
+                assert await lane.run(sql("INSERT INTO t VALUES (?1)", number)) == 1
+
+    run(scenario)
