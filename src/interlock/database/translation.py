@@ -55,7 +55,12 @@ def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: 
     sources = Sources(now=lambda: _EPOCH + timedelta(microseconds=now_us()), random=chance.fraction, uuid=ids.new)
     for function in scalar_functions(sources):
         connection.create_scalar_function(
-            function.name, function.call, function.arguments, deterministic=function.deterministic
+            function.name,
+            function.call,
+            function.arguments,
+            deterministic=function.deterministic,
+            # They neither read nor change anything outside, so a schema may use them: DEFAULT now().
+            flags=apsw.SQLITE_INNOCUOUS,
         )
     for aggregate in aggregate_functions():
         connection.create_aggregate_function(

@@ -32,6 +32,7 @@ def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values
 
 
 def _plain(value: object) -> object:
+    kind_name = type(value).__name__
     if value is None or isinstance(value, bool | int | str):
         return value
     for name, (kind, write, _) in _SCALARS.items():
@@ -48,7 +49,7 @@ def _plain(value: object) -> object:
         if all(isinstance(name, str) for name in members):
             return {_TAG: "dict", "v": {name: _plain(item) for name, item in members.items()}}
     raise TransactionError(
-        f"the result {type(value).__name__} cannot be kept with the idempotency key.",
+        f"the result {kind_name} cannot be kept with the idempotency key.",
         why="The same key again gives the first result back, so it is stored with the transaction.",
         fix="Return None, a number, a text, bytes, Decimal, datetime, UUID, or lists, tuples and dictionaries of them.",
     )

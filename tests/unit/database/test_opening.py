@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.database.database import Database
+from interlock.database.database import Database, Opening
 from interlock.errors import BadUsage, DefinitionError, LaneOwned
 
 TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT NULL)"
@@ -60,30 +60,30 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["", "stock", "lanes://", "lanes:///", "lanes://host/x", "redis://x", "memory:x"])
 def test_what_is_no_address_is_refused(wrong: str) -> None:
     with pytest.raises(BadUsage):
-        Database.open(wrong)
+        _ = Database.open(wrong)
 
 
 def test_settings_are_checked_when_it_is_opened() -> None:
     with pytest.raises(DefinitionError) as caught:
-        Database.open("memory:", group_comit_window=1.0)
+        _ = Database.open("memory:", group_comit_window=1.0)
     assert "group_commit_window" in caught.value.what
     with pytest.raises(DefinitionError):
-        Database.open("memory:", queue_max=0)
+        _ = Database.open("memory:", queue_max=0)
 
 
 def test_settings_come_from_the_file_for_that_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "interlock.toml").write_text("[databases.stock]\ngroup_commit_max_batch = 2\n")
 
-    async def largest_group(**settings: float) -> int:
-        async with Database.open(url(tmp_path), **settings) as db:
+    async def largest_group(opening: Opening) -> int:
+        async with opening as db:
             await db.execute(TABLE)
             await db.execute("DELETE FROM counter")
             await asyncio.gather(*(db.execute("INSERT INTO counter VALUES ($1, 0)", n) for n in range(6)))
             return db.stats().largest_group
 
-    assert asyncio.run(largest_group()) == 2
-    assert asyncio.run(largest_group(group_commit_max_batch=3)) == 3
+    assert asyncio.run(largest_group(Database.open(url(tmp_path)))) == 2
+    assert asyncio.run(largest_group(Database.open(url(tmp_path), group_commit_max_batch=3))) == 3
 
 
 def test_each_stream_has_a_database_of_its_own(tmp_path: Path) -> None:
