@@ -39,15 +39,15 @@ class TouchedRows:
         table = update.table_name
         if len(self._rows) >= ROWS_WATCHED_MAX or table.startswith(OWN_PREFIX):
             return
+        values = (update.new if update.op == "INSERT" else update.old) or ()
         width, columns = self._keys.get(table, (0, ()))
-        if width != update.column_count:
+        if width != len(values):
             # Met for the first time, or made anew with other columns since.
             self.unknown.add(table)
             return
         if not columns:
             self._rows.add((table, update.rowid))
             return
-        values = (update.new if update.op == "INSERT" else update.old) or ()
         key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
         self._rows.add((table, key))
 
