@@ -26,6 +26,7 @@ The second argument tells the running transaction's time, in microseconds since 
 
 OWN_PREFIX = "interlock_"
 STATEMENTS_CACHED = 500
+BUSY_MS_MAX = 5_000
 
 _REFUSED = {
     apsw.SQLITE_TRANSACTION,
@@ -104,6 +105,8 @@ def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection
     connection = apsw.Connection(
         ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
     )
+    # Nobody else writes, but a reader that recovers or closes the file may hold it for a moment.
+    connection.set_busy_timeout(BUSY_MS_MAX)
     if path is not None:
         mode = connection.execute("PRAGMA journal_mode = WAL").get
         assert mode == "wal", f"journal mode is {mode!r}"
@@ -121,7 +124,7 @@ def open_reader(path: Path) -> apsw.Connection:
 def _open_reader(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
     connection.execute("PRAGMA query_only = ON")
-    connection.set_busy_timeout(5_000)
+    connection.set_busy_timeout(BUSY_MS_MAX)
     _harden(connection)
     # SQLite opens its log only now: here it is known what to do when that fails.
     connection.execute("PRAGMA schema_version")
