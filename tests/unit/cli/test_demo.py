@@ -202,6 +202,11 @@ def test_an_order_that_is_left_behind_is_noticed() -> None:
     assert "orders in a final or resting state: 0, expected 1" in outcome.problems
 
 
+def heed_interrupts() -> None:
+    """A program that a shell starts in the background ignores Ctrl-C, and so would everything these tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_is_clean(folder: Path) -> None:
     with subprocess.Popen(
         program("demo", "--orders", str(MANY), "--headless"),
@@ -211,6 +216,7 @@ def test_ctrl_c_is_clean(folder: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 -- there is no thread here, and one assignment to make.
     ) as running:
         assert running.stdout is not None
         assert next(line for line in running.stdout if "orders done" in line)
@@ -230,6 +236,7 @@ def test_ctrl_c_gives_the_terminal_back(folder: Path) -> None:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 -- there is no thread here, and one assignment to make.
     )
     os.close(theirs)
     shown = b""

@@ -99,7 +99,7 @@ class _Walk:
         least = number(new, "minItems") or 0
         self._add([f"{path}[{place}]" for place in range(len(pairs), len(positions)) if place >= least])
         # Only a struct that is written as an array ignores what follows its own positions.
-        if positions and "items" not in new:
+        if "prefixItems" in new and "items" not in new:
             self.gone |= {pair.path: () for pair in pairs[len(positions) :]}
         return pairs
 
