@@ -139,7 +139,7 @@ class Writer:
         weight = 0.0
         if self._contention is not None:
             weight = (
-                1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 0)
+                1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 1)
             )
         if bool(weight) != bool(self._weight):
             self.connection.preupdate_hook(self._rows.touched if weight else None)
