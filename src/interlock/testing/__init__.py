@@ -15,12 +15,15 @@ from interlock.testing.path import assert_path
 from interlock.testing.trial import Problem, Trial
 
 if TYPE_CHECKING:
+    from interlock.testing.stepping import SteppedLane
     from interlock.testing.strategies import Walk, WalkStep, walks
 else:
     # Hidden from type checkers: to them a module with this function has every name, the misspelt ones too.
     def __getattr__(name: str) -> object:
         if name in {"Walk", "WalkStep", "walks"}:
             return getattr(import_module("interlock.testing.strategies"), name)
+        if name == "SteppedLane":
+            return getattr(import_module("interlock.testing.stepping"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -32,6 +35,7 @@ __all__ = [
     "MachineCoverage",
     "Move",
     "Problem",
+    "SteppedLane",
     "TransitionCoverage",
     "Trial",
     "Unwound",
