@@ -162,7 +162,7 @@ class Database:
             if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
                 raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
             digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
-        return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s))
+        return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s, single=limit_s is None))
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
         statement = self._translators.of(connection).statement(sql)

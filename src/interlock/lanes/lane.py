@@ -171,8 +171,18 @@ class Lane:
             raise _again(self._dead)
         if self._closing:
             raise _closed()
-        if len(self._waiting) >= self.settings.queue_max:
+        if len(self._waiting) >= self.settings.queue_max and self._waiting_alive() >= self.settings.queue_max:
             raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
+
+    def _waiting_alive(self) -> int:
+        """How many really wait: those that were cancelled stand in the queue until somebody looks, which is now."""
+        with self._lock:
+            # One by one, round the queue: another event loop may add to its end at any moment, without the lock.
+            for _ in range(len(self._waiting)):
+                work = self._waiting.popleft()
+                if work.state == "waiting":
+                    self._waiting.append(work)
+            return len(self._waiting)
 
     def _nudge(self) -> None:
         self._nudging = None

@@ -16,14 +16,34 @@ WorkFunction = Callable[[Session], object]
 class Work:
     """One transaction in the lane."""
 
-    __slots__ = ("digest", "error", "function", "future", "key", "limit_s", "loop", "state", "value", "waiting_since_s")
+    __slots__ = (
+        "digest",
+        "error",
+        "function",
+        "future",
+        "key",
+        "limit_s",
+        "loop",
+        "single",
+        "state",
+        "value",
+        "waiting_since_s",
+    )
 
     def __init__(
-        self, function: WorkFunction, *, key: str | None = None, digest: bytes = b"", limit_s: float | None = None
+        self,
+        function: WorkFunction,
+        *,
+        key: str | None = None,
+        digest: bytes = b"",
+        limit_s: float | None = None,
+        single: bool = False,
     ) -> None:
         self.function = function
         self.key = key
         self.digest = digest
+        self.single = single and key is None
+        """True when the function runs one statement and nothing else: SQLite undoes a failing one by itself."""
         self.limit_s = limit_s
         """How long the function may hold the lane, when it runs code of the user."""
         self.loop: asyncio.AbstractEventLoop | None = None

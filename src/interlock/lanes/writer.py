@@ -68,7 +68,7 @@ class Writer:
         self._keys = Keys(settings, mark=mark, make_row=make_row)
         self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
-        self._undo, self._log_time = f"ROLLBACK TO work{mark}", f"{LOG_TIME}{mark}"
+        self._undo, self._abandon, self._log_time = f"ROLLBACK TO work{mark}", f"ROLLBACK{mark}", f"{LOG_TIME}{mark}"
         self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
         self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
@@ -146,9 +146,14 @@ class Writer:
         self._weight = weight
 
     def _run(self, work: Work) -> bool:
-        """Run one work in its savepoint. False when the whole group vanished with it."""
+        """Run one work, in a savepoint of its own unless SQLite isolates it anyway.
+
+        False when the whole group vanished with it.
+        """
         connection, session = self.connection, self.session
-        self._control(self._save)
+        changes = connection.total_changes()
+        if not work.single:
+            self._control(self._save)
         self._rows.clear()
         session.begin_transaction()
         work.error, work.value = None, None
@@ -162,9 +167,13 @@ class Writer:
             return False
         if work.error is None and connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
             work.error = ConstraintViolation("a deferred foreign key is still violated at the end of the transaction.")
-        if work.error is not None:
-            self._control(self._undo)
-        self._control(self._release)
+        if work.single:
+            if work.error is not None and not self._undone(changes):
+                return False
+        else:
+            if work.error is not None:
+                self._control(self._undo)
+            self._control(self._release)
         if self._contention is not None and self._weight and work.error is None:
             now_s = self._clock.monotonic_s()
             self._contention.wrote(
@@ -174,6 +183,18 @@ class Writer:
                 with self._wall.down():
                     self._rows.learn()
         return True
+
+    def _undone(self, changes: int) -> bool:
+        """A single statement failed: True when SQLite has undone it by itself, as it does with a failing statement.
+
+        What failed behind the statement (a result that cannot be decoded, a deferred foreign key) was not undone. Then
+        the group is given up, to be run again without this work.
+        """
+        connection = self.connection
+        if connection.total_changes() == changes and not connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
+            return True
+        self._control(self._abandon)
+        return False
 
     def _result(self, work: Work) -> object:
         if work.key is not None:

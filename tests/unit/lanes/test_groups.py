@@ -229,3 +229,53 @@ def test_a_window_gathers_those_who_come_a_little_later(tmp_path: Path) -> None:
             assert lane.stats().groups == before + 1
 
     run(scenario)
+
+
+def single(text: str, *, then: Exception | None = None) -> Work:
+    """One statement and nothing else, as `Database.execute` runs it; `then` is raised behind the statement."""
+
+    def function(session: Session) -> object:
+        changed = session.execute(text)
+        if then is not None:
+            raise then
+        return changed
+
+    return Work(function, single=True)
+
+
+UP = "UPDATE counter SET n = n + 1 WHERE id = 1"
+BROKEN = {
+    "a statement that fails": single("UPDATE counter SET n = -1"),
+    "a result that cannot be decoded": single("UPDATE counter SET n = n + 1000", then=ValueError("out of range")),
+    "a deferred foreign key": single("INSERT INTO child VALUES (99)"),
+    "a statement that ends the group": single(ENDS_THE_GROUP["OR ROLLBACK"]),
+}
+
+
+@pytest.mark.parametrize("culprit", BROKEN)
+def test_a_single_statement_without_a_savepoint_harms_nobody_either(tmp_path: Path, culprit: str) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x") as lane:
+            await make_counter(lane)
+            await lane.run(sql("CREATE TABLE child (id INTEGER REFERENCES counter (id) DEFERRABLE INITIALLY DEFERRED)"))
+            broken = Work(BROKEN[culprit].function, single=True)
+            answers = await group(lane, single(UP), broken, single(UP), increment())
+            assert [isinstance(answer, Exception) for answer in answers] == [False, True, False, False]
+            assert await count(lane) == 3
+            assert await lane.run(rows("SELECT count(*) FROM child")) == [(0,)]
+
+    run(scenario)
+
+
+def test_cancelled_works_do_not_fill_the_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x", queue_max=4) as lane:
+            await make_counter(lane)
+            tasks = [asyncio.ensure_future(lane.run(increment())) for _ in range(4)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert await asyncio.gather(*(lane.run(increment()) for _ in range(4))) == [1, 1, 1, 1]
+
+    run(scenario)
