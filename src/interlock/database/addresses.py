@@ -1,12 +1,34 @@
-"""Where a database lives, as a URL: `lanes:///var/shop/stock` is a file, `memory:` is gone when it is closed."""
+"""Where a database lives, as a URL: `lanes:///var/shop/stock` is a file, `memory:` is gone when it is closed.
 
+A stream's key may come from anywhere (a customer, an article number), so its file name is made from it and never is it.
+"""
+
+import hashlib
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, InvalidPayload
 
 NAME_CHARACTERS_MAX = 100
+STREAM_KEY_BYTES_MAX = 4_000
 SUFFIX = ".lane"
+
+
+def stream_name(key: str) -> str:
+    """The file name of a stream: readable where it can be, and never a way out of its folder.
+
+    Letters, digits, dash and underscore stand for themselves; everything else makes the name a digest of the key.
+    """
+    try:
+        data = key.encode()
+    except (UnicodeEncodeError, AttributeError) as error:
+        raise InvalidPayload(f"{key!r} is not the key of a stream: it must be a text.") from error
+    if not 0 < len(data) <= STREAM_KEY_BYTES_MAX or "\x00" in key:
+        raise InvalidPayload(f"the key of a stream has 1 to {STREAM_KEY_BYTES_MAX} bytes, without NUL.")
+    if len(key) <= NAME_CHARACTERS_MAX and re.fullmatch(r"[a-z0-9_-]+", key):
+        return key
+    return f"={hashlib.blake2b(data, digest_size=20).hexdigest()}"
 
 
 def lane_path(url: str) -> Path | None:
@@ -16,7 +38,13 @@ def lane_path(url: str) -> Path | None:
     parts = urlsplit(url)
     if parts.scheme == "lanes" and not parts.netloc and not parts.query and len(parts.path) > 1:
         path = Path(unquote(parts.path))
-        return path.with_name(path.name + SUFFIX)
+        if (
+            path.name
+            and ".." not in path.parts
+            and "\x00" not in parts.path + unquote(parts.path)
+            and not parts.fragment
+        ):
+            return path.with_name(path.name + SUFFIX)
     raise BadUsage(
         f"{url!r} is not the address of a database; lanes:///folder/name and memory: are.",
         why="The scheme says which engine keeps the data.",

@@ -18,23 +18,24 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
 from typing import TypeVar, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 import apsw
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
-from interlock.database.addresses import lane_path
+from interlock.database.addresses import lane_path, stream_name
 from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
 from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError, InvalidPayload
 from interlock.lanes.contention import HotRow
 from interlock.lanes.keys import KEY_CHARACTERS_MAX
-from interlock.lanes.lane import HandOff, Lane, LaneStats
+from interlock.lanes.lane import HandOff, Lane
 from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.stats import LaneStats
 from interlock.lanes.work import Work, WorkFunction
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
 from interlock.sql.rows import Row, row_class
@@ -121,9 +122,10 @@ class Database:
         """
         if not self._lane.settings.db_per_write_stream:
             return self
+        name = stream_name(key)
         known = self._streams.get(key)
         if known is None:
-            url = "memory:" if self.url == "memory:" else f"{self.url}.streams/{quote(key, safe='')}"
+            url = "memory:" if self.url == "memory:" else f"{self.url}.streams/{name}"
             opening = Opening(url, clock=self._clock, hand_off=self._hand_off, settings=self._lane.settings)
             known = self._streams[key] = asyncio.ensure_future(opening.opened())
         return await asyncio.shield(known)

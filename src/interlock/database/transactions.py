@@ -43,10 +43,10 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
     """Run one statement in the session; returns the rows it changed, or found."""
     statement = translator.statement(sql)
     values = statement.encode(args)
-    if statement.kind == "write":
+    if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)
-    rows = session.query(statement.text, values)
-    return len(rows)
+    # A result that PostgreSQL could not give is an error here too, though nobody will look at it.
+    return len([statement.decode(row) for row in session.query(statement.text, values)])
 
 
 def run_in(

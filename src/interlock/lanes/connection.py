@@ -61,7 +61,7 @@ _BESIDE_A_TABLE = {
     apsw.SQLITE_DROP_INDEX,
     apsw.SQLITE_DROP_TRIGGER,
 }
-_PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list"}
+_PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
 """What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
 
 _FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"}

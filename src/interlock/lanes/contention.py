@@ -97,7 +97,7 @@ class Contention:
 
 def _window_s(row: _Row, now_s: float) -> float:
     # A row that is younger than the window has filled only a part of it.
-    return max(0.001, DECAY_S * (1.0 - math.exp(-(now_s - row.born_s) / DECAY_S)))
+    return max(1.0, DECAY_S * (1.0 - math.exp(-(now_s - row.born_s) / DECAY_S)))
 
 
 def _decay(row: _Row, now_s: float) -> None:

@@ -41,7 +41,10 @@ def drive(start: Callable[[], Awaitable[object]], session: Session, context: con
     answer: object = None
     try:
         while True:
-            request = context.run(coroutine.send, answer)
+            try:
+                request = context.run(coroutine.send, answer)
+            except StopIteration as stop:
+                return cast("object", stop.value)
             if not isinstance(request, Request):
                 raise _not_only_tx(f"it awaited {type(request).__name__}")
             try:
@@ -49,8 +52,6 @@ def drive(start: Callable[[], Awaitable[object]], session: Session, context: con
             except Exception as error:
                 _unwind(coroutine, context, error)
                 raise
-    except StopIteration as stop:
-        return stop.value
     except RuntimeError as error:
         if str(error) != "no running event loop":
             raise

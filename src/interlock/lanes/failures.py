@@ -18,7 +18,8 @@ def translated(error: BaseException) -> Exception:
     for kind, made in _KINDS.items():
         if isinstance(error, kind):
             return made(_told(error))
-    return error if isinstance(error, Exception) else _ended_by(error)
+    # A StopIteration cannot be handed to a waiting coroutine: to Python it means that one has ended.
+    return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else _ended_by(error)
 
 
 def _constraint(error: apsw.ConstraintError) -> TransactionError:

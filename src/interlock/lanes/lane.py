@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
-import msgspec
 
 from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import points
@@ -28,25 +27,13 @@ from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.stats import LaneStats
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from interlock.seams import Clock, RandomIds
 
 HandOff = Callable[[], None]
 """What makes a committed group durable beyond the local disk; returns when it is, raises when it cannot be known."""
-
-
-class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane has done since it was opened."""
-
-    groups: int
-    transactions: int
-    failed: int
-    waiting: int
-    largest_group: int
-    log_bytes: int
-    folds_failed: int
-    """How often the log could not be folded into the database file; it grows until that works again."""
 
 
 class Lane:
@@ -193,8 +180,18 @@ class Lane:
                 self._start_driver()
 
     def _start_driver(self) -> None:
-        self._driving = True
-        threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
+        # Called with the lock held. Without a thread nobody is driving: those who wait are told, and the next may try.
+        thread = threading.Thread(target=self._drive, name="interlock-lane", daemon=True)
+        try:
+            self._driving = True
+            thread.start()
+        except RuntimeError as error:
+            self._driving = False
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            for work in waiting:
+                work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
+            self._acknowledge(waiting)
 
     # --- the driver's side: one thread at a time -----------------------------------------------------------------
 
@@ -398,4 +395,6 @@ def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
 
 def _finish(works: Sequence[Work]) -> None:
     for work in works:
-        work.finish()
+        # Whatever is wrong with one of them, the others are told.
+        with contextlib.suppress(Exception):
+            work.finish()

@@ -3,8 +3,6 @@
 Each has a least value and must be finite: a bound that is not a bound would be noticed only under load.
 """
 
-import math
-
 import msgspec
 
 from interlock.errors import DefinitionError
@@ -58,14 +56,17 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
                 raise DefinitionError(
-                    f"{name} is {value!r}; it must be a number from {least:g} up, and finite.",
+                    f"{name} is {value!r}; it must be a number from {least:g} to {MOST:,}.",
                     why="A bound that is not a bound would be noticed only under load.",
                     fix=f"Give {name} a number from {least:g} up.",
                     rule="value-out-of-range",
                 )
 
+
+MOST = 4_000_000_000
+"""No bound is larger than this: it is a bound no more, and a thread cannot wait so long."""
 
 _LEAST: dict[str, float] = {
     "group_commit_window": 0.0,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.database.database import Database, Opening
-from interlock.errors import BadUsage, DefinitionError, LaneOwned
+from interlock.errors import BadUsage, DefinitionError, InvalidPayload, LaneOwned
 
 TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT NULL)"
 
@@ -106,5 +106,40 @@ def test_without_streams_the_stream_is_the_database_itself() -> None:
     async def scenario() -> None:
         async with Database.open("memory:") as db:
             assert await db.stream("sku-1") is db
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("key", ["../other", "..", ".", "a/b", "%2e%2e%2fx", "Ünï", "x" * 300, "A"])
+def test_no_key_of_a_stream_leads_out_of_its_folder(tmp_path: Path, key: str) -> None:
+    async def scenario() -> None:
+        async with Database.open(f"lanes://{tmp_path}/inside/stock", db_per_write_stream=True) as db:
+            stream = await db.stream(key)
+            await stream.execute(TABLE)
+
+    asyncio.run(scenario())
+    outside = [path for path in tmp_path.rglob("*.lane") if "stock.lane.streams" not in str(path)]
+    assert [path.name for path in outside if "stock.streams" not in str(path)] == ["stock.lane"]
+
+
+@pytest.mark.parametrize("key", ["", "a\x00b", "\ud800", "x" * 5000])
+def test_what_is_no_key_of_a_stream_is_refused(key: str) -> None:
+    async def scenario() -> None:
+        async with Database.open("memory:", db_per_write_stream=True) as db:
+            await db.stream(key)
+
+    with pytest.raises(InvalidPayload):
+        asyncio.run(scenario())
+
+
+def test_a_column_can_be_added_and_a_default_may_be_the_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Database.open(url(tmp_path)) as db:
+            await db.execute("CREATE TABLE entry (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())")
+            await db.execute("ALTER TABLE entry ADD COLUMN note text")
+            await db.execute("INSERT INTO entry (id, note) VALUES ($1, $2)", 1, "x")
+            [(at, note)] = await db.query("SELECT at, note FROM entry")
+            assert at is not None
+            assert note == "x"
 
     asyncio.run(scenario())

@@ -1,0 +1,16 @@
+"""What a lane has done since it was opened, as numbers."""
+
+import msgspec
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane has done since it was opened."""
+
+    groups: int
+    transactions: int
+    failed: int
+    waiting: int
+    largest_group: int
+    log_bytes: int
+    folds_failed: int
+    """How often the log could not be folded into the database file; it grows until that works again."""
