@@ -181,10 +181,9 @@ class Lane:
 
     def _start_driver(self) -> None:
         # Called with the lock held. Without a thread nobody is driving: those who wait are told, and the next may try.
-        thread = threading.Thread(target=self._drive, name="interlock-lane", daemon=True)
         try:
             self._driving = True
-            thread.start()
+            threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
         except RuntimeError as error:
             self._driving = False
             waiting = list(self._waiting)
@@ -206,6 +205,7 @@ class Lane:
             self._acknowledge(group)
             points.reach("group.acknowledged")
             self._let_go()
+            group = []  # Not kept alive while the lane waits for the next one.
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
