@@ -1,0 +1,37 @@
+"""Opening a lane on a bucket: take the epoch, bring the local file to the fence, and hand over an open log.
+
+The order matters. The position comes from the log, never from the local file: the file is only asked whether it may be
+used again, and then brought to where the log ends.
+"""
+
+from pathlib import Path
+
+from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.cache import Cache
+from interlock.lanes.objects.log import ObjectLog
+from interlock.lanes.objects.slots import Position
+from interlock.lanes.objects.takeover import answering, claim, fence
+from interlock.lanes.objects.upkeep import Upkeep
+from interlock.lanes.objects.world import World
+from interlock.lanes.settings import LaneSettings
+
+
+def open_log(bucket: Bucket, path: Path, *, cache_id: str, settings: LaneSettings, world: World) -> ObjectLog:
+    """Become the owner and make the local file what the log says it is.
+
+    Whoever calls holds the local lock of the file, whose name is `cache_id`. Raises LaneOwned, Fenced, OutcomeUnknown,
+    CorruptionError, and UnavailableError when the bucket does not answer.
+    """
+    keeper, leased_s = claim(bucket, world, settings, cache_id)
+    cache = Cache(path)
+    manifest = keeper.manifest
+    upkeep = Upkeep(bucket, world, settings, keeper, path)
+    with answering("read the log"):
+        position = cache.reuse(bucket, manifest)
+        if position is None:
+            position = cache.load(bucket, manifest, manifest.snapshots[-1]) if manifest.snapshots else Position()
+        for stored in fence(bucket, world, settings, keeper, position):
+            cache.apply(stored.entry)
+            upkeep.count(stored)
+            position = stored.position
+    return ObjectLog(bucket, world, settings, keeper, upkeep, path=path, position=position, leased_s=leased_s)
