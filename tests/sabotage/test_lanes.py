@@ -31,7 +31,7 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_sync(patch: pytest.MonkeyPatch) -> None:
-    def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection:
+    def open_writer(path: Path | None, *, vfs: str | None = None, sync: bool = True) -> apsw.Connection:
         connection = connections.open_writer(path, vfs=vfs)
         connection.execute("PRAGMA synchronous = OFF")
         return connection
@@ -83,9 +83,9 @@ def hand_off_ignored(patch: pytest.MonkeyPatch) -> None:
     write = Lane._write
 
     def careless(lane: Lane, group: Sequence[Work]) -> None:
-        lane._hand_off, kept = None, lane._hand_off
+        lane._log, kept = None, lane._log
         write(lane, group)
-        lane._hand_off = kept
+        lane._log = kept
 
     patch.setattr(Lane, "_write", careless)
 

@@ -29,9 +29,10 @@ from interlock.database.addresses import lane_path, stream_name
 from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
 from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError, InvalidPayload
+from interlock.lanes.beyond import HandedOff, HandOff
 from interlock.lanes.contention import HotRow
 from interlock.lanes.keys import KEY_CHARACTERS_MAX
-from interlock.lanes.lane import HandOff, Lane
+from interlock.lanes.lane import Lane
 from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
@@ -254,12 +255,13 @@ class Opening:
         return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
 
     def _lane(self, translators: _Translators) -> Lane:
+        hand_off = self._hand_off
         return Lane(
             self._path,
             settings=self._settings,
             clock=self._clock,
             prepare=translators.prepare,
-            hand_off=self._hand_off,
+            open_log=None if hand_off is None else lambda _path: HandedOff(hand_off),
             make_row=_row,
         )
 

@@ -100,8 +100,11 @@ class Wall:
         return apsw.SQLITE_OK
 
 
-def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection:
-    """The single writing connection of a lane; None is a database in memory."""
+def open_writer(path: Path | None, *, vfs: str | None = None, sync: bool = True) -> apsw.Connection:
+    """The single writing connection of a lane; None is a database in memory.
+
+    Without `sync` the file is only a cache of what is durable elsewhere.
+    """
     connection = apsw.Connection(
         ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
     )
@@ -110,7 +113,8 @@ def open_writer(path: Path | None, *, vfs: str | None = None) -> apsw.Connection
     if path is not None:
         mode = connection.execute("PRAGMA journal_mode = WAL").get
         assert mode == "wal", f"journal mode is {mode!r}"
-    for pragma in ("synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
+    synchronous = f"synchronous = {'FULL' if sync else 'OFF'}"
+    for pragma in (synchronous, "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
         connection.execute(f"PRAGMA {pragma}")
     _harden(connection)
     return connection

@@ -13,13 +13,14 @@ import contextlib
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
 
-from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
+from interlock.errors import Fenced, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import points
+from interlock.lanes.beyond import DurableLog, OpenLog
 from interlock.lanes.connection import Prepare, make_folder, open_writer
 from interlock.lanes.contention import Contention
 from interlock.lanes.descriptors import with_room
@@ -32,9 +33,6 @@ from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from interlock.seams import Clock, RandomIds
 
-HandOff = Callable[[], None]
-"""What makes a committed group durable beyond the local disk; returns when it is, raises when it cannot be known."""
-
 
 class Lane:
     """One database with one writer."""
@@ -46,7 +44,7 @@ class Lane:
         settings: LaneSettings,
         clock: Clock,
         prepare: Prepare,
-        hand_off: HandOff | None = None,
+        open_log: OpenLog | None = None,
         vfs: str | None = None,
         make_row: MakeRow = lambda _names, values: values,
     ) -> None:
@@ -57,7 +55,7 @@ class Lane:
         )
         self._clock = clock
         self._prepare = prepare
-        self._hand_off = hand_off
+        self._log: DurableLog | None = None
         self._vfs = vfs
         self._make_row = make_row
         self._lock = threading.Lock()
@@ -81,10 +79,16 @@ class Lane:
             self._ownership = Ownership.take(path, clock)
             self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare, last_us=self._last_us)
         try:
+            if open_log is not None:
+                self._log = open_log(path)
             self._writer: Writer | None = self._open_writer()
+            if self._log is not None:
+                self._log.append(self._writer.frames, self._time_us)  # The lane's own tables, when it is new.
             if path is not None:
                 self._close_writer()  # It is sound, and idle until somebody wants something.
         except BaseException:
+            if self._log is not None:
+                self._log.close(clean=False)
             if self._ownership is not None:
                 self._ownership.release()
             raise
@@ -119,12 +123,14 @@ class Lane:
         self._refuse_if_unusable()
         if self._readers is None:
             return await self.run(Work(lambda session: session.lend(read)))
+        if self._log is not None and not self._log.current():
+            await self.run(Work(lambda _session: None))  # An empty group: it renews the lease, or finds it lost.
         try:
             answer = await self._readers.run(read)
         finally:
             if not self._driving or self._readers.held:
                 self._nudge()  # So that the connection it has left behind is closed after a while.
-        if self._hand_off is not None:
+        if self._log is not None:
             await self._durable_up_to(self.committed)
         return answer
 
@@ -205,7 +211,17 @@ class Lane:
             self._acknowledge(group)
             points.reach("group.acknowledged")
             self._let_go()
+            self._look_after()
             group = []  # Not kept alive while the lane waits for the next one.
+
+    def _look_after(self) -> None:
+        if self._log is None or self._dead is not None:
+            return
+        try:
+            self._log.between()
+        except Exception as error:  # noqa: BLE001 -- as above; nothing is unknown here, but the lane has lost its log.
+            known = error if isinstance(error, UnavailableError) else UnavailableError(f"its upkeep failed: {error!r}")
+            self._die(known, ())
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
@@ -245,8 +261,8 @@ class Lane:
         self.committed += 1
         writer.commit()
         points.reach("group.committed")
-        if self._hand_off is not None:
-            self._hand_off()
+        if self._log is not None:
+            self._log.append(writer.frames, self._time_us)
         self.durable += 1
         points.reach("group.durable")
         self._count(group)
@@ -296,10 +312,14 @@ class Lane:
         for work in group:
             work.error = _again(error)
             work.value = None
-        self._dead = UnavailableError(
-            f"this lane has stopped: {error.what}",
-            why="After a failed commit it cannot know what is on the disk, and does not guess.",
-            fix="Open the database again; what was acknowledged is there.",
+        self._dead = (
+            error
+            if isinstance(error, Fenced)
+            else UnavailableError(
+                f"this lane has stopped: {error.what}",
+                why="After a failed commit it cannot know what is on the disk, and does not guess.",
+                fix="Open the database again; what was acknowledged is there.",
+            )
         )
         self._close_writer()
 
@@ -325,7 +345,7 @@ class Lane:
     def _open_writer(self) -> Writer:
         writer = with_room(
             lambda: Writer(
-                open_writer(self.path, vfs=self._vfs),
+                open_writer(self.path, vfs=self._vfs, sync=self._log is None or self._log.local_sync),
                 settings=self.settings,
                 clock=self._clock,
                 ids=RandomIds(),
@@ -365,10 +385,13 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that slips in from another thread after this is told so.
-            self._dead = self._dead or _closed()
+            clean, self._dead = self._dead is None, self._dead or _closed()
         if self._readers is not None:
             self._readers.close()
         self._close_writer()
+        if self._log is not None:
+            self._log.close(clean=clean)
+            self._log = None
         if self._ownership is not None:
             self._ownership.release()
 

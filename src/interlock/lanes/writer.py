@@ -70,12 +70,12 @@ class Writer:
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
         self._undo, self._abandon, self._log_time = f"ROLLBACK TO work{mark}", f"ROLLBACK{mark}", f"{LOG_TIME}{mark}"
         self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
+        self._log_frames = self.frames = 0
+        self.folds_failed = 0
+        connection.set_wal_hook(self._logged)
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
         self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
         prepare(connection, self.session.now_us)
-        self._log_frames = 0
-        self.folds_failed = 0
-        connection.set_wal_hook(self._logged)
         self._wall = Wall()
         connection.set_authorizer(self._wall)
         self._weight = 0.0
@@ -221,5 +221,5 @@ class Writer:
             self._wall.up = True
 
     def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
-        self._log_frames = frames
+        self._log_frames = self.frames = frames
         return apsw.SQLITE_OK

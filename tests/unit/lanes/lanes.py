@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.lanes.beyond import HandedOff, HandOff
 from interlock.lanes.connection import Prepare
-from interlock.lanes.lane import HandOff, Lane
+from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
@@ -45,7 +46,7 @@ def opened(
         settings=LaneSettings(**knobs),  # type: ignore[arg-type]  # LaneSettings checks them itself.
         clock=clock or SystemClock(),
         prepare=prepare,
-        hand_off=hand_off,
+        open_log=None if hand_off is None else lambda _path: HandedOff(hand_off),
         vfs=vfs,
     )
     try:

@@ -98,6 +98,16 @@ class Cache:
                 file.write(page)
             file.truncate(entry.pages_in_all * entry.page_bytes)
 
+    def page_one(self) -> bytes:
+        """The first page as the log has it; empty for a database that is new."""
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(100)
+                size = int.from_bytes(head[16:18])
+                return head + file.read((65_536 if size == 1 else size) - len(head))
+        except FileNotFoundError:
+            return b""
+
     def keep(self, manifest: Manifest, position: Position) -> None:
         """Leave the mark: SQLite has closed the file, and everything in it is in the log."""
         if self.path.with_name(self.path.name + "-wal").exists():

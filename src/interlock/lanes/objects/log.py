@@ -8,11 +8,13 @@ G4: the answer to a slot decides, not the lease. G7: reads are held by the lane 
 that may have run out is renewed before a read is answered, so that an owner that was replaced notices.
 """
 
-from pathlib import Path
+import contextlib
 
 import msgspec
 
+from interlock.errors import UnavailableError
 from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.capture import Capture
 from interlock.lanes.objects.format import Entry, corrupt, log_key
 from interlock.lanes.objects.manifest import Keeper, Manifest, fenced
@@ -28,6 +30,8 @@ RENEWED_AFTER = 1 / 3
 class ObjectLog:
     """The log of a lane that this process owns. Made by `opening.open_log`."""
 
+    local_sync = False
+
     def __init__(
         self,
         bucket: Bucket,
@@ -36,7 +40,7 @@ class ObjectLog:
         keeper: Keeper,
         upkeep: Upkeep,
         *,
-        path: Path,
+        cache: Cache,
         position: Position,
         leased_s: float,
     ) -> None:
@@ -46,8 +50,9 @@ class ObjectLog:
         self._keeper = keeper
         self._upkeep = upkeep
         self.position = position
-        self._capture = Capture(path)
-        self._page_one = _page_one(path)
+        self._cache = cache
+        self._capture = Capture(cache.path)
+        self._page_one = cache.page_one()
         self._leased_s = leased_s
         """When, by our own clock, the lease was last asked for: it surely holds for `lease_s` from then."""
         self.bytes_appended = 0
@@ -96,24 +101,21 @@ class ObjectLog:
         """Whether the lease surely holds, so that what is read here is the latest that there is."""
         return self._world.clock.monotonic_s() < self._leased_s + self.manifest.lease_s
 
-    def close(self) -> None:
-        """Give the lease up, so that the next owner need not wait. The lane is closed already."""
-        self._upkeep.close()
-        self._keeper.change(lambda manifest: msgspec.structs.replace(manifest, owner=None))
+    def close(self, *, clean: bool) -> None:
+        """Give the lease up, so that the next owner need not wait, and say that the local file may be used again.
+
+        After an end that was not clean neither is true. A lease that cannot be given up runs out by itself.
+        """
+        if not clean:
+            self._cache.discard()
+            return
+        self._cache.keep(self.manifest, self.position)
+        with contextlib.suppress(UnavailableError):
+            self._upkeep.close()
+            self._keeper.change(lambda manifest: msgspec.structs.replace(manifest, owner=None))
 
     def _renew_if_due(self) -> None:
         now_s = self._world.clock.monotonic_s()
         if now_s >= self._leased_s + self.manifest.lease_s * RENEWED_AFTER:
             self._keeper.change(lambda manifest: manifest)
             self._leased_s = now_s
-
-
-def _page_one(path: Path) -> bytes:
-    """The first page of the file as it was replayed; empty for a database that is new."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-            size = int.from_bytes(head[16:18])
-            return head + file.read((65_536 if size == 1 else size) - len(head))
-    except FileNotFoundError:
-        return b""

@@ -34,4 +34,4 @@ def open_log(bucket: Bucket, path: Path, *, cache_id: str, settings: LaneSetting
             cache.apply(stored.entry)
             upkeep.count(stored)
             position = stored.position
-    return ObjectLog(bucket, world, settings, keeper, upkeep, path=path, position=position, leased_s=leased_s)
+    return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)
