@@ -70,7 +70,9 @@ class Writer:
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
         self._undo, self._abandon, self._log_time = f"ROLLBACK TO work{mark}", f"ROLLBACK{mark}", f"{LOG_TIME}{mark}"
         self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
-        self._log_frames = self.frames = 0
+        self._log_frames = 0
+        self.frames = 0
+        """SQLite's frame count at the last commit, or 0 when that commit had nothing to write."""
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
@@ -98,6 +100,7 @@ class Writer:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
         session = self.session
         session.unlimited()
+        self.frames = 0
         try:
             if session.time_asked:
                 session.time_asked = False

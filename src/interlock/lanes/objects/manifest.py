@@ -149,8 +149,10 @@ class Keeper:
         manifest = decode(found.data)
         if manifest.epoch > mine.epoch or manifest.database != mine.database:
             raise fenced(manifest.epoch, manifest.owner)
-        if manifest.epoch < mine.epoch or manifest.owner != mine.owner:
+        if manifest.epoch < mine.epoch:
             raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
+        if manifest.owner not in {mine.owner, None}:
+            raise CorruptionError(f"two owners have epoch {mine.epoch}.")
         self._tag = found.tag
         return manifest
 

@@ -72,17 +72,15 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
         last = before.seq + READ_AHEAD if until is None else min(until, before.seq + READ_AHEAD)
         keys = [log_key(seq) for seq in range(before.seq + 1, last + 1)]
         bodies = bucket.get_many(keys)
-        for key, data in zip(keys, bodies, strict=True):
-            if data is None:
-                break
+        found = next((at for at, data in enumerate(bodies) if data is None), len(bodies))
+        for key, data in zip(keys[:found], bodies[:found], strict=True):
+            assert data is not None
             stored = _stored(data, key)
             check_link(stored.entry, database, before, epoch, key)
             before, epoch = stored.position, stored.entry.epoch
             yield stored
-        if bodies[-1] is not None:
-            continue
-        # The slots were read side by side: this one may have been written since, and is only empty if it still is.
-        if not any(bodies[before.seq + 1 - _first(keys) :]) or bucket.get(log_key(before.seq + 1)) is None:
+        # The slots were read side by side: with others behind it, an empty one may have been written since.
+        if found < len(bodies) and not (any(bodies[found:]) and bucket.get(keys[found])):
             break
     if until is not None and before.seq < until:
         raise corrupt(log_key(before.seq + 1), "it is missing")
@@ -98,10 +96,6 @@ def check_link(entry: Entry, database: bytes, before: Position, epoch: int, key:
         raise corrupt(key, "it does not follow the object before it (the hash chain is broken)")
     if entry.epoch < epoch:
         raise corrupt(key, f"its epoch {entry.epoch} is lower than the one before it, {epoch}")
-
-
-def _first(keys: list[str]) -> int:
-    return int(keys[0].rpartition("/")[2])
 
 
 def _stored(data: bytes, key: str) -> Stored:
