@@ -33,6 +33,8 @@ class Session:
         self._deadline_s = float("inf")
         self.time_us = 0
         self.time_asked = False
+        self.undone = 0
+        """How often anything was rolled back: who remembers what the database was like before looks again."""
         connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:

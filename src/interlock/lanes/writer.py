@@ -93,6 +93,7 @@ class Writer:
             # The group is gone, and with it what the works before the culprit did: they run again without it. Each
             # time there is one work less, so this ends, and no number of culprits harms the others.
             del alive[culprit]
+            self.session.undone += 1
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
@@ -173,6 +174,7 @@ class Writer:
         else:
             if work.error is not None:
                 self._control(self._undo)
+                session.undone += 1
             self._control(self._release)
         if self._contention is not None and self._weight and work.error is None:
             now_s = self._clock.monotonic_s()
