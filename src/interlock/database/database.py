@@ -15,7 +15,6 @@ import contextvars
 import difflib
 import hashlib
 from collections.abc import Awaitable, Callable, Generator
-from functools import partial
 from types import TracebackType
 from typing import TypeVar, cast
 from urllib.parse import unquote
@@ -36,7 +35,7 @@ from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
-from interlock.lanes.work import Work, WorkFunction
+from interlock.lanes.work import Work
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
 from interlock.sql.rows import Row, row_class
 
@@ -81,8 +80,8 @@ class Database:
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
-        work = partial(_execute, self._translators, sql, args)
-        return cast("int", await self._run(work, key, "execute", sql, args))
+        work = Work(_execute, self._translators, sql, args, key=key, single=True)
+        return cast("int", await self._run(work, "execute", sql, args))
 
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
@@ -91,8 +90,8 @@ class Database:
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
                 return cast("list[Row]", found)
-        work = partial(_query, self._translators, sql, args)
-        return cast("list[Row]", await self._run(work, key, "query", sql, args))
+        work = Work(_query, self._translators, sql, args, key=key, single=True)
+        return cast("list[Row]", await self._run(work, "query", sql, args))
 
     async def transact(
         self,
@@ -107,12 +106,12 @@ class Database:
         """
         context = contextvars.copy_context()
 
-        def work(session: Session) -> object:
+        def run(session: Session) -> object:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
         name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
-        limit_s = self._lane.settings.transaction_timeout_s
-        return cast("ResultT", await self._run(work, key, "transact", name, args, limit_s=limit_s))
+        work = Work(run, key=key, limit_s=self._lane.settings.transaction_timeout_s)
+        return cast("ResultT", await self._run(work, "transact", name, args))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
@@ -146,25 +145,16 @@ class Database:
                 await stream.close()
         await asyncio.to_thread(self._lane.close)
 
-    def _run(
-        self,
-        function: WorkFunction,
-        key: str | None,
-        how: str,
-        what: str,
-        args: tuple[object, ...],
-        *,
-        limit_s: float | None = None,
-    ) -> Awaitable[object]:
+    def _run(self, work: Work, how: str, what: str, args: tuple[object, ...]) -> Awaitable[object]:
         # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
         # no closures on this path, and no coroutine more than needed.
         refuse_inside(self.url, self)
-        digest = b""
+        key = work.key
         if key is not None:
             if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
                 raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
-            digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
-        return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s, single=limit_s is None))
+            work.digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
+        return self._lane.submit(work)
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
         statement = self._translators.of(connection).statement(sql)
@@ -192,11 +182,11 @@ def _name_of(url: str) -> str:
     return unquote(url.rstrip("/").rpartition("/")[2])
 
 
-def _execute(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> int:
+def _execute(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> int:
     return execute_in(session, translators.of(session.connection), sql, args)
 
 
-def _query(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> list[Row]:
+def _query(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> list[Row]:
     return query_in(session, translators.of(session.connection), sql, args)
 
 

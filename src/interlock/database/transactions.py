@@ -34,14 +34,14 @@ class Transaction:
 
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
     """Run one statement in the session; returns its rows as Python values."""
-    statement = translator.statement(sql)
+    statement = translator.statement(sql, session.undone)
     rows = session.query(statement.text, statement.encode(args))
     return [statement.decode(row) for row in rows]
 
 
 def execute_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> int:
     """Run one statement in the session; returns the rows it changed, or found."""
-    statement = translator.statement(sql)
+    statement = translator.statement(sql, session.undone)
     values = statement.encode(args)
     if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)

@@ -96,23 +96,20 @@ class Lane:
 
         Cancelled while it waits, it does not happen; cancelled later, it happens wholly and nobody is told.
         """
+        return await self.submit(work)
+
+    def submit(self, work: Work) -> asyncio.Future[object]:
+        """What `run` waits for. Awaited directly it spares every waiting transaction a coroutine."""
         self._refuse_if_unusable()
         loop = asyncio.get_running_loop()
-        work.loop = loop
-        work.future = loop.create_future()
+        future = work.future = loop.create_future()
         work.waiting_since_s = self._clock.monotonic_s()
         self._waiting.append(work)
         if self._nudging is not loop:
             # Each loop nudges for itself: another one may be blocked, or never run again.
             self._nudging = loop
             loop.call_soon(self._nudge)
-        try:
-            return await work.future
-        except asyncio.CancelledError:
-            with self._lock:
-                if work.state == "waiting":
-                    work.state = "cancelled"
-            raise
+        return future
 
     async def read(self, read: Read) -> object:
         """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7)."""
@@ -167,7 +164,7 @@ class Lane:
             # One by one, round the queue: another event loop may add to its end at any moment, without the lock.
             for _ in range(len(self._waiting)):
                 work = self._waiting.popleft()
-                if work.state == "waiting":
+                if not work.cancelled():
                     self._waiting.append(work)
             return len(self._waiting)
 
@@ -222,8 +219,7 @@ class Lane:
             group: list[Work] = []
             while self._waiting and len(group) < settings.group_commit_max_batch:
                 work = self._waiting.popleft()
-                if work.state == "waiting":
-                    work.state = "taken"
+                if not work.cancelled():
                     group.append(work)
             return group
 
@@ -285,8 +281,8 @@ class Lane:
     def _acknowledge(self, group: Sequence[Work]) -> None:
         waiters: dict[asyncio.AbstractEventLoop, list[Work]] = {}
         for work in group:
-            if work.loop is not None:
-                waiters.setdefault(work.loop, []).append(work)
+            if work.future is not None:
+                waiters.setdefault(work.future.get_loop(), []).append(work)
         for loop, works in waiters.items():
             # A loop that is closed has nobody left who could be told.
             with contextlib.suppress(RuntimeError):
@@ -395,6 +391,7 @@ def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
 
 def _finish(works: Sequence[Work]) -> None:
     for work in works:
-        # Whatever is wrong with one of them, the others are told.
-        with contextlib.suppress(Exception):
+        try:
             work.finish()
+        except Exception:  # noqa: BLE001, S112 -- whatever is wrong with one of them, the others are told.
+            continue
