@@ -34,15 +34,13 @@ from interlock.lanes.keys import KEY_CHARACTERS_MAX
 from interlock.lanes.lane import HandOff, Lane
 from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
 from interlock.lanes.work import Work, WorkFunction
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
 from interlock.sql.rows import Row, row_class
 
 ResultT = TypeVar("ResultT")
-
-SETTINGS = LaneSettings.__struct_fields__
 
 _READS = ("select", "with", "values", "(")
 
@@ -76,7 +74,7 @@ class Database:
         """
         name = None if home is None else url
         address = url if home is None else Catalog(home).locate(url)
-        chosen = {**configured(name or _name_of(url), SETTINGS), **settings}
+        chosen = {**configured(name or _name_of(url), KINDS), **settings}
         return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
@@ -175,14 +173,14 @@ class Database:
 
 
 def _settings(chosen: dict[str, float]) -> LaneSettings:
-    unknown = sorted(set(chosen) - set(SETTINGS))
+    unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], SETTINGS, n=1)
+        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise DefinitionError(
             f"a database has no setting {unknown[0]!r}.{hint}",
             why="A setting that nobody reads is a spelling mistake.",
-            fix=f"Settings are {', '.join(SETTINGS)}.",
+            fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
         )
     return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
