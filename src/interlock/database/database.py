@@ -13,7 +13,6 @@ lane's single writer, so no configuration lets two of them miss each other. A tr
 import asyncio
 import contextvars
 import difflib
-import hashlib
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
@@ -26,13 +25,13 @@ import apsw
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
 from interlock.database.addresses import lane_path, stream_name
-from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
+from interlock.database.hot import hot_rows
+from interlock.database.identity import check_key, digest_of
+from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
-from interlock.errors import DefinitionError, InvalidPayload
+from interlock.errors import DefinitionError
 from interlock.lanes.contention import HotRow
-from interlock.lanes.keys import KEY_CHARACTERS_MAX
 from interlock.lanes.lane import HandOff, Lane
-from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
 from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
@@ -85,7 +84,7 @@ class Database:
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
         refuse_inside(self.url, self)
-        if key is None and sql.lstrip().lower().startswith(_READS):
+        if key is None and str(sql).lstrip().lower().startswith(_READS):
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
                 return cast("list[Row]", found)
@@ -101,16 +100,17 @@ class Database:
     ) -> ResultT:
         """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
 
-        It may run more than once, awaits only `tx`, and rolls back on any exception.
+        It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
+        same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
         """
+        refuse_no_function(function)
         context = contextvars.copy_context()
 
         def work(session: Session) -> object:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
-        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         limit_s = self._lane.settings.transaction_timeout_s
-        return cast("ResultT", await self._run(work, key, "transact", name, args, limit_s=limit_s))
+        return cast("ResultT", await self._run(work, key, "transact", function, args, limit_s=limit_s))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
@@ -130,7 +130,7 @@ class Database:
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
-        return self._lane.contention.worst(self._clock.monotonic_s())
+        return hot_rows(self._lane.contention, self._clock.monotonic_s())
 
     def stats(self) -> LaneStats:
         """What the lane has done since it was opened."""
@@ -149,7 +149,7 @@ class Database:
         function: WorkFunction,
         key: str | None,
         how: str,
-        what: str,
+        what: str | Callable[..., object],
         args: tuple[object, ...],
         *,
         limit_s: float | None = None,
@@ -159,9 +159,8 @@ class Database:
         refuse_inside(self.url, self)
         digest = b""
         if key is not None:
-            if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
-                raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
-            digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
+            check_key(key)
+            digest = digest_of(how, what, args)
         return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s, single=limit_s is None))
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import apsw
 
+from interlock.errors import DialectError
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
@@ -35,6 +36,12 @@ class Translator:
 
     def statement(self, sql: str) -> Statement:
         """The statement as SQLite runs it. Raises DialectError for what is outside the subset."""
+        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody checks types.
+            raise DialectError(
+                f"the statement is {type(sql).__name__}, not a text.",
+                why="A statement is SQL as text; its values are passed beside it.",
+                fix='Write db.execute("UPDATE counter SET n = $1", n).',
+            )
         statement = self._dialect.statement(sql)
         if statement.kind == "schema":
             self._seen = None
