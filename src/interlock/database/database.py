@@ -13,7 +13,6 @@ lane's single writer, so no configuration lets two of them miss each other. A tr
 import asyncio
 import contextvars
 import difflib
-import hashlib
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TypeVar, cast
@@ -25,23 +24,21 @@ import apsw
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
 from interlock.database.addresses import lane_path, stream_name
-from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
+from interlock.database.hot import hot_rows
+from interlock.database.identity import check_key, digest_of
+from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
-from interlock.errors import DefinitionError, InvalidPayload
+from interlock.errors import DefinitionError
 from interlock.lanes.contention import HotRow
-from interlock.lanes.keys import KEY_CHARACTERS_MAX
 from interlock.lanes.lane import HandOff, Lane
-from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
 from interlock.lanes.work import Work
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
 from interlock.sql.rows import Row, row_class
 
 ResultT = TypeVar("ResultT")
-
-SETTINGS = LaneSettings.__struct_fields__
 
 _READS = ("select", "with", "values", "(")
 
@@ -75,7 +72,7 @@ class Database:
         """
         name = None if home is None else url
         address = url if home is None else Catalog(home).locate(url)
-        chosen = {**configured(name or _name_of(url), SETTINGS), **settings}
+        chosen = {**configured(name or _name_of(url), KINDS), **settings}
         return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
@@ -86,7 +83,7 @@ class Database:
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
         refuse_inside(self.url, self)
-        if key is None and sql.lstrip().lower().startswith(_READS):
+        if key is None and str(sql).lstrip().lower().startswith(_READS):
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
                 return cast("list[Row]", found)
@@ -102,16 +99,17 @@ class Database:
     ) -> ResultT:
         """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
 
-        It may run more than once, awaits only `tx`, and rolls back on any exception.
+        It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
+        same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
         """
+        refuse_no_function(function)
         context = contextvars.copy_context()
 
         def run(session: Session) -> object:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
-        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         work = Work(run, key=key, limit_s=self._lane.settings.transaction_timeout_s)
-        return cast("ResultT", await self._run(work, "transact", name, args))
+        return cast("ResultT", await self._run(work, "transact", function, args))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
@@ -131,7 +129,7 @@ class Database:
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
-        return self._lane.contention.worst(self._clock.monotonic_s())
+        return hot_rows(self._lane.contention, self._clock.monotonic_s())
 
     def stats(self) -> LaneStats:
         """What the lane has done since it was opened."""
@@ -145,15 +143,16 @@ class Database:
                 await stream.close()
         await asyncio.to_thread(self._lane.close)
 
-    def _run(self, work: Work, how: str, what: str, args: tuple[object, ...]) -> Awaitable[object]:
+    def _run(
+        self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
+    ) -> Awaitable[object]:
         # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
         # no closures on this path, and no coroutine more than needed.
         refuse_inside(self.url, self)
         key = work.key
         if key is not None:
-            if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
-                raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
-            work.digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
+            check_key(key)
+            work.digest = digest_of(how, what, args)
         return self._lane.submit(work)
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
@@ -165,14 +164,14 @@ class Database:
 
 
 def _settings(chosen: dict[str, float]) -> LaneSettings:
-    unknown = sorted(set(chosen) - set(SETTINGS))
+    unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], SETTINGS, n=1)
+        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise DefinitionError(
             f"a database has no setting {unknown[0]!r}.{hint}",
             why="A setting that nobody reads is a spelling mistake.",
-            fix=f"Settings are {', '.join(SETTINGS)}.",
+            fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
         )
     return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.

@@ -64,6 +64,16 @@ def run_in(
     return drive(lambda: function(transaction, *args), session, inside)
 
 
+def refuse_no_function(function: object) -> None:
+    """Raise TransactionError for what cannot be called."""
+    if not callable(function):
+        raise TransactionError(
+            f"transact was given {type(function).__name__}, which cannot be called.",
+            why="It runs a function inside the lane; for one statement there are execute and query.",
+            fix="Write `async def function(tx, ...)` and pass the function itself, without calling it.",
+        )
+
+
 def refuse_inside(url: str, database: object = None) -> None:
     """Raise TransactionError inside a function given to `transact`: there only its tx may be used (D17)."""
     found = _inside.get()

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import apsw
 
+from interlock.errors import DialectError
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
@@ -40,6 +41,12 @@ class Translator:
 
         The writer tells how often it has rolled back; a reader cannot know, and tells nothing.
         """
+        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody checks types.
+            raise DialectError(
+                f"the statement is {type(sql).__name__}, not a text.",
+                why="A statement is SQL as text; its values are passed beside it.",
+                fix='Write db.execute("UPDATE counter SET n = $1", n).',
+            )
         if undone is None or undone != self._undone:
             self._look()
             self._undone = undone

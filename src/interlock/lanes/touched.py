@@ -13,6 +13,7 @@ import apsw
 from interlock.lanes.connection import OWN_PREFIX
 
 ROWS_WATCHED_MAX = 32
+TABLES_KNOWN_MAX = 10_000
 
 RowKey = tuple[str, object]
 
@@ -51,9 +52,14 @@ class TouchedRows:
         key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
         self._rows.add((table, key))
 
-    def learn(self) -> None:
-        """Look up the keys of the tables that were met for the first time."""
+    def learn(self) -> dict[str, tuple[str, ...]]:
+        """Look up the keys of the tables that were met for the first time; returns the declared types of each key."""
+        types: dict[str, tuple[str, ...]] = {}
+        if len(self._keys) > TABLES_KNOWN_MAX:
+            self._keys.clear()  # Those that are still written to are looked up again.
         for table in self.unknown:
-            rows = self._query("SELECT cid, pk FROM pragma_table_info(?1) ORDER BY pk", (table,)).fetchall()
-            self._keys[table] = (len(rows), tuple(int(str(column)) for column, place in rows if place))
+            rows = self._query("SELECT cid, pk, type FROM pragma_table_info(?1) ORDER BY pk", (table,)).fetchall()
+            self._keys[table] = (len(rows), tuple(int(str(column)) for column, place, _ in rows if place))
+            types[table] = tuple(str(declared) for _, place, declared in rows if place)
         self.unknown.clear()
+        return types

@@ -184,7 +184,7 @@ class Writer:
             if self._rows.unknown:
                 session.unlimited()
                 with self._wall.down():
-                    self._rows.learn()
+                    self._contention.learned(self._rows.learn())
         return True
 
     def _undone(self, changes: int) -> bool:
