@@ -12,6 +12,7 @@ are in the log only if its savepoint was released and the commit returned; nothi
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 from collections.abc import Sequence
+from functools import partial
 
 import apsw
 
@@ -205,8 +206,7 @@ class Writer:
         if work.limit_s is None:
             value = work.function(self.session)
         else:
-            with watchdog.watched(work.limit_s, self.connection.interrupt):
-                value = work.function(self.session)
+            value = watchdog.watched(work.limit_s, self.connection.interrupt, partial(work.function, self.session))
         if work.key is not None:
             with self._wall.down():
                 self._keys.remember(self.session, work.key, work.digest, value)
