@@ -77,7 +77,7 @@ class Writer:
         self._log_frames = 0
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
-        self._wall = Wall()
+        self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
         self._weight = 0.0
         self._turn = 0
@@ -94,6 +94,7 @@ class Writer:
             # The group is gone, and with it what the works before the culprit did: they run again without it. Each
             # time there is one work less, so this ends, and no number of culprits harms the others.
             del alive[culprit]
+            self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
