@@ -90,35 +90,38 @@ class _Watchdog:
         self._watches: list[tuple[float, int, _Watch]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
+        self._wakes_s = float("inf")
+        """When the thread looks next. Limits are mostly alike, so it is seldom told to look earlier."""
 
     def begin(self, limit_s: float, interrupt: Callable[[], None]) -> _Watch:
         watch = _Watch(interrupt)
         with self._changed:
             while self._watches and self._watches[0][2].over:
                 heapq.heappop(self._watches)  # G6: what is over does not wait for its deadline.
-            soonest = self._watches[0][0] if self._watches else float("inf")
             deadline_s = self._clock.monotonic_s() + limit_s
             heapq.heappush(self._watches, (deadline_s, next(self._numbers), watch))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._guard, name="interlock-watchdog", daemon=True)
                 self._thread.start()
-            elif deadline_s < soonest:
+            elif deadline_s < self._wakes_s:
                 self._changed.notify()
         return watch
 
     def _guard(self) -> None:
         with self._changed:
             while True:
-                self._changed.wait(self._step(self._clock.monotonic_s()))
+                now_s = self._clock.monotonic_s()
+                self._wakes_s = self._step(now_s)
+                self._changed.wait(None if self._wakes_s == float("inf") else self._wakes_s - now_s)
 
-    def _step(self, now_s: float) -> float | None:
-        """Bark at whoever is late; returns for how long there is nothing to do, None when nobody is watched."""
+    def _step(self, now_s: float) -> float:
+        """Bark at whoever is late; returns when to look again."""
         while self._watches and (self._watches[0][2].over or self._watches[0][0] <= now_s):
             _, _, watch = heapq.heappop(self._watches)
             watch.bark()
             if not watch.over:
                 heapq.heappush(self._watches, (now_s + BARK_EVERY_S, next(self._numbers), watch))
-        return max(0.0, self._watches[0][0] - now_s) if self._watches else None
+        return self._watches[0][0] if self._watches else float("inf")
 
 
 _watchdog = _Watchdog()

@@ -129,6 +129,21 @@ def test_the_earlier_deadline_is_kept_while_a_later_one_is_waited_for() -> None:
     watched(60.0, nothing, later)
 
 
+def test_a_later_deadline_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[int] = []
+    dog = watchdog._Watchdog()
+    dog._thread = threading.current_thread()  # It is stepped from here.
+    monkeypatch.setattr(dog._changed, "notify", lambda: woken.append(1))
+    dog.begin(60.0, nothing)
+    assert len(woken) == 1
+    dog._wakes_s = dog._step(0.0)
+    for _ in range(3):
+        dog.begin(60.0, nothing).over = True
+    assert len(woken) == 1
+    dog.begin(6.0, nothing)
+    assert len(woken) == 2
+
+
 def test_many_functions_leave_nothing_behind() -> None:
     for _ in range(1_000):
         watched(60.0, nothing, nothing)
@@ -178,18 +193,18 @@ def test_it_barks_again_until_the_function_is_over(sends: Sends) -> None:
     interrupts: list[int] = []
     watch = dog.begin(0.0, lambda: interrupts.append(1))
     [(now_s, _, _)] = dog._watches
-    assert dog._step(now_s) == pytest.approx(BARK_EVERY_S)
+    assert dog._step(now_s) == now_s + BARK_EVERY_S
     assert not sends.kinds, "the function has not begun"
     watch.running = True
     for barks in range(1, 4):
         now_s += BARK_EVERY_S
-        assert dog._step(now_s) == pytest.approx(BARK_EVERY_S)
-        assert dog._step(now_s + BARK_EVERY_S / 2) == pytest.approx(BARK_EVERY_S / 2), "not before its time"
+        assert dog._step(now_s) == now_s + BARK_EVERY_S
+        assert dog._step(now_s + BARK_EVERY_S / 2) == now_s + BARK_EVERY_S, "not before its time"
         assert len(sends.kinds) == len(interrupts) == barks
     assert sends.kinds[0] is HeldTooLong
     assert sends.kinds[1] is sends.kinds[2] is watch.insists
     watch.over = True
-    assert dog._step(now_s) is None
+    assert dog._step(now_s) == float("inf")
     assert len(sends.kinds) == 3
     assert not watch.barking
 
