@@ -61,6 +61,7 @@ _BESIDE_A_TABLE = {
     apsw.SQLITE_DROP_INDEX,
     apsw.SQLITE_DROP_TRIGGER,
 }
+_CHANGES_TABLES = {apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
 """What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
 
@@ -70,8 +71,11 @@ _FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_t
 class Wall:
     """The authorizer of one connection. Our own statements pass while it is down."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables_change: Callable[[], None] = lambda: None) -> None:
         self.up = True
+        self._tables_change = tables_change
+        """Called when a statement is about to make, change or drop a table: it is prepared anew each time, because the
+        schema has changed since, so this is never missed."""
 
     @contextlib.contextmanager
     def down(self) -> Generator[None]:
@@ -88,6 +92,8 @@ class Wall:
         """SQLite asks whether a statement may do this."""
         if not self.up:
             return apsw.SQLITE_OK
+        if action in _CHANGES_TABLES:
+            self._tables_change()
         if action == apsw.SQLITE_PRAGMA and first in _PRAGMAS_ALLOWED and (second is None or first != "schema_version"):
             return apsw.SQLITE_OK
         if action in _REFUSED:

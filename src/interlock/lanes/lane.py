@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import copy
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
+from interlock.lanes.waiting import Waiting
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from interlock.seams import Clock, RandomIds
@@ -62,7 +62,7 @@ class Lane:
         self._make_row = make_row
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._waiting: deque[Work] = deque()
+        self._waiting = Waiting()
         self._nudging: asyncio.AbstractEventLoop | None = None
         self._driving = False
         self._closing = False
@@ -104,7 +104,7 @@ class Lane:
         loop = asyncio.get_running_loop()
         future = work.future = loop.create_future()
         work.waiting_since_s = self._clock.monotonic_s()
-        self._waiting.append(work)
+        self._waiting.add(work)
         if self._nudging is not loop:
             # Each loop nudges for itself: another one may be blocked, or never run again.
             self._nudging = loop
@@ -116,14 +116,15 @@ class Lane:
         self._refuse_if_unusable()
         if self._readers is None:
             return await self.run(Work(lambda session: session.lend(read)))
-        try:
-            answer = await self._readers.run(read)
-        finally:
-            if not self._driving or self._readers.held:
-                self._nudge()  # So that the connection it has left behind is closed after a while.
+        answer = await self._readers.run(read, self._read_left)
         if self._hand_off is not None:
             await self._durable_up_to(self.committed)
         return answer
+
+    def _read_left(self) -> None:
+        # Called by the thread that has read, also when nobody waits for the answer any more.
+        if not self._driving or (self._readers is not None and self._readers.held):
+            self._nudge()  # So that the connection it has left behind is closed after a while.
 
     async def _durable_up_to(self, groups: int) -> None:
         loop = asyncio.get_running_loop()
@@ -155,18 +156,10 @@ class Lane:
             raise _again(self._dead)
         if self._closing:
             raise _closed()
-        if len(self._waiting) >= self.settings.queue_max and self._waiting_alive() >= self.settings.queue_max:
-            raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
-
-    def _waiting_alive(self) -> int:
-        """How many really wait: those that were cancelled stand in the queue until somebody looks, which is now."""
-        with self._lock:
-            # One by one, round the queue: another event loop may add to its end at any moment, without the lock.
-            for _ in range(len(self._waiting)):
-                work = self._waiting.popleft()
-                if not work.cancelled():
-                    self._waiting.append(work)
-            return len(self._waiting)
+        if len(self._waiting) >= self.settings.queue_max:
+            with self._lock:
+                if self._waiting.full(self.settings.queue_max):
+                    raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
 
     def _nudge(self) -> None:
         self._nudging = None
@@ -183,8 +176,7 @@ class Lane:
             threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
         except RuntimeError as error:
             self._driving = False
-            waiting = list(self._waiting)
-            self._waiting.clear()
+            waiting = self._waiting.take(len(self._waiting))
             for work in waiting:
                 work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
             self._acknowledge(waiting)
@@ -206,22 +198,17 @@ class Lane:
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
-        settings = self.settings
-        with self._lock:
-            if not self._waiting and not self._closing:
-                self._arrived.wait(settings.idle_s)
-            if not self._waiting:
-                self._rest()
+        full, window_s = self.settings.group_commit_max_batch, self.settings.group_commit_window
+        while True:
+            with self._lock:
+                if not self._waiting and not self._closing:
+                    self._arrived.wait(self.settings.idle_s)
+                if self._waiting:
+                    if window_s and not self._closing:
+                        self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)
+                    return self._waiting.take(full)
+            if self._rests():
                 return None
-            if settings.group_commit_window and not self._closing:
-                full = settings.group_commit_max_batch
-                self._arrived.wait_for(lambda: len(self._waiting) >= full, settings.group_commit_window)
-            group: list[Work] = []
-            while self._waiting and len(group) < settings.group_commit_max_batch:
-                work = self._waiting.popleft()
-                if not work.cancelled():
-                    group.append(work)
-            return group
 
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
@@ -299,14 +286,22 @@ class Lane:
         )
         self._close_writer()
 
-    def _rest(self) -> None:
-        # Called with the lock held: either new work sees a driver, or it starts one.
-        self._driving = False
+    def _rests(self) -> bool:
+        """Give the files back; False when there is something to do again."""
+        # Without the lock: SQLite folds its log when it is closed, and no event loop may wait for that.
         if self.path is not None:
             self._close_writer()
         if self._readers is not None:
             self._readers.close_idle()
-        self._arrived.notify_all()
+        with self._lock:
+            # First it says that nobody drives, then it looks: either it sees the connection that a read has left behind
+            # meanwhile, or that read sees no driver and nudges. Work always nudges, and that waits for the lock.
+            self._driving = False
+            left_behind = self._readers is not None and self._readers.idle and not self._closing
+            self._driving = bool(self._waiting) or left_behind
+            if not self._driving:
+                self._arrived.notify_all()
+            return not self._driving
 
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
@@ -346,7 +341,7 @@ class Lane:
             groups=self._groups,
             transactions=self._transactions,
             failed=self._failed,
-            waiting=len(self._waiting),
+            waiting=self._waiting.alive(),
             largest_group=self._largest,
             log_bytes=log_bytes,
             folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),

@@ -40,7 +40,8 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest result that is kept with a key."""
 
     readers_max: int = 4
-    """Connections that read beside the writer."""
+    """Connections that read beside the writer. The threads for them are shared by all lanes of the process: a lane has
+    its first before others have their second, and further ones only while half of them are free."""
 
     idle_s: float = 1.0
     """A lane without work gives its thread back after this time, and its files a little later."""

@@ -1,8 +1,9 @@
 """Which rows a transaction wrote, told by SQLite while it writes them.
 
 The preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place of a
-table's key among its columns is looked up after the transaction that met the table first. Until then a row is known
-by its number. Only the first few rows of a transaction are looked at: a bulk update is volume, not contention.
+table's key among its columns is looked up after the transaction that met the table first; until then its rows are
+passed over. When tables are made or changed, all are looked up again. Only the first few rows of a transaction are
+looked at: a bulk update is volume, not contention.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -43,7 +44,7 @@ class TouchedRows:
         values = (update.new if update.op == "INSERT" else update.old) or ()
         width, columns = self._keys.get(table, (0, ()))
         if width != len(values):
-            # Met for the first time, or made anew with other columns since.
+            # Met for the first time, or for the first time since tables were made or changed.
             self.unknown.add(table)
             return
         if not columns:
@@ -51,6 +52,10 @@ class TouchedRows:
             return
         key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
         self._rows.add((table, key))
+
+    def forget_keys(self) -> None:
+        """A table is made, changed or dropped, or that is undone: whichever it is, all are looked up again."""
+        self._keys.clear()
 
     def learn(self) -> dict[str, tuple[str, ...]]:
         """Look up the keys of the tables that were met for the first time; returns the declared types of each key."""

@@ -12,6 +12,7 @@ are in the log only if its savepoint was released and the commit returned; nothi
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 from collections.abc import Sequence
+from functools import partial
 
 import apsw
 
@@ -77,7 +78,7 @@ class Writer:
         self._log_frames = 0
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
-        self._wall = Wall()
+        self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
         self._weight = 0.0
         self._turn = 0
@@ -95,6 +96,7 @@ class Writer:
             # time there is one work less, so this ends, and no number of culprits harms the others.
             self.session.undone += 1
             del alive[culprit]
+            self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
@@ -208,8 +210,8 @@ class Writer:
         if work.limit_s is None:
             value = work.function(self.session, *work.arguments)
         else:
-            with watchdog.watched(work.limit_s, self.connection.interrupt):
-                value = work.function(self.session, *work.arguments)
+            call = partial(work.function, self.session, *work.arguments)
+            value = watchdog.watched(work.limit_s, self.connection.interrupt, call)
         if work.key is not None:
             with self._wall.down():
                 self._keys.remember(self.session, work.key, work.digest, value)
