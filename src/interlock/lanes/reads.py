@@ -12,15 +12,16 @@ Threads are shared by all lanes of the process; connections are the lane's own, 
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import apsw
 
-from interlock.lanes.connection import Prepare, Wall, open_reader
+from interlock.lanes.connection import Prepare, Wall
 from interlock.lanes.failures import translated
+from interlock.lanes.file import LaneFile
 from interlock.lanes.gate import Gate
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
@@ -35,11 +36,20 @@ Read = Callable[[apsw.Connection], object]
 _threads = ThreadPoolExecutor(READ_THREADS_MAX, thread_name_prefix="interlock-read")
 
 
+def _in_child() -> None:
+    # Threads do not come through a fork: a pool that counts on them would let every read wait for ever.
+    global _threads  # noqa: PLW0603 -- one pool per process.
+    _threads = ThreadPoolExecutor(READ_THREADS_MAX, thread_name_prefix="interlock-read")
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 class _Reader:
     """One reading connection, with the time of the read that it runs."""
 
-    def __init__(self, path: Path, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
-        self.connection = open_reader(path)
+    def __init__(self, file: LaneFile, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
+        self.connection = file.open_reader()
         self._clock = clock
         self._last_us = last_us
         self._now_us = 0
@@ -64,9 +74,9 @@ class Readers:
     """The reading connections of one lane."""
 
     def __init__(
-        self, path: Path, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
+        self, file: LaneFile, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
     ) -> None:
-        self._path = path
+        self._file = file
         self._settings = settings
         self._clock = clock
         self._prepare = prepare
@@ -105,7 +115,8 @@ class Readers:
         with self._lock:
             idle, self._idle = self._idle, []
         for reader in idle:
-            reader.connection.close()
+            with contextlib.suppress(apsw.Error):
+                reader.connection.close()
         self._gate.let_go()
 
     def close(self) -> None:
@@ -116,14 +127,16 @@ class Readers:
     def _read(self, read: Read) -> object:
         with self._lock:
             reader = self._idle.pop() if self._idle else None
-        if reader is None:
-            reader = _Reader(self._path, self._prepare, self._clock, self._last_us)
         try:
+            self._file.refuse_if_gone()
+            if reader is None:
+                reader = _Reader(self._file, self._prepare, self._clock, self._last_us)
             return reader.run(read, self._settings.statement_timeout_s)
         except BaseException as error:
             raise translated(error) from error
         finally:
-            self._put_back(reader)
+            if reader is not None:
+                self._put_back(reader)
 
     def _put_back(self, reader: _Reader) -> None:
         with self._lock:
