@@ -10,7 +10,6 @@ lane's single writer, so no configuration lets two of them miss each other. A tr
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
-import asyncio
 import contextvars
 import difflib
 from collections.abc import Awaitable, Callable, Generator
@@ -23,13 +22,16 @@ import apsw
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
-from interlock.database.addresses import lane_path, stream_name
+from interlock.database.addresses import lane_path, stream_name, stream_url
 from interlock.database.hot import hot_rows
 from interlock.database.identity import check_key, digest_of
+from interlock.database.opening import opened_lane
+from interlock.database.streams import Streams
 from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError
 from interlock.lanes.contention import HotRow
+from interlock.lanes.failures import opening
 from interlock.lanes.lane import HandOff, Lane
 from interlock.lanes.session import Session
 from interlock.lanes.settings import KINDS, LaneSettings
@@ -54,7 +56,7 @@ class Database:
         self._translators = translators
         self._clock = clock
         self._hand_off = hand_off
-        self._streams: dict[str, asyncio.Future[Database]] = {}
+        self._streams: Streams[Database] = Streams(self._open_stream, settings=lane.settings, clock=clock)
 
     @staticmethod
     def open(
@@ -71,8 +73,9 @@ class Database:
         of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
         """
         name = None if home is None else url
-        address = url if home is None else Catalog(home).locate(url)
-        chosen = {**configured(name or _name_of(url), KINDS), **settings}
+        with opening(home or url):
+            address = url if home is None else Catalog(home).locate(url)
+            chosen = {**configured(name or _name_of(url), KINDS), **settings}
         return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
@@ -115,17 +118,14 @@ class Database:
         """The database of one independent write stream (D4).
 
         With `db_per_write_stream` every key has a database of its own below this one, so that unrelated writers never
-        wait for each other; without it this is the database itself. A stream is closed with its parent.
+        wait for each other; without it this is the database itself. A stream is closed with its parent. Ask for it
+        each time: of more than `streams_max` the one that rests longest is closed, and opened when it is asked for.
         """
         if not self._lane.settings.db_per_write_stream:
             return self
-        name = stream_name(key)
-        known = self._streams.get(key)
-        if known is None:
-            url = "memory:" if self.url == "memory:" else f"{self.url}.streams/{name}"
-            opening = Opening(url, clock=self._clock, hand_off=self._hand_off, settings=self._lane.settings)
-            known = self._streams[key] = asyncio.ensure_future(opening.opened())
-        return await asyncio.shield(known)
+        refuse_inside(self.url)
+        _ = stream_name(key)  # What is no key is refused at once.
+        return await self._streams.get(key)
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
@@ -136,12 +136,12 @@ class Database:
         return self._lane.stats()
 
     async def close(self) -> None:
-        """Finish what waits and give the lane up; streams too."""
-        streams, self._streams = self._streams, {}
-        for stream in await asyncio.gather(*streams.values(), return_exceptions=True):
-            if isinstance(stream, Database):
-                await stream.close()
-        await asyncio.to_thread(self._lane.close)
+        """Finish what waits and give the lane up; streams too. Cancelled, it is closed all the same."""
+        await self._streams.close(self._lane.close)
+
+    def _open_stream(self, key: str) -> "tuple[Lane, Database]":
+        url, settings = stream_url(self.url, key), self._lane.settings
+        return Opening(url, clock=self._clock, hand_off=self._hand_off, settings=settings).open_here()
 
     def _run(
         self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
@@ -233,14 +233,14 @@ class Opening:
         """Open it."""
         refuse_inside(self._url)
         translators = _Translators()
-        opening = asyncio.ensure_future(asyncio.to_thread(self._lane, translators))
-        try:
-            lane = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled: the lane it opens belongs to nobody and must not stay owned.
-            opening.add_done_callback(_close_unwanted)
-            raise
+        lane = await opened_lane(lambda: self._lane(translators))
         return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+
+    def open_here(self) -> tuple[Lane, Database]:
+        """Open it in this thread, which waits for the disk."""
+        translators = _Translators()
+        lane = self._lane(translators)
+        return lane, Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
 
     def _lane(self, translators: _Translators) -> Lane:
         return Lane(
@@ -251,11 +251,6 @@ class Opening:
             hand_off=self._hand_off,
             make_row=_row,
         )
-
-
-def _close_unwanted(opening: asyncio.Future[Lane]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
 
 
 def _row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:

@@ -10,23 +10,25 @@ lock. G9: a commit or hand-off that fails kills the lane: its group gets Outcome
 
 import asyncio
 import contextlib
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import apsw
 
-from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
-from interlock.lanes import points
-from interlock.lanes.connection import Prepare, make_folder, open_writer
+from interlock.errors import CorruptionError, OutcomeUnknown, Overloaded, UnavailableError
+from interlock.lanes import forks, points
+from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
-from interlock.lanes.descriptors import with_room
+from interlock.lanes.failures import again, closed, not_executed, opening, stopped
+from interlock.lanes.file import LaneFile
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
+from interlock.lanes.telling import settle, tell
 from interlock.lanes.waiting import Waiting
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
@@ -58,10 +60,11 @@ class Lane:
         self._clock = clock
         self._prepare = prepare
         self._hand_off = hand_off
-        self._vfs = vfs
+        self._file = LaneFile(path, vfs=vfs, ids=RandomIds())
         self._make_row = make_row
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
+        self._ending = threading.Lock()
         self._waiting = Waiting()
         self._nudging: asyncio.AbstractEventLoop | None = None
         self._driving = False
@@ -76,18 +79,28 @@ class Lane:
         self._time_us = 0
         self._readers: Readers | None = None
         self._ownership: Ownership | None = None
-        if path is not None:
-            make_folder(path.parent)
-            self._ownership = Ownership.take(path, clock)
-            self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare, last_us=self._last_us)
+        self._writer: Writer | None = None
         try:
-            self._writer: Writer | None = self._open_writer()
-            if path is not None:
-                self._close_writer()  # It is sound, and idle until somebody wants something.
+            with opening(path):
+                self._take()
         except BaseException:
             if self._ownership is not None:
                 self._ownership.release()
             raise
+        forks.watch(self)
+
+    def _take(self) -> None:
+        path = self.path
+        if path is not None:
+            forks.refuse_inherited(path)
+            make_folder(path.parent)
+            self._ownership = Ownership.take(path, self._clock)
+            self._readers = Readers(
+                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, last_us=self._last_us
+            )
+        self._writer = self._open_writer()
+        if path is not None:
+            self._close_writer()  # It is sound, and idle until somebody wants something.
 
     # --- the clients' side: event loops --------------------------------------------------------------------------
 
@@ -132,7 +145,7 @@ class Lane:
             if self.durable >= groups:
                 return
             if self._dead is not None:
-                raise _again(self._dead)
+                raise again(self._dead)
             future: asyncio.Future[None] = loop.create_future()
             self._held[future] = (groups, loop)
         try:
@@ -147,15 +160,15 @@ class Lane:
         for future, (groups, loop) in held:
             with contextlib.suppress(RuntimeError):
                 if groups <= self.durable:
-                    loop.call_soon_threadsafe(_settle, future, None)
+                    loop.call_soon_threadsafe(settle, future, None)
                 elif self._dead is not None:
-                    loop.call_soon_threadsafe(_settle, future, _again(self._dead))
+                    loop.call_soon_threadsafe(settle, future, again(self._dead))
 
     def _refuse_if_unusable(self) -> None:
         if self._dead is not None:
-            raise _again(self._dead)
+            raise again(self._dead)
         if self._closing:
-            raise _closed()
+            raise closed()
         if len(self._waiting) >= self.settings.queue_max:
             with self._lock:
                 if self._waiting.full(self.settings.queue_max):
@@ -213,14 +226,14 @@ class Lane:
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
             for work in group:
-                work.error = _again(self._dead)
+                work.error = again(self._dead)
             return
         if not group:
             return
         points.reach("group.begun")
         try:
             writer = self._executed(group)
-        except (apsw.Error, OSError, UnavailableError) as error:
+        except (apsw.Error, OSError, UnavailableError, CorruptionError) as error:
             self._give_up(error, group)
             return
         points.reach("group.executed")
@@ -239,6 +252,7 @@ class Lane:
             self._readers.make_way(writer.log_bytes)
 
     def _executed(self, group: Sequence[Work]) -> Writer:
+        self._file.refuse_if_gone()
         writer = self._writer = self._writer or self._open_writer()
         try:
             writer.execute(group)
@@ -250,11 +264,7 @@ class Lane:
         """The group could not be executed, so nothing of it happened; the next one starts with a fresh connection."""
         for work in group:
             work.value = None
-            work.error = UnavailableError(
-                f"the group could not be executed: {error}.",
-                why="The disk or the file failed before the commit.",
-                fix="Repeat the transaction; it did not happen.",
-            )
+            work.error = not_executed(error)
         if self.path is None:
             raise error  # A database in memory is gone with its connection.
         self._close_writer()
@@ -266,24 +276,13 @@ class Lane:
         self._largest = max(self._largest, len(group))
 
     def _acknowledge(self, group: Sequence[Work]) -> None:
-        waiters: dict[asyncio.AbstractEventLoop, list[Work]] = {}
-        for work in group:
-            if work.future is not None:
-                waiters.setdefault(work.future.get_loop(), []).append(work)
-        for loop, works in waiters.items():
-            # A loop that is closed has nobody left who could be told.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_finish, works)
+        tell(group)
 
     def _die(self, error: UnavailableError, group: Sequence[Work]) -> None:
         for work in group:
-            work.error = _again(error)
+            work.error = again(error)
             work.value = None
-        self._dead = UnavailableError(
-            f"this lane has stopped: {error.what}",
-            why="After a failed commit it cannot know what is on the disk, and does not guess.",
-            fix="Open the database again; what was acknowledged is there.",
-        )
+        self._dead = stopped(error)
         self._close_writer()
 
     def _rests(self) -> bool:
@@ -314,9 +313,9 @@ class Lane:
         return self._time_us
 
     def _open_writer(self) -> Writer:
-        writer = with_room(
-            lambda: Writer(
-                open_writer(self.path, vfs=self._vfs),
+        writer = self._file.open_writer(
+            lambda connection: Writer(
+                connection,
                 settings=self.settings,
                 clock=self._clock,
                 ids=RandomIds(),
@@ -332,10 +331,6 @@ class Lane:
 
     def stats(self) -> LaneStats:
         """What the lane has done so far."""
-        log_bytes = 0
-        if self.path is not None:
-            with contextlib.suppress(FileNotFoundError):  # An idle lane has none.
-                log_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
         writer = self._writer
         return LaneStats(
             groups=self._groups,
@@ -343,7 +338,7 @@ class Lane:
             failed=self._failed,
             waiting=self._waiting.alive(),
             largest_group=self._largest,
-            log_bytes=log_bytes,
+            log_bytes=self._file.log_bytes(),
             folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),
         )
 
@@ -356,37 +351,29 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that slips in from another thread after this is told so.
-            self._dead = self._dead or _closed()
-        if self._readers is not None:
-            self._readers.close()
-        self._close_writer()
-        if self._ownership is not None:
-            self._ownership.release()
+            self._dead = self._dead or closed()
+        with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is given up.
+            if self._ownership is not None:
+                each.callback(self._ownership.release)
+            each.callback(self._close_writer)
+            if self._readers is not None:
+                each.callback(self._readers.close)
 
+    @property
+    def state(self) -> Literal["idle", "busy", "dead", "closed"]:
+        """What can be expected of it: an idle one has no thread, a dead one has to be opened again."""
+        if self._closing:
+            return "closed"
+        return "dead" if self._dead is not None else "busy" if self._driving or self._waiting else "idle"
 
-def _closed() -> UnavailableError:
-    return UnavailableError("the lane is closed.", fix="Open the database again.")
-
-
-def _again(error: UnavailableError) -> UnavailableError:
-    """The same error for one more caller: raised twice, one object would collect the frames of every caller."""
-    fresh = copy.copy(error)
-    fresh.__cause__ = error.__cause__
-    return fresh
-
-
-def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
-def _finish(works: Sequence[Work]) -> None:
-    for work in works:
-        try:
-            work.finish()
-        except Exception:  # noqa: BLE001, S112 -- whatever is wrong with one of them, the others are told.
-            continue
+    def forked(self) -> None:
+        """In the child of a fork nothing of this lane may be used, or even closed: it is all the parent's."""
+        forks.leak(self._writer, self._readers, self._prepare)
+        if self.path is not None and not self._closing:
+            forks.inherit(self.path)
+        self._dead = forks.forked(self.path)
+        self._lock = self._ending = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._closing, self._driving = True, False
+        self._writer = self._readers = self._ownership = None
+        self._waiting = Waiting()

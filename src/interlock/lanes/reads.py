@@ -16,16 +16,17 @@ that it runs was given up. An interrupt that comes a moment late would end the n
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import apsw
 
 from interlock.errors import UnavailableError
-from interlock.lanes.connection import Prepare, Wall, open_reader
+from interlock.lanes.connection import Prepare, Wall
 from interlock.lanes.failures import translated
+from interlock.lanes.file import LaneFile
 from interlock.lanes.gate import Gate, Shares
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
@@ -54,11 +55,21 @@ class _Call:
         """Nobody waits for its answer."""
 
 
+def _in_child() -> None:
+    # Threads do not come through a fork: a pool that counts on them would let every read wait for ever.
+    global _threads, _shares  # noqa: PLW0603 -- one pool per process.
+    _threads = ThreadPoolExecutor(READ_THREADS_MAX, thread_name_prefix="interlock-read")
+    _shares = Shares(READ_THREADS_MAX)
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 class _Reader:
     """One reading connection, with the time of the read that it runs."""
 
-    def __init__(self, path: Path, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
-        self.connection = open_reader(path)
+    def __init__(self, file: LaneFile, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
+        self.connection = file.open_reader()
         self._clock = clock
         self._last_us = last_us
         self._now_us = 0
@@ -89,9 +100,9 @@ class Readers:
     """The reading connections of one lane."""
 
     def __init__(
-        self, path: Path, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
+        self, file: LaneFile, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
     ) -> None:
-        self._path = path
+        self._file = file
         self._settings = settings
         self._clock = clock
         self._prepare = prepare
@@ -165,8 +176,9 @@ class Readers:
                 return None  # Nobody is told: whoever wanted to know has gone.
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
+            self._file.refuse_if_gone()
             if reader is None:
-                reader = _Reader(self._path, self._prepare, self._clock, self._last_us)
+                reader = _Reader(self._file, self._prepare, self._clock, self._last_us)
             return reader.run(call, self._settings.statement_timeout_s)
         except BaseException as error:
             raise translated(error) from error

@@ -127,6 +127,15 @@ class _Watchdog:
 _watchdog = _Watchdog()
 
 
+def _in_child() -> None:
+    # Threads do not come through a fork: the child's first function gets a watchdog of its own.
+    global _watchdog  # noqa: PLW0603 -- one per process.
+    _watchdog = _Watchdog()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 def watched(limit_s: float, interrupt: Callable[[], None], function: Callable[[], ResultT]) -> ResultT:
     """Run the function for at most `limit_s` seconds; raises TransactionError when it was ended.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
+from interlock.errors import CorruptionError, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.lanes import reads
 from interlock.lanes.lane import Lane
 from interlock.seams import SystemClock
@@ -231,7 +231,7 @@ def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path: Path) -> None
             await make_counter(lane)
             await rested(lane)
             (tmp_path / "x").write_bytes(b"this is no database at all" * 1_000)
-            with pytest.raises(TransactionError, match="not a database"):
+            with pytest.raises(CorruptionError, match="not a database"):
                 await read_count(lane)
 
     run(scenario)

@@ -117,7 +117,7 @@ def test_a_connection_that_a_read_leaves_behind_while_the_lane_comes_to_rest_is_
                 close_idle(readers)
                 if not left:
                     left.append(1)
-                    readers._put_back(_Reader(lane.path or tmp_path, lane._prepare, lane._clock, lane._last_us))
+                    readers._put_back(_Reader(lane._file, lane._prepare, lane._clock, lane._last_us))
                     lane._read_left()
 
             monkeypatch.setattr(Readers, "close_idle", closes)
@@ -169,7 +169,7 @@ def test_a_connection_that_cannot_be_closed_keeps_nobody_from_driving(tmp_path: 
         with opened(tmp_path / "x", idle_s=0.0) as lane:
             await make_counter(lane)
             assert lane._readers is not None
-            reader = _Reader(tmp_path / "x", lane._prepare, lane._clock, lane._last_us)
+            reader = _Reader(lane._file, lane._prepare, lane._clock, lane._last_us)
             real, reader.connection = reader.connection, Stubborn()  # type: ignore[assignment]
             lane._readers._put_back(reader)
             lane._read_left()

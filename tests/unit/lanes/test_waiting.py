@@ -127,14 +127,14 @@ def test_the_cancelled_make_room_and_refusing_is_cheap(tmp_path: Path) -> None:
             # The event loop has not turned since, so nobody drives.
             for _ in range(100):
                 with pytest.raises(Overloaded, match="500 transactions wait"):
-                    lane.submit(increment())
+                    await lane.submit(increment())
             assert steps.steps <= 500, "one look through the queue"
             for each in runs[:50]:
                 each.cancel()
             assert lane.stats().waiting == 450
             for _ in range(500 // STEPS_PER_CALL - 100 + 1):
                 with pytest.raises(Overloaded):
-                    lane.submit(increment())
+                    await lane.submit(increment())
             more = lane.submit(increment())
             await asyncio.gather(*runs[50:], more)
             assert await count(lane) == 451
