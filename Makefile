@@ -83,8 +83,8 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 	@$(PY) -m tests.mutation
 
 .PHONY: proof
-proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts
-	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 $(PYTEST) $(ARGS)
+proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model
+	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large $(PYTEST) $(ARGS)
 
 .PHONY: docs
 docs: $(DEV) ## Build the documentation into docs/_build, warnings are errors

@@ -12,7 +12,7 @@
     │   ├── LimitReached           another named bound of one workflow
     │   ├── WorkflowNotFound · WorkflowExists · VersionConflict · KeyReused
     │   ├── WaitFailed · WaitTimeout
-    │   ├── TargetNotFound · BadUsage · UnusableFile      what is named on the command line
+    │   ├── TargetNotFound · BadUsage · UnusableFile      what is named from outside
     │   ├── DialectError           SQL outside the documented subset
     │   └── TransactionError       a transaction that did not commit
     │       └── ConstraintViolation
@@ -245,11 +245,11 @@ class TargetNotFound(RequestError):
 
 
 class BadUsage(RequestError):
-    """The command cannot be meant like this."""
+    """A command, address or setting cannot be meant like this."""
 
     code = "usage"
-    default_why = "A machine is named MODULE:ATTR: the module that defines it, and its name in there."
-    default_fix = "Run the command with --help to see an example."
+    default_why = "It could be meant in more than one way, or in none, and Interlock does not guess."
+    default_fix = "Correct the value that is named."
 
 
 class UnusableFile(RequestError):

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from interlock.core.plan.findings import WITHOUT_PROOF
+from interlock.lanes.settings import KINDS, LaneSettings
 
 PROJECT = Path(__file__).parents[2]
 CORE = PROJECT / "src" / "interlock" / "core"
@@ -43,3 +45,12 @@ def test_every_finding_of_a_plan_is_explained_and_no_other() -> None:
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", page, flags=re.MULTILINE))
     assert set(rows) == codes - {"date-time"}  # A format of texts in JSON schemas.
     assert {code for code, severity in rows.items() if "not proved safe" in severity} == WITHOUT_PROOF
+
+
+def test_every_setting_is_on_the_page_with_its_default_and_no_other() -> None:
+    page = (PROJECT / "docs" / "reference" / "python.md").read_text()
+    [table] = re.findall(r"\| setting \|.*?\n\n", page, re.DOTALL)
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)
+    shown = {field.name: "false" if field.default is False else f"{field.default:,g}" for field in fields(LaneSettings)}
+    shown |= {name: f"{getattr(LaneSettings(), name):,}" for name, kind in KINDS.items() if kind is int}
+    assert dict(rows) == {name: text.removesuffix(".0") for name, text in shown.items()}

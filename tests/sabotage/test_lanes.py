@@ -31,12 +31,14 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_sync(patch: pytest.MonkeyPatch) -> None:
-    def open_writer(path: Path | None, *, vfs: str | None = None, sync: bool = True) -> apsw.Connection:
-        connection = connections.open_writer(path, vfs=vfs)
+    def open_writer(
+        path: Path | None, *, vfs: str | None = None, check: connections.Check | None = None, sync: bool = True
+    ) -> apsw.Connection:
+        connection = connections.open_writer(path, vfs=vfs, check=check, sync=sync)
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    patch.setattr("interlock.lanes.lane.open_writer", open_writer)
+    patch.setattr("interlock.lanes.file.open_writer", open_writer)
 
 
 def no_savepoint(patch: pytest.MonkeyPatch) -> None:

@@ -6,20 +6,21 @@ is somewhere else. It is one small file, replaced as a whole under a lock: reade
 """
 
 import fcntl
-import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import msgspec
 
-from interlock.errors import BadUsage, CorruptionError
+from interlock.errors import BadUsage, CorruptionError, UnusableFile
 
 FILE = "interlock-catalog.json"
 FORMAT = 1
 NAME_CHARACTERS_MAX = 100
+NAME_BYTES_MAX = 200
+"""File systems take names of up to 255 bytes, and a lane's files have endings."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -37,24 +38,12 @@ class Catalog:
     """The catalog of one home."""
 
     def __init__(self, home: str) -> None:
-        parts = urlsplit(home)
-        if home != "memory:" and (parts.scheme != "lanes" or parts.netloc or len(parts.path) < 2):  # noqa: PLR2004
-            raise BadUsage(
-                f"{home!r} is not a home; lanes:///folder and memory: are.",
-                why="The catalog is kept there, beside the databases.",
-                fix="Write three slashes and an absolute path: lanes:///var/shop.",
-            )
+        self._folder = None if home == "memory:" else _folder_of(home)
         self.home = home.rstrip("/")
-        self._folder = None if home == "memory:" else Path(unquote(parts.path))
 
     def locate(self, name: str) -> str:
         """The URL of the database of that name, which is written down if it is new."""
-        if not name.isprintable() or "/" in name or name.startswith(".") or not 0 < len(name) <= NAME_CHARACTERS_MAX:
-            raise BadUsage(
-                f"{name!r} is not the name of a database.",
-                why="The name becomes the name of a file.",
-                fix=f"Use 1 to {NAME_CHARACTERS_MAX} printable characters without a slash, not starting with a dot.",
-            )
+        _check_name(name)
         if self._folder is None:
             return "memory:"
         place = self.names().get(name)
@@ -65,26 +54,83 @@ class Catalog:
 
     def place(self, name: str, url: str) -> None:
         """Write down where a database lives; an empty URL is its own place below the home."""
-        assert self._folder is not None
-        with _locked(self._folder):
+        _check_name(name)
+        if self._folder is None:
+            raise BadUsage(
+                f"{name!r} cannot be placed at a home in memory.",
+                why="It is gone with the process, and where a database lives has to be known in the next one.",
+                fix="Name a home that stays: lanes:///var/shop.",
+            )
+        with _usable(self._folder / FILE), _locked(self._folder):
             databases = {**self.names(), name: Place(url)}
             _replace(self._folder / FILE, msgspec.json.encode(_Written(FORMAT, databases)))
 
     def names(self) -> dict[str, Place]:
         """Every name that was ever opened here, and its place."""
-        if self._folder is None or not (self._folder / FILE).exists():
+        if self._folder is None:
             return {}
-        data = (self._folder / FILE).read_bytes()
+        path = self._folder / FILE
+        with _usable(path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return {}
         try:
             written = msgspec.json.decode(data, type=_Written)
-        except (msgspec.MsgspecError, json.JSONDecodeError) as error:
-            raise CorruptionError(f"the catalog {self._folder / FILE} cannot be read: {error}.") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptionError(
+                f"the catalog {path} cannot be read: {error}.",
+                why="It is replaced as a whole, so something else has written to it or damaged it.",
+                fix="Put it back from a backup. The databases themselves are whole, and open by their URLs.",
+            ) from error
         if written.format != FORMAT:
             raise CorruptionError(
-                f"the catalog {self._folder / FILE} has format {written.format}; this version knows {FORMAT}.",
+                f"the catalog {path} has format {written.format}; this version knows {FORMAT}.",
+                why="Another version of Interlock wrote it, and guessing at its meaning could lose a database.",
                 fix="Use the version of Interlock that wrote it, or a later one.",
             )
         return dict(sorted(written.databases.items()))
+
+
+def _folder_of(home: object) -> Path:
+    if isinstance(home, str) and home.startswith("lanes:///") and not {"?", "#"} & set(home):
+        path = unquote(home.removeprefix("lanes://"))
+        if path.strip("/") and path.isprintable() and ".." not in Path(path).parts:
+            return Path(path)
+    raise BadUsage(
+        f"{home!r} is not a home; lanes:///folder and memory: are.",
+        why="The catalog is kept there, beside the databases.",
+        fix="Write three slashes and an absolute path: lanes:///var/shop.",
+    )
+
+
+def _check_name(name: object) -> None:
+    if (
+        isinstance(name, str)
+        and name.isprintable()
+        and "/" not in name
+        and not name.startswith(".")
+        and 0 < len(name) <= NAME_CHARACTERS_MAX
+        and len(name.encode()) <= NAME_BYTES_MAX
+    ):
+        return
+    raise BadUsage(
+        f"{name!r} is not the name of a database.",
+        why="The name becomes the name of a file.",
+        fix=f"Use a text of 1 to {NAME_CHARACTERS_MAX} printable characters ({NAME_BYTES_MAX} bytes), without a slash, "
+        "not starting with a dot.",
+    )
+
+
+@contextmanager
+def _usable(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnusableFile(
+            f"the catalog {path} cannot be used: {error.strerror}.",
+            fix="Check that the home is a folder on a disk with room, and its permissions.",
+        ) from error
 
 
 @contextmanager
@@ -101,12 +147,10 @@ def _locked(folder: Path) -> Generator[None]:
 def _replace(path: Path, data: bytes) -> None:
     """Replace a file as a whole, durably: the content first, then the name."""
     new = path.with_name(path.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

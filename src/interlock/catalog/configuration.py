@@ -7,7 +7,9 @@
     group_commit_max_batch = 500
 
 What the program itself says wins over both. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the setting
-`group_commit_window` of every database. A name that no setting has is refused with the one that was probably meant.
+`group_commit_window` of every database. A name that no setting has is refused with the one that was probably meant, in
+every table of the file, of whichever database: a mistake is best found at the first start. The environment belongs to
+others too, so there only a near miss is refused.
 """
 
 import difflib
@@ -21,63 +23,138 @@ from interlock.errors import BadUsage
 
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
+PREFIX = "INTERLOCK_"
+SECTIONS = ("defaults", "databases")
+NEAR_MISS = 0.85
+"""How alike a variable and a setting are when one must be meant for the other; 1 is the same."""
+
+SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+"""What a switch may be called in the environment, where everything is text."""
+
+_UNREAD = "A setting that nobody reads is a spelling mistake."
+_ALLOWED: dict[type[float], str] = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def configured(
-    name: str | None, known: Iterable[str], *, environment: Mapping[str, str] | None = None, folder: Path | None = None
+    name: str | None,
+    kinds: Mapping[str, type[float]],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> dict[str, float]:
-    """The settings for a database from the environment and the file; `known` are the names a setting may have."""
-    names = tuple(known)
+    """The settings for a database from the environment and the file; `kinds` has every setting and its type."""
     environment = os.environ if environment is None else environment
-    found = dict(_from_file(environment.get(FILE_VARIABLE), folder or Path.cwd(), name, names))
-    for setting in names:
-        text = environment.get(f"INTERLOCK_{setting.upper()}")
-        if text is not None:
-            found[setting] = _number(text, f"INTERLOCK_{setting.upper()}")
+    found = _from_file(environment.get(FILE_VARIABLE), folder, name, kinds)
+    for variable, text in environment.items():
+        setting = variable.removeprefix(PREFIX).lower()
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        if variable == PREFIX + setting.upper() and setting in kinds:
+            found[setting] = _from_text(text, variable, kinds[setting])
+        elif close := difflib.get_close_matches(setting, kinds, n=1, cutoff=NEAR_MISS):
+            raise BadUsage(
+                f"the environment has {variable}, which no setting is called. Did you mean {PREFIX}{close[0].upper()}?",
+                why=_UNREAD,
+                fix="Correct or unset it.",
+            )
     return found
 
 
-def _from_file(given: str | None, folder: Path, name: str | None, names: tuple[str, ...]) -> dict[str, float]:
-    path = Path(given) if given else folder / FILE
-    if not path.exists():
-        if given:
-            raise BadUsage(f"{FILE_VARIABLE} names {given}, which does not exist.", fix="Correct or unset it.")
-        return {}
+def _from_file(
+    given: str | None, folder: Path | None, name: str | None, kinds: Mapping[str, type[float]]
+) -> dict[str, float]:
+    path = Path(given) if given else (folder or Path()) / FILE
+    content = _content(path, given)
+    for section in content:
+        if section not in SECTIONS:
+            raise _unknown_section(path, section, kinds)
+    defaults = _settings(content.get("defaults", {}), path, "defaults", kinds)
+    databases = {
+        database: _settings(table, path, f"databases.{database}", kinds)
+        for database, table in _table(content.get("databases", {}), path, "databases").items()
+    }
+    return {**defaults, **databases.get(name or "", {})}
+
+
+def _content(path: Path, given: str | None) -> dict[str, object]:
     try:
-        content: dict[str, object] = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not given:
+            return {}
+        raise BadUsage(
+            f"{FILE_VARIABLE} names {given}, which does not exist.",
+            why="A file of settings that is asked for and not there would leave every setting at its default.",
+            fix="Correct or unset it.",
+        ) from None
+    except OSError as error:
+        raise BadUsage(
+            f"{path} cannot be read: {error.strerror}.",
+            why="It may hold settings, and going on without them would be a guess.",
+            fix=f"Make it a readable file, remove it, or name another one in {FILE_VARIABLE}.",
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadUsage(f"{path} cannot be read: {error}.", why="It is TOML.", fix="Correct the line.") from error
-    databases = _table(content.get("databases", {}), path, "databases")
+        raise BadUsage(
+            f"{path} cannot be read: {error}.", why="It has to be TOML, in UTF-8.", fix="Correct the line."
+        ) from error
+
+
+def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]]) -> BadUsage:
+    if section in kinds:
+        return BadUsage(
+            f"{path}: {section} stands outside a section.",
+            why="A setting belongs to one database or to all of them, and the section says which.",
+            fix="Put it below [defaults] for every database, or below [databases.NAME] for one.",
+        )
+    return BadUsage(
+        f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *kinds))}",
+        why=_UNREAD,
+        fix="Sections are [defaults] and [databases.NAME].",
+    )
+
+
+def _settings(table: object, path: Path, part: str, kinds: Mapping[str, type[float]]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for part, table in (
-        ("defaults", content.get("defaults", {})),
-        (f"databases.{name}", databases.get(name or "", {})),
-    ):
-        for setting, value in _table(table, path, part).items():
-            if setting not in names:
-                close = difflib.get_close_matches(setting, names, n=1)
-                hint = f" Did you mean {close[0]}?" if close else ""
-                raise BadUsage(
-                    f"{path}: [{part}] has no setting {setting!r}.{hint}",
-                    why="A setting that nobody reads is a spelling mistake.",
-                    fix=f"Settings are {', '.join(names)}.",
-                )
-            found[setting] = _number(value, f"{path}: [{part}] {setting}")
+    for setting, value in _table(table, path, part).items():
+        if setting not in kinds:
+            raise BadUsage(
+                f"{path}: [{part}] has no setting {setting!r}.{_meant(setting, kinds)}",
+                why=_UNREAD,
+                fix=f"Settings are {', '.join(kinds)}.",
+            )
+        kind = kinds[setting]
+        # A whole number is a number; nothing else stands for another kind, and true is no 1.
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise _wrong(value, f"{path}: [{part}] {setting}", _ALLOWED[kind])
+        found[setting] = cast("float", value)
     return found
 
 
 def _table(value: object, path: Path, part: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise BadUsage(f"{path}: [{part}] is not a table.", fix=f"Write [{part}] and settings below it.")
+        raise BadUsage(
+            f"{path}: {part} is {value!r}, not a table.",
+            why="Settings stand below the section they belong to.",
+            fix=f"Write [{part}] on a line of its own, and the settings below it.",
+        )
     return cast("dict[str, object]", value)
 
 
-def _number(value: object, where: str) -> float:
-    if isinstance(value, str):
-        try:
-            return int(value) if value.lstrip("-").isdigit() else float(value)
-        except ValueError:
-            pass
-    elif isinstance(value, int | float):
-        return value
-    raise BadUsage(f"{where} is {value!r}; it must be a number.", fix="Write a number.")
+def _from_text(text: str, variable: str, kind: type[float]) -> float:
+    try:
+        return SWITCH[text.strip().lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise _wrong(text, variable, ", ".join(SWITCH) if kind is bool else _ALLOWED[kind]) from None
+
+
+def _wrong(value: object, where: str, allowed: str) -> BadUsage:
+    return BadUsage(
+        f"{where} is {value!r}; it must be {'one of ' * (',' in allowed)}{allowed}.",
+        why="A value that is not understood would leave the setting at something nobody chose.",
+        fix=f"Write {'one of ' * (',' in allowed)}{allowed}.",
+    )
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""

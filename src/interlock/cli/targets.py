@@ -21,6 +21,7 @@ from interlock.core.values import Finding
 from interlock.errors import BadUsage, TargetNotFound
 
 NAMES_SHOWN_MAX = 12
+NAMED = "A machine is named MODULE:ATTR: the module that defines it, and its name in there."
 
 
 class LoadedMachine(Protocol):
@@ -69,6 +70,7 @@ def load_machines(target: str) -> list[LoadedMachine]:
         raise BadUsage(
             f"{target} is {_kind_of(value)}, not a machine{_instead(module)}",
             why="MODULE:ATTR has to be a Machine, or a list or tuple of machines.",
+            fix="Run the command with --help to see an example.",
         )
     return machines
 
@@ -80,6 +82,7 @@ def load_machine(target: str) -> LoadedMachine:
         module = _import(module_name, attribute)
         raise BadUsage(
             f"{target} names a module, not a machine{_instead(module)}",
+            why=NAMED,
             fix=f"Write {module_name}:{next(iter(_machines_in(module)), 'ATTR')}.",
         )
     machines = load_machines(target)
@@ -87,6 +90,7 @@ def load_machine(target: str) -> LoadedMachine:
         names = ", ".join(machine.name for machine in machines) or "none"
         raise BadUsage(
             f"{target} holds {len(machines)} machines ({names}), and exactly one is needed.",
+            why=NAMED,
             fix="Name the one machine: MODULE:ATTR.",
         )
     return machines[0]
@@ -98,12 +102,14 @@ def _split(target: str) -> tuple[str, bool, str]:
         dotted = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
         raise BadUsage(
             f"{target!r} names a file; a module is needed. Did you mean {dotted}:{attribute or 'ATTR'}?",
+            why=NAMED,
             fix="Write the module as in an import statement: shop.orders:order for shop/orders.py.",
         )
     names = [*module.split("."), *(attribute.split(".") if colon else [])]
     if not all(name.isidentifier() for name in names):
         raise BadUsage(
             f"{target!r} is not of the form MODULE:ATTR.",
+            why=NAMED,
             fix="Write it as in an import statement: shop.orders:order for `from shop.orders import order`.",
         )
     return module, bool(colon), attribute

@@ -35,18 +35,29 @@ def lane_path(url: str) -> Path | None:
     """The file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":
         return None
-    parts = urlsplit(url)
-    if parts.scheme == "lanes" and not parts.netloc and not parts.query and len(parts.path) > 1:
-        path = Path(unquote(parts.path))
-        if (
-            path.name
-            and ".." not in path.parts
-            and "\x00" not in parts.path + unquote(parts.path)
-            and not parts.fragment
-        ):
-            return path.with_name(path.name + SUFFIX)
+    path = _path(url)
+    if path is not None and path.name and ".." not in path.parts:
+        return path.with_name(path.name + SUFFIX)
     raise BadUsage(
         f"{url!r} is not the address of a database; lanes:///folder/name and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )
+
+
+def stream_url(url: str, key: str) -> str:
+    """The address of one stream of the database at this address."""
+    return url if url == "memory:" else f"{url.rstrip('/')}.streams/{stream_name(key)}"
+
+
+def _path(url: str) -> Path | None:
+    try:
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        path.encode()  # A lone surrogate is in no name of a file.
+    except ValueError:
+        return None
+    if parts.scheme != "lanes" or parts.netloc or parts.query or parts.fragment or len(parts.path) <= 1:
+        return None
+    # Control characters would be left out of the address without a word, and NUL ends a name.
+    return None if any(character < " " for character in url + path) else Path(path)

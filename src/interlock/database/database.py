@@ -10,12 +10,9 @@ lane's single writer, so no configuration lets two of them miss each other. A tr
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
-import asyncio
 import contextvars
 import difflib
-import hashlib
 from collections.abc import Awaitable, Callable, Generator
-from functools import partial
 from types import TracebackType
 from typing import TypeVar, cast
 from urllib.parse import unquote
@@ -25,25 +22,26 @@ import apsw
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
-from interlock.database.addresses import lane_path, stream_name
-from interlock.database.transactions import execute_in, query_in, refuse_inside, run_in
+from interlock.database.addresses import lane_path, stream_name, stream_url
+from interlock.database.hot import hot_rows
+from interlock.database.identity import check_key, digest_of
+from interlock.database.opening import opened_lane
+from interlock.database.streams import Streams
+from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
-from interlock.errors import DefinitionError, InvalidPayload
+from interlock.errors import DefinitionError
 from interlock.lanes.beyond import HandedOff, HandOff
 from interlock.lanes.contention import HotRow
-from interlock.lanes.keys import KEY_CHARACTERS_MAX
+from interlock.lanes.failures import opening
 from interlock.lanes.lane import Lane
-from interlock.lanes.results import encode_result
 from interlock.lanes.session import Session
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
-from interlock.lanes.work import Work, WorkFunction
+from interlock.lanes.work import Work
 from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
 from interlock.sql.rows import Row, row_class
 
 ResultT = TypeVar("ResultT")
-
-SETTINGS = LaneSettings.__struct_fields__
 
 _READS = ("select", "with", "values", "(")
 
@@ -59,7 +57,7 @@ class Database:
         self._translators = translators
         self._clock = clock
         self._hand_off = hand_off
-        self._streams: dict[str, asyncio.Future[Database]] = {}
+        self._streams: Streams[Database] = Streams(self._open_stream, settings=lane.settings, clock=clock)
 
     @staticmethod
     def open(
@@ -76,24 +74,25 @@ class Database:
         of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
         """
         name = None if home is None else url
-        address = url if home is None else Catalog(home).locate(url)
-        chosen = {**configured(name or _name_of(url), SETTINGS), **settings}
+        with opening(home or url):
+            address = url if home is None else Catalog(home).locate(url)
+            chosen = {**configured(name or _name_of(url), KINDS), **settings}
         return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
-        work = partial(_execute, self._translators, sql, args)
-        return cast("int", await self._run(work, key, "execute", sql, args))
+        work = Work(_execute, self._translators, sql, args, key=key, single=True)
+        return cast("int", await self._run(work, "execute", sql, args))
 
     async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
         refuse_inside(self.url, self)
-        if key is None and sql.lstrip().lower().startswith(_READS):
+        if key is None and str(sql).lstrip().lower().startswith(_READS):
             found = await self._lane.read(lambda connection: self._read(connection, sql, args))
             if found is not None:
                 return cast("list[Row]", found)
-        work = partial(_query, self._translators, sql, args)
-        return cast("list[Row]", await self._run(work, key, "query", sql, args))
+        work = Work(_query, self._translators, sql, args, key=key, single=True)
+        return cast("list[Row]", await self._run(work, "query", sql, args))
 
     async def transact(
         self,
@@ -104,68 +103,58 @@ class Database:
     ) -> ResultT:
         """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
 
-        It may run more than once, awaits only `tx`, and rolls back on any exception.
+        It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
+        same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
         """
+        refuse_no_function(function)
         context = contextvars.copy_context()
 
-        def work(session: Session) -> object:
+        def run(session: Session) -> object:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
-        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
-        limit_s = self._lane.settings.transaction_timeout_s
-        return cast("ResultT", await self._run(work, key, "transact", name, args, limit_s=limit_s))
+        work = Work(run, key=key, limit_s=self._lane.settings.transaction_timeout_s)
+        return cast("ResultT", await self._run(work, "transact", function, args))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
 
         With `db_per_write_stream` every key has a database of its own below this one, so that unrelated writers never
-        wait for each other; without it this is the database itself. A stream is closed with its parent.
+        wait for each other; without it this is the database itself. A stream is closed with its parent. Ask for it
+        each time: of more than `streams_max` the one that rests longest is closed, and opened when it is asked for.
         """
         if not self._lane.settings.db_per_write_stream:
             return self
-        name = stream_name(key)
-        known = self._streams.get(key)
-        if known is None:
-            url = "memory:" if self.url == "memory:" else f"{self.url}.streams/{name}"
-            opening = Opening(url, clock=self._clock, hand_off=self._hand_off, settings=self._lane.settings)
-            known = self._streams[key] = asyncio.ensure_future(opening.opened())
-        return await asyncio.shield(known)
+        refuse_inside(self.url)
+        _ = stream_name(key)  # What is no key is refused at once.
+        return await self._streams.get(key)
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
-        return self._lane.contention.worst(self._clock.monotonic_s())
+        return hot_rows(self._lane.contention, self._clock.monotonic_s())
 
     def stats(self) -> LaneStats:
         """What the lane has done since it was opened."""
         return self._lane.stats()
 
     async def close(self) -> None:
-        """Finish what waits and give the lane up; streams too."""
-        streams, self._streams = self._streams, {}
-        for stream in await asyncio.gather(*streams.values(), return_exceptions=True):
-            if isinstance(stream, Database):
-                await stream.close()
-        await asyncio.to_thread(self._lane.close)
+        """Finish what waits and give the lane up; streams too. Cancelled, it is closed all the same."""
+        await self._streams.close(self._lane.close)
+
+    def _open_stream(self, key: str) -> "tuple[Lane, Database]":
+        url, settings = stream_url(self.url, key), self._lane.settings
+        return Opening(url, clock=self._clock, hand_off=self._hand_off, settings=settings).open_here()
 
     def _run(
-        self,
-        function: WorkFunction,
-        key: str | None,
-        how: str,
-        what: str,
-        args: tuple[object, ...],
-        *,
-        limit_s: float | None = None,
+        self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
     ) -> Awaitable[object]:
         # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
         # no closures on this path, and no coroutine more than needed.
         refuse_inside(self.url, self)
-        digest = b""
+        key = work.key
         if key is not None:
-            if not 0 < len(key) <= KEY_CHARACTERS_MAX or "\x00" in key:
-                raise InvalidPayload(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters.")
-            digest = hashlib.blake2b(encode_result([how, what, list(args)]), digest_size=16).digest()
-        return self._lane.run(Work(function, key=key, digest=digest, limit_s=limit_s, single=limit_s is None))
+            check_key(key)
+            work.digest = digest_of(how, what, args)
+        return self._lane.submit(work)
 
     def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
         statement = self._translators.of(connection).statement(sql)
@@ -176,14 +165,14 @@ class Database:
 
 
 def _settings(chosen: dict[str, float]) -> LaneSettings:
-    unknown = sorted(set(chosen) - set(SETTINGS))
+    unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], SETTINGS, n=1)
+        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise DefinitionError(
             f"a database has no setting {unknown[0]!r}.{hint}",
             why="A setting that nobody reads is a spelling mistake.",
-            fix=f"Settings are {', '.join(SETTINGS)}.",
+            fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
         )
     return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
@@ -193,11 +182,11 @@ def _name_of(url: str) -> str:
     return unquote(url.rstrip("/").rpartition("/")[2])
 
 
-def _execute(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> int:
+def _execute(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> int:
     return execute_in(session, translators.of(session.connection), sql, args)
 
 
-def _query(translators: "_Translators", sql: str, args: tuple[object, ...], session: Session) -> list[Row]:
+def _query(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> list[Row]:
     return query_in(session, translators.of(session.connection), sql, args)
 
 
@@ -245,14 +234,14 @@ class Opening:
         """Open it."""
         refuse_inside(self._url)
         translators = _Translators()
-        opening = asyncio.ensure_future(asyncio.to_thread(self._lane, translators))
-        try:
-            lane = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled: the lane it opens belongs to nobody and must not stay owned.
-            opening.add_done_callback(_close_unwanted)
-            raise
+        lane = await opened_lane(lambda: self._lane(translators))
         return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+
+    def open_here(self) -> tuple[Lane, Database]:
+        """Open it in this thread, which waits for the disk."""
+        translators = _Translators()
+        lane = self._lane(translators)
+        return lane, Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
 
     def _lane(self, translators: _Translators) -> Lane:
         hand_off = self._hand_off
@@ -264,11 +253,6 @@ class Opening:
             open_log=None if hand_off is None else lambda _path: HandedOff(hand_off),
             make_row=_row,
         )
-
-
-def _close_unwanted(opening: asyncio.Future[Lane]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
 
 
 def _row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:

@@ -34,14 +34,14 @@ class Transaction:
 
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
     """Run one statement in the session; returns its rows as Python values."""
-    statement = translator.statement(sql)
+    statement = translator.statement(sql, session.undone)
     rows = session.query(statement.text, statement.encode(args))
     return [statement.decode(row) for row in rows]
 
 
 def execute_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> int:
     """Run one statement in the session; returns the rows it changed, or found."""
-    statement = translator.statement(sql)
+    statement = translator.statement(sql, session.undone)
     values = statement.encode(args)
     if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)
@@ -62,6 +62,16 @@ def run_in(
     inside = context.copy()
     inside.run(_inside.set, database)
     return drive(lambda: function(transaction, *args), session, inside)
+
+
+def refuse_no_function(function: object) -> None:
+    """Raise TransactionError for what cannot be called."""
+    if not callable(function):
+        raise TransactionError(
+            f"transact was given {type(function).__name__}, which cannot be called.",
+            why="It runs a function inside the lane; for one statement there are execute and query.",
+            fix="Write `async def function(tx, ...)` and pass the function itself, without calling it.",
+        )
 
 
 def refuse_inside(url: str, database: object = None) -> None:

@@ -1,9 +1,10 @@
 """Where the dialect meets a connection: statements are translated with the schema the connection really has.
 
 The writer's schema changes inside the very group that is being executed, and back when a transaction is rolled back.
-SQLite's own schema version tells both, and is asked before each statement, which costs less than a microsecond. One
-thing it does not tell: a change that was rolled back and another one in its place have the same number. So a statement
-that changes the schema is followed by a look in any case, and every look has a number of our own.
+SQLite's own schema version tells both. A reader asks for it before each statement, because the schema is changed by
+somebody else; the writer only after it has changed the schema itself or rolled anything back, because nobody else can.
+One thing it does not tell: a change that was rolled back and another one in its place have the same number. So a
+statement that changes the schema is followed by a look in any case, and every look has a number of our own.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import apsw
 
+from interlock.errors import DialectError
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
@@ -31,23 +33,35 @@ class Translator:
         self._run = connection.cursor().execute
         self._schema = Schema(0)
         self._seen: int | None = None
-        self._dialect = Dialect(self._current)
+        self._undone: int | None = None
+        self._dialect = Dialect(lambda: self._schema)
 
-    def statement(self, sql: str) -> Statement:
-        """The statement as SQLite runs it. Raises DialectError for what is outside the subset."""
+    def statement(self, sql: str, undone: int | None = None) -> Statement:
+        """The statement as SQLite runs it. Raises DialectError for what is outside the subset.
+
+        The writer tells how often it has rolled back; a reader cannot know, and tells nothing.
+        """
+        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody checks types.
+            raise DialectError(
+                f"the statement is {type(sql).__name__}, not a text.",
+                why="A statement is SQL as text; its values are passed beside it.",
+                fix='Write db.execute("UPDATE counter SET n = $1", n).',
+            )
+        if undone is None or undone != self._undone:
+            self._look()
+            self._undone = undone
         statement = self._dialect.statement(sql)
         if statement.kind == "schema":
-            self._seen = None
+            self._seen = self._undone = None
         return statement
 
-    def _current(self) -> Schema:
+    def _look(self) -> None:
         version = cast("int", self._run("PRAGMA schema_version").get)
         if version != self._seen:
             columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
             references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
             self._schema = schema_from_rows(columns, version=self._schema.version + 1, references=references)
             self._seen = version
-        return self._schema
 
 
 def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> None:

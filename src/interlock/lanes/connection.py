@@ -16,13 +16,14 @@ from pathlib import Path
 
 import apsw
 
-from interlock.lanes.descriptors import with_room
-
 Prepare = Callable[[apsw.Connection, Callable[[], int]], None]
 """What the layer above does with every new connection, such as registering its SQL functions.
 
 The second argument tells the running transaction's time, in microseconds since the epoch.
 """
+
+Check = Callable[[apsw.Connection], None]
+"""Raises when the file that was just opened is not the one that was meant."""
 
 OWN_PREFIX = "interlock_"
 STATEMENTS_CACHED = 500
@@ -61,6 +62,7 @@ _BESIDE_A_TABLE = {
     apsw.SQLITE_DROP_INDEX,
     apsw.SQLITE_DROP_TRIGGER,
 }
+_CHANGES_TABLES = {apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
 """What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
 
@@ -70,8 +72,11 @@ _FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_t
 class Wall:
     """The authorizer of one connection. Our own statements pass while it is down."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables_change: Callable[[], None] = lambda: None) -> None:
         self.up = True
+        self._tables_change = tables_change
+        """Called when a statement is about to make, change or drop a table: it is prepared anew each time, because the
+        schema has changed since, so this is never missed."""
 
     @contextlib.contextmanager
     def down(self) -> Generator[None]:
@@ -88,6 +93,8 @@ class Wall:
         """SQLite asks whether a statement may do this."""
         if not self.up:
             return apsw.SQLITE_OK
+        if action in _CHANGES_TABLES:
+            self._tables_change()
         if action == apsw.SQLITE_PRAGMA and first in _PRAGMAS_ALLOWED and (second is None or first != "schema_version"):
             return apsw.SQLITE_OK
         if action in _REFUSED:
@@ -100,39 +107,54 @@ class Wall:
         return apsw.SQLITE_OK
 
 
-def open_writer(path: Path | None, *, vfs: str | None = None, sync: bool = True) -> apsw.Connection:
+def open_writer(
+    path: Path | None, *, vfs: str | None = None, check: Check | None = None, sync: bool = True
+) -> apsw.Connection:
     """The single writing connection of a lane; None is a database in memory.
 
-    Without `sync` the file is only a cache of what is durable elsewhere.
+    With `check` the file must exist, and is not changed before the check has passed. Without `sync` it is only a cache
+    of what is durable elsewhere.
     """
+    with _connected(path, vfs=vfs, make=check is None) as connection:
+        if check is not None:
+            check(connection)
+        if path is not None:
+            mode = connection.execute("PRAGMA journal_mode = WAL").get
+            if mode != "wal":
+                raise apsw.CantOpenError(f"the file system cannot keep a write-ahead log (journal mode {mode!r})")
+        synchronous = f"synchronous = {'FULL' if sync else 'OFF'}"
+        for pragma in (synchronous, "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        _harden(connection)
+    return connection
+
+
+def open_reader(path: Path, *, check: Check) -> apsw.Connection:
+    """A connection that can only read, beside the writer. The file must exist and pass the check."""
+    with _connected(path, vfs=None, make=False) as connection:
+        connection.execute("PRAGMA query_only = ON")
+        _harden(connection)
+        # SQLite opens its log only now: here it is known what to do when that fails.
+        check(connection)
+    return connection
+
+
+@contextlib.contextmanager
+def _connected(path: Path | None, *, vfs: str | None, make: bool) -> Generator[apsw.Connection]:
+    """A connection that is closed again when preparing it fails."""
     connection = apsw.Connection(
-        ":memory:" if path is None else str(path), statementcachesize=STATEMENTS_CACHED, vfs=vfs
+        ":memory:" if path is None else str(path),
+        flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0),
+        statementcachesize=STATEMENTS_CACHED,
+        vfs=vfs,
     )
-    # Nobody else writes, but a reader that recovers or closes the file may hold it for a moment.
-    connection.set_busy_timeout(BUSY_MS_MAX)
-    if path is not None:
-        mode = connection.execute("PRAGMA journal_mode = WAL").get
-        assert mode == "wal", f"journal mode is {mode!r}"
-    synchronous = f"synchronous = {'FULL' if sync else 'OFF'}"
-    for pragma in (synchronous, "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
-        connection.execute(f"PRAGMA {pragma}")
-    _harden(connection)
-    return connection
-
-
-def open_reader(path: Path) -> apsw.Connection:
-    """A connection that can only read, beside the writer."""
-    return with_room(lambda: _open_reader(path))
-
-
-def _open_reader(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
-    connection.execute("PRAGMA query_only = ON")
-    connection.set_busy_timeout(BUSY_MS_MAX)
-    _harden(connection)
-    # SQLite opens its log only now: here it is known what to do when that fails.
-    connection.execute("PRAGMA schema_version")
-    return connection
+    try:
+        # Nobody else writes, but a reader that recovers or closes the file may hold it for a moment.
+        connection.set_busy_timeout(BUSY_MS_MAX)
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _harden(connection: apsw.Connection) -> None:

@@ -21,6 +21,7 @@ class HotRow(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     key: object
+    """The value of the primary key, a tuple if it has several columns, or the row's number if there is none."""
     handoffs_per_s: float
     writes_per_s: float
     wait_s: float
@@ -47,6 +48,18 @@ class Contention:
         self.rows_max = rows_max
         self.flag_threshold = flag_threshold
         self._rows: dict[tuple[str, object], _Row] = {}
+        self._key_types: dict[str, tuple[str, ...]] = {}
+
+    def learned(self, types: dict[str, tuple[str, ...]]) -> None:
+        """The declared types of the keys of tables: with them the layer above turns keys back into what was written."""
+        if len(self._key_types) > self.rows_max:
+            watched = {table for table, _ in self._rows}
+            self._key_types = {table: kinds for table, kinds in self._key_types.items() if table in watched}
+        self._key_types.update(types)
+
+    def key_types(self, table: str) -> tuple[str, ...]:
+        """The declared types of the columns of a table's key; empty when it has none, or is not known."""
+        return self._key_types.get(table, ())
 
     def wrote(
         self, rows: Iterable[tuple[str, object]], *, waiting_since_s: float, now_s: float, weight: float = 1.0

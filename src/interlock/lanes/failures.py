@@ -3,12 +3,32 @@
 A user's own exception stays what it is; what SQLite says is told in our three parts, with the setting that would help.
 """
 
+import contextlib
+import copy
+from collections.abc import Generator
+from pathlib import Path
+from typing import TypeVar
+
 import apsw
 
-from interlock.errors import ConstraintViolation, TransactionError
+from interlock.errors import (
+    BadUsage,
+    ConstraintViolation,
+    CorruptionError,
+    Fenced,
+    InterlockError,
+    LaneOwned,
+    TransactionError,
+    UnavailableError,
+)
+
+ErrorT = TypeVar("ErrorT", bound=InterlockError)
 
 TYPE_CHECK_PREFIX = "interlock_type_"
 """Constraints of this name stand for a column's type; breaking one is a wrong value, not a broken rule."""
+
+
+_DAMAGES = (apsw.CorruptError, apsw.NotADBError)
 
 
 def translated(error: BaseException) -> Exception:
@@ -20,6 +40,80 @@ def translated(error: BaseException) -> Exception:
             return made(_told(error))
     # A StopIteration cannot be handed to a waiting coroutine: to Python it means that one has ended.
     return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else _ended_by(error)
+
+
+@contextlib.contextmanager
+def opening(what: Path | str | None) -> Generator[None]:
+    """Raise our error for whatever keeps a lane, or something that it needs, from being opened."""
+    try:
+        yield
+    except InterlockError:
+        raise
+    except (apsw.Error, OSError, ValueError) as error:
+        raise _unopened(error, what) from error
+
+
+def not_executed(error: Exception) -> InterlockError:
+    """Our error for one work of a group that could not be executed; each gets its own."""
+    if isinstance(error, InterlockError):
+        return again(error)
+    if isinstance(error, _DAMAGES):
+        return _damaged(_told(error))
+    return UnavailableError(
+        f"the group could not be executed: {error}.",
+        why="The disk or the file failed before the commit.",
+        fix="Repeat the transaction; it did not happen.",
+    )
+
+
+def closed() -> UnavailableError:
+    """The error for using a lane that was closed."""
+    return UnavailableError("the lane is closed.", fix="Open the database again.")
+
+
+def stopped(error: InterlockError) -> UnavailableError:
+    """The error for using a lane that this one has killed."""
+    if isinstance(error, Fenced):
+        return error
+    return UnavailableError(
+        f"this lane has stopped: {error.what}",
+        why="After a failed commit it cannot know what is on the disk, and does not guess.",
+        fix="Open the database again; what was acknowledged is there.",
+    )
+
+
+def again(error: ErrorT) -> ErrorT:
+    """The same error for one more caller: raised twice, one object would collect the frames of every caller."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh
+
+
+def _unopened(error: Exception, what: Path | str | None) -> InterlockError:
+    told = _told(error)
+    if isinstance(error, UnicodeError) or "null" in told:
+        return BadUsage(
+            f"{str(what)!r} cannot be opened: {told}.",
+            why="No file can have such a name.",
+            fix="Use a name without NUL characters and lone surrogates.",
+        )
+    if isinstance(error, (*_DAMAGES, apsw.SQLError, ValueError)):
+        return CorruptionError(
+            f"{what} is not a lane, or it is damaged: {told}.",
+            why="Its bytes are not those that a lane writes; going on could spread the damage.",
+            fix="Check the address. If it is the lane: keep its files, run `interlock doctor`, and restore a backup.",
+        )
+    if isinstance(error, apsw.BusyError):
+        return LaneOwned(
+            f"{what} stayed locked by a program that is not the owner of the lane.",
+            why="Something that is not Interlock has the file open, and writes.",
+            fix="Find out what else has the file open, and end it.",
+        )
+    return UnavailableError(
+        f"{what} cannot be opened: {getattr(error, 'strerror', None) or told}.",
+        why="The system refused: the folder, its permissions, the length of the name, or the disk.",
+        fix="Check that the folder can be made and written by this user, and that no part of the path is a file.",
+    )
 
 
 def _constraint(error: apsw.ConstraintError) -> TransactionError:
@@ -62,7 +156,28 @@ def _failed(told: str) -> TransactionError:
     return TransactionError(f"a statement failed: {told}.")
 
 
-_KINDS = {apsw.InterruptError: _overdue, apsw.FullError: _full, apsw.AuthError: _forbidden, apsw.Error: _failed}
+def _unreadable(told: str) -> UnavailableError:
+    return UnavailableError(
+        f"a file of the lane could not be read or written: {told}.",
+        why="The disk failed, or somebody took the file away.",
+        fix="Look at the disk and the folder; the transaction did not happen.",
+    )
+
+
+def _damaged(told: str) -> CorruptionError:
+    return CorruptionError(f"the lane's file is damaged: {told}.")
+
+
+_KINDS = {
+    apsw.InterruptError: _overdue,
+    apsw.FullError: _full,
+    apsw.AuthError: _forbidden,
+    apsw.CorruptError: _damaged,
+    apsw.NotADBError: _damaged,
+    apsw.IOError: _unreadable,
+    apsw.CantOpenError: _unreadable,
+    apsw.Error: _failed,
+}
 
 
 def _ended_by(error: BaseException) -> TransactionError:

@@ -1,83 +1,143 @@
 """A gate with a few places: who comes when all are taken waits in an orderly queue, in its own event loop.
 
 No thread waits here, because the threads that read are shared by all lanes, and one busy lane must not keep them from
-the others (D4). The gate can also be held shut for a while: nobody enters until it is let go.
+the others (D4). So each lane has its gate, and all gates share out one number of threads:
+
+- A lane that reads nothing at the moment gets the next thread that is free, before any lane that reads already.
+- For its second and every further read a lane gets one only while more than half of all are free, in turn with the
+  others. So lanes with slow reads have at most half of the threads beyond their first.
+
+The gate of a lane can also be held shut for a while: nobody enters until it is let go.
 """
 
 import asyncio
 import contextlib
 import threading
-from collections import deque
+from collections import OrderedDict
 
 from interlock.errors import Overloaded
 
 
+class Shares:
+    """So many threads, shared out to the gates of all lanes. Its lock is the lock of all its gates."""
+
+    def __init__(self, threads: int) -> None:
+        self.free = threads
+        self._kept = threads // 2
+        """So many are kept for lanes that read nothing at the moment."""
+        self.lock = threading.Lock()
+        self._first: OrderedDict[Gate, None] = OrderedDict()
+        self._further: OrderedDict[Gate, None] = OrderedDict()
+
+    def enough(self, inside: int) -> bool:
+        """Whether a lane that has so many may have one more."""
+        return self.free > (self._kept if inside else 0)
+
+    def stand(self, gate: "Gate") -> None:
+        """Something has changed at this gate: it waits for a thread, or no longer."""
+        here, there = (self._further, self._first) if gate.inside else (self._first, self._further)
+        there.pop(gate, None)
+        if gate.wants:
+            here.setdefault(gate)  # Who stands there already keeps its turn.
+        else:
+            here.pop(gate, None)
+
+    def share_out(self) -> None:
+        """Give what is free to the gates that wait, each in its turn."""
+        while (self._first and self.enough(0)) or (self._further and self.enough(1)):
+            gate, _ = (self._first or self._further).popitem(last=False)
+            gate.admit()
+            self.stand(gate)
+
+
 class _Waiter:
-    __slots__ = ("future", "gone", "granted", "loop")
+    __slots__ = ("future", "granted", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
         self.granted = False
-        self.gone = False
 
 
 class Gate:
     """Lets at most `places` in at a time, from any number of event loops and threads."""
 
-    def __init__(self, places: int, *, waiting_max: int) -> None:
+    def __init__(self, places: int, *, waiting_max: int, shares: Shares) -> None:
         self.inside = 0
         self.held = False
         self._places = places
         self._waiting_max = waiting_max
-        self._waiting: deque[_Waiter] = deque()
-        self._lock = threading.Lock()
+        self._shares = shares
+        self._waiting: OrderedDict[_Waiter, None] = OrderedDict()
+
+    @property
+    def wants(self) -> bool:
+        """Whether somebody waits here for a thread and for nothing else."""
+        return bool(self._waiting) and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        return self.inside < self._places and not self.held
 
     async def enter(self) -> None:
         """Wait for a place. Whoever has entered must leave."""
-        with self._lock:
-            if self.inside < self._places and not self.held:
-                self.inside += 1
+        with self._shares.lock:
+            if self._has_room and self._shares.enough(self.inside):
+                self._take()
                 return
             if len(self._waiting) >= self._waiting_max:
                 raise Overloaded(1.0, f"{len(self._waiting):,} reads wait in this lane already (queue_max).")
             waiter = _Waiter(asyncio.get_running_loop())
-            self._waiting.append(waiter)
+            self._waiting[waiter] = None
+            self._shares.stand(self)
         try:
             await waiter.future
         except asyncio.CancelledError:
-            with self._lock:
-                waiter.gone = True
+            with self._shares.lock:
                 if waiter.granted:
-                    self.inside -= 1
-                    self._admit()
+                    self._give_back()
+                else:
+                    self._waiting.pop(waiter, None)
+                    self._shares.stand(self)
             raise
 
     def leave(self) -> None:
         """Give the place to the next."""
-        with self._lock:
-            self.inside -= 1
-            self._admit()
+        with self._shares.lock:
+            self._give_back()
 
     def hold(self) -> None:
         """Let nobody in any more."""
-        self.held = True
+        with self._shares.lock:
+            self.held = True
+            self._shares.stand(self)
 
     def let_go(self) -> None:
         """Let them in again."""
-        with self._lock:
+        with self._shares.lock:
             self.held = False
-            self._admit()
+            self._shares.stand(self)
+            self._shares.share_out()
 
-    def _admit(self) -> None:
-        while self._waiting and self.inside < self._places and not self.held:
-            waiter = self._waiting.popleft()
-            # A waiter that was cancelled, or whose loop is closed, takes no place.
-            with contextlib.suppress(RuntimeError):
-                if not waiter.gone:
-                    waiter.loop.call_soon_threadsafe(_open, waiter.future)
-                    waiter.granted = True
-                    self.inside += 1
+    def admit(self) -> None:
+        """Let the next in; called by the shares, with the lock held."""
+        while self._waiting:
+            waiter, _ = self._waiting.popitem(last=False)
+            with contextlib.suppress(RuntimeError):  # A loop that is closed takes no place.
+                waiter.loop.call_soon_threadsafe(_open, waiter.future)
+                waiter.granted = True
+                self._take()
+                return
+
+    def _take(self) -> None:
+        self.inside += 1
+        self._shares.free -= 1
+
+    def _give_back(self) -> None:
+        self.inside -= 1
+        self._shares.free += 1
+        self._shares.stand(self)
+        self._shares.share_out()
 
 
 def _open(future: asyncio.Future[None]) -> None:

@@ -48,7 +48,12 @@ class Keys:
             return False, None
         before, result = rows[0]
         if before != digest:
-            raise KeyReused(f"key {key!r} was used before for another transaction.")
+            raise KeyReused(
+                f"key {key!r} was used before, for another transaction.",
+                why="A key stands for one call: the same method, the same SQL or function, the same arguments. The "
+                "first result is not this one's, and giving it back would hide that this one never ran.",
+                fix="Repeat a key only with the very same call, and use a new key for a new one.",
+            )
         assert isinstance(result, bytes)
         return True, decode_result(result, self._make_row)
 

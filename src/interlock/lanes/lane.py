@@ -10,25 +10,27 @@ lock. G9: a commit or hand-off that fails kills the lane: its group gets Outcome
 
 import asyncio
 import contextlib
-import copy
 import threading
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import apsw
 
-from interlock.errors import Fenced, OutcomeUnknown, Overloaded, UnavailableError
-from interlock.lanes import points
+from interlock.errors import CorruptionError, OutcomeUnknown, Overloaded, UnavailableError
+from interlock.lanes import forks, points
 from interlock.lanes.beyond import DurableLog, OpenLog
-from interlock.lanes.connection import Prepare, make_folder, open_writer
+from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
-from interlock.lanes.descriptors import with_room
+from interlock.lanes.failures import again, closed, not_executed, opening, stopped
+from interlock.lanes.file import LaneFile
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
+from interlock.lanes.telling import settle, tell
+from interlock.lanes.waiting import Waiting
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from interlock.seams import Clock, RandomIds
@@ -56,11 +58,12 @@ class Lane:
         self._clock = clock
         self._prepare = prepare
         self._log: DurableLog | None = None
-        self._vfs = vfs
+        self._file = LaneFile(path, vfs=vfs, ids=RandomIds())
         self._make_row = make_row
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._waiting: deque[Work] = deque()
+        self._ending = threading.Lock()
+        self._waiting = Waiting()
         self._nudging: asyncio.AbstractEventLoop | None = None
         self._driving = False
         self._closing = False
@@ -74,24 +77,35 @@ class Lane:
         self._time_us = 0
         self._readers: Readers | None = None
         self._ownership: Ownership | None = None
-        if path is not None:
-            make_folder(path.parent)
-            self._ownership = Ownership.take(path, clock)
-            self._readers = Readers(path, settings=settings, clock=clock, prepare=prepare, last_us=self._last_us)
+        self._writer: Writer | None = None
         try:
-            if open_log is not None:
-                self._log = open_log(path)
-            self._writer: Writer | None = self._open_writer()
-            if self._log is not None:
-                self._log.append(self._writer.frames, self._time_us)  # The lane's own tables, when it is new.
-            if path is not None:
-                self._close_writer()  # It is sound, and idle until somebody wants something.
+            with opening(path):
+                self._take(open_log)
         except BaseException:
             if self._log is not None:
                 self._log.close(clean=False)
             if self._ownership is not None:
                 self._ownership.release()
             raise
+        forks.watch(self)
+
+    def _take(self, open_log: OpenLog | None) -> None:
+        path = self.path
+        if path is not None:
+            forks.refuse_inherited(path)
+            make_folder(path.parent)
+            self._ownership = Ownership.take(path, self._clock)
+            self._readers = Readers(
+                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, last_us=self._last_us
+            )
+        if open_log is not None:
+            self._log = open_log(path)
+            self._file.sync = self._log.local_sync
+        self._writer = self._open_writer()
+        if self._log is not None:
+            self._log.append(self._writer.frames, self._time_us)  # The lane's own tables, when it is new.
+        if path is not None:
+            self._close_writer()  # It is sound, and idle until somebody wants something.
 
     # --- the clients' side: event loops --------------------------------------------------------------------------
 
@@ -100,23 +114,20 @@ class Lane:
 
         Cancelled while it waits, it does not happen; cancelled later, it happens wholly and nobody is told.
         """
+        return await self.submit(work)
+
+    def submit(self, work: Work) -> asyncio.Future[object]:
+        """What `run` waits for. Awaited directly it spares every waiting transaction a coroutine."""
         self._refuse_if_unusable()
         loop = asyncio.get_running_loop()
-        work.loop = loop
-        work.future = loop.create_future()
+        future = work.future = loop.create_future()
         work.waiting_since_s = self._clock.monotonic_s()
-        self._waiting.append(work)
+        self._waiting.add(work)
         if self._nudging is not loop:
             # Each loop nudges for itself: another one may be blocked, or never run again.
             self._nudging = loop
             loop.call_soon(self._nudge)
-        try:
-            return await work.future
-        except asyncio.CancelledError:
-            with self._lock:
-                if work.state == "waiting":
-                    work.state = "cancelled"
-            raise
+        return future
 
     async def read(self, read: Read) -> object:
         """Run a read beside the writer; its answer is held until everything it may have seen is durable (G7)."""
@@ -125,14 +136,15 @@ class Lane:
             return await self.run(Work(lambda session: session.lend(read)))
         if self._log is not None and not self._log.current():
             await self.run(Work(lambda _session: None))  # An empty group: it renews the lease, or finds it lost.
-        try:
-            answer = await self._readers.run(read)
-        finally:
-            if not self._driving or self._readers.held:
-                self._nudge()  # So that the connection it has left behind is closed after a while.
+        answer = await self._readers.run(read, self._read_left)
         if self._log is not None:
             await self._durable_up_to(self.committed)
         return answer
+
+    def _read_left(self) -> None:
+        # Called by the thread that has read, also when nobody waits for the answer any more.
+        if not self._driving or (self._readers is not None and self._readers.held):
+            self._nudge()  # So that the connection it has left behind is closed after a while.
 
     async def _durable_up_to(self, groups: int) -> None:
         loop = asyncio.get_running_loop()
@@ -140,7 +152,7 @@ class Lane:
             if self.durable >= groups:
                 return
             if self._dead is not None:
-                raise _again(self._dead)
+                raise again(self._dead)
             future: asyncio.Future[None] = loop.create_future()
             self._held[future] = (groups, loop)
         try:
@@ -155,27 +167,19 @@ class Lane:
         for future, (groups, loop) in held:
             with contextlib.suppress(RuntimeError):
                 if groups <= self.durable:
-                    loop.call_soon_threadsafe(_settle, future, None)
+                    loop.call_soon_threadsafe(settle, future, None)
                 elif self._dead is not None:
-                    loop.call_soon_threadsafe(_settle, future, _again(self._dead))
+                    loop.call_soon_threadsafe(settle, future, again(self._dead))
 
     def _refuse_if_unusable(self) -> None:
         if self._dead is not None:
-            raise _again(self._dead)
+            raise again(self._dead)
         if self._closing:
-            raise _closed()
-        if len(self._waiting) >= self.settings.queue_max and self._waiting_alive() >= self.settings.queue_max:
-            raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
-
-    def _waiting_alive(self) -> int:
-        """How many really wait: those that were cancelled stand in the queue until somebody looks, which is now."""
-        with self._lock:
-            # One by one, round the queue: another event loop may add to its end at any moment, without the lock.
-            for _ in range(len(self._waiting)):
-                work = self._waiting.popleft()
-                if work.state == "waiting":
-                    self._waiting.append(work)
-            return len(self._waiting)
+            raise closed()
+        if len(self._waiting) >= self.settings.queue_max:
+            with self._lock:
+                if self._waiting.full(self.settings.queue_max):
+                    raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
 
     def _nudge(self) -> None:
         self._nudging = None
@@ -192,8 +196,7 @@ class Lane:
             threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
         except RuntimeError as error:
             self._driving = False
-            waiting = list(self._waiting)
-            self._waiting.clear()
+            waiting = self._waiting.take(len(self._waiting))
             for work in waiting:
                 work.error = UnavailableError(f"the lane could not start its thread: {error}; this did not happen.")
             self._acknowledge(waiting)
@@ -225,35 +228,29 @@ class Lane:
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
-        settings = self.settings
-        with self._lock:
-            if not self._waiting and not self._closing:
-                self._arrived.wait(settings.idle_s)
-            if not self._waiting:
-                self._rest()
+        full, window_s = self.settings.group_commit_max_batch, self.settings.group_commit_window
+        while True:
+            with self._lock:
+                if not self._waiting and not self._closing:
+                    self._arrived.wait(self.settings.idle_s)
+                if self._waiting:
+                    if window_s and not self._closing:
+                        self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)
+                    return self._waiting.take(full)
+            if self._rests():
                 return None
-            if settings.group_commit_window and not self._closing:
-                full = settings.group_commit_max_batch
-                self._arrived.wait_for(lambda: len(self._waiting) >= full, settings.group_commit_window)
-            group: list[Work] = []
-            while self._waiting and len(group) < settings.group_commit_max_batch:
-                work = self._waiting.popleft()
-                if work.state == "waiting":
-                    work.state = "taken"
-                    group.append(work)
-            return group
 
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
             for work in group:
-                work.error = _again(self._dead)
+                work.error = again(self._dead)
             return
         if not group:
             return
         points.reach("group.begun")
         try:
             writer = self._executed(group)
-        except (apsw.Error, OSError, UnavailableError) as error:
+        except (apsw.Error, OSError, UnavailableError, CorruptionError) as error:
             self._give_up(error, group)
             return
         points.reach("group.executed")
@@ -272,6 +269,7 @@ class Lane:
             self._readers.make_way(writer.log_bytes)
 
     def _executed(self, group: Sequence[Work]) -> Writer:
+        self._file.refuse_if_gone()
         writer = self._writer = self._writer or self._open_writer()
         try:
             writer.execute(group)
@@ -283,11 +281,7 @@ class Lane:
         """The group could not be executed, so nothing of it happened; the next one starts with a fresh connection."""
         for work in group:
             work.value = None
-            work.error = UnavailableError(
-                f"the group could not be executed: {error}.",
-                why="The disk or the file failed before the commit.",
-                fix="Repeat the transaction; it did not happen.",
-            )
+            work.error = not_executed(error)
         if self.path is None:
             raise error  # A database in memory is gone with its connection.
         self._close_writer()
@@ -299,38 +293,31 @@ class Lane:
         self._largest = max(self._largest, len(group))
 
     def _acknowledge(self, group: Sequence[Work]) -> None:
-        waiters: dict[asyncio.AbstractEventLoop, list[Work]] = {}
-        for work in group:
-            if work.loop is not None:
-                waiters.setdefault(work.loop, []).append(work)
-        for loop, works in waiters.items():
-            # A loop that is closed has nobody left who could be told.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_finish, works)
+        tell(group)
 
     def _die(self, error: UnavailableError, group: Sequence[Work]) -> None:
         for work in group:
-            work.error = _again(error)
+            work.error = again(error)
             work.value = None
-        self._dead = (
-            error
-            if isinstance(error, Fenced)
-            else UnavailableError(
-                f"this lane has stopped: {error.what}",
-                why="After a failed commit it cannot know what is on the disk, and does not guess.",
-                fix="Open the database again; what was acknowledged is there.",
-            )
-        )
+        self._dead = stopped(error)
         self._close_writer()
 
-    def _rest(self) -> None:
-        # Called with the lock held: either new work sees a driver, or it starts one.
-        self._driving = False
+    def _rests(self) -> bool:
+        """Give the files back; False when there is something to do again."""
+        # Without the lock: SQLite folds its log when it is closed, and no event loop may wait for that.
         if self.path is not None:
             self._close_writer()
         if self._readers is not None:
             self._readers.close_idle()
-        self._arrived.notify_all()
+        with self._lock:
+            # First it says that nobody drives, then it looks: either it sees the connection that a read has left behind
+            # meanwhile, or that read sees no driver and nudges. Work always nudges, and that waits for the lock.
+            self._driving = False
+            left_behind = self._readers is not None and self._readers.idle and not self._closing
+            self._driving = bool(self._waiting) or left_behind
+            if not self._driving:
+                self._arrived.notify_all()
+            return not self._driving
 
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
@@ -343,9 +330,9 @@ class Lane:
         return self._time_us
 
     def _open_writer(self) -> Writer:
-        writer = with_room(
-            lambda: Writer(
-                open_writer(self.path, vfs=self._vfs, sync=self._log is None or self._log.local_sync),
+        writer = self._file.open_writer(
+            lambda connection: Writer(
+                connection,
                 settings=self.settings,
                 clock=self._clock,
                 ids=RandomIds(),
@@ -361,18 +348,14 @@ class Lane:
 
     def stats(self) -> LaneStats:
         """What the lane has done so far."""
-        log_bytes = 0
-        if self.path is not None:
-            with contextlib.suppress(FileNotFoundError):  # An idle lane has none.
-                log_bytes = self.path.with_name(self.path.name + "-wal").stat().st_size
         writer = self._writer
         return LaneStats(
             groups=self._groups,
             transactions=self._transactions,
             failed=self._failed,
-            waiting=len(self._waiting),
+            waiting=self._waiting.alive(),
             largest_group=self._largest,
-            log_bytes=log_bytes,
+            log_bytes=self._file.log_bytes(),
             folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),
         )
 
@@ -385,39 +368,32 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that slips in from another thread after this is told so.
-            clean, self._dead = self._dead is None, self._dead or _closed()
-        if self._readers is not None:
-            self._readers.close()
-        self._close_writer()
-        if self._log is not None:
-            self._log.close(clean=clean)
-            self._log = None
-        if self._ownership is not None:
-            self._ownership.release()
+            clean, self._dead = self._dead is None, self._dead or closed()
+        with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is given up.
+            if self._ownership is not None:
+                each.callback(self._ownership.release)
+            if self._log is not None:
+                each.callback(self._log.close, clean=clean)
+                self._log = None
+            each.callback(self._close_writer)
+            if self._readers is not None:
+                each.callback(self._readers.close)
 
+    @property
+    def state(self) -> Literal["idle", "busy", "dead", "closed"]:
+        """What can be expected of it: an idle one has no thread, a dead one has to be opened again."""
+        if self._closing:
+            return "closed"
+        return "dead" if self._dead is not None else "busy" if self._driving or self._waiting else "idle"
 
-def _closed() -> UnavailableError:
-    return UnavailableError("the lane is closed.", fix="Open the database again.")
-
-
-def _again(error: UnavailableError) -> UnavailableError:
-    """The same error for one more caller: raised twice, one object would collect the frames of every caller."""
-    fresh = copy.copy(error)
-    fresh.__cause__ = error.__cause__
-    return fresh
-
-
-def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
-def _finish(works: Sequence[Work]) -> None:
-    for work in works:
-        # Whatever is wrong with one of them, the others are told.
-        with contextlib.suppress(Exception):
-            work.finish()
+    def forked(self) -> None:
+        """In the child of a fork nothing of this lane may be used, or even closed: it is all the parent's."""
+        forks.leak(self._writer, self._readers, self._prepare)
+        if self.path is not None and not self._closing:
+            forks.inherit(self.path)
+        self._dead = forks.forked(self.path)
+        self._lock = self._ending = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._closing, self._driving = True, False
+        self._writer = self._readers = self._ownership = self._log = None
+        self._waiting = Waiting()

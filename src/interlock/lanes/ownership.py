@@ -7,6 +7,7 @@ The odd choice is a file of its own. Opening and closing the database file outsi
 holds on it for the whole process, and SQLite's exclusive mode would keep readers out.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from interlock.errors import LaneOwned
+from interlock.lanes import forks
 from interlock.lanes.descriptors import with_room
 from interlock.seams import Clock
 
@@ -30,23 +32,40 @@ class Ownership:
     def take(cls, database: Path, clock: Clock) -> "Ownership":
         """Become the owner, or raise LaneOwned with the owner's process, host and since when."""
         path = lock_path(database)
-        descriptor = with_room(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        with forks.no_fork:
+            descriptor = with_room(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            ownership = cls(path, descriptor)
+            forks.watch(ownership)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
+        except BlockingIOError:
+            ownership.forked()
             raise _owned(database) from None
-        told = {"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(told).encode(), 0)
-        return cls(path, descriptor)
+        except BaseException:
+            ownership.forked()
+            raise
+        ownership._tell({"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()})
+        return ownership
 
     def release(self) -> None:
         """Give the lane up; a second time does nothing. The file stays: removing it would race with the next owner."""
+        if self._descriptor is not None:
+            self._tell(None)
+            self.forked()
+
+    def forked(self) -> None:
+        """Let go of the file without unlocking it: in the child of a fork the lock is still the parent's."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+    def _tell(self, told: dict[str, object] | None) -> None:
+        # For people only: a disk that is full keeps nobody from owning a lane, nor from giving it up.
+        assert self._descriptor is not None
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            if told is not None:
+                os.pwrite(self._descriptor, json.dumps(told).encode(), 0)
 
 
 def lock_path(database: Path) -> Path:

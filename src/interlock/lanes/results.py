@@ -2,7 +2,8 @@
 
 JSON with tags instead of pickle, because what is read from a file must never be able to run. The types are those that
 a database hands out and takes: None, bool, int, float, str, bytes, Decimal, datetime, UUID, rows with names, and lists,
-tuples and dictionaries of them.
+tuples and dictionaries of them. An int beyond 64 bits is written in hexadecimal: Python refuses to read or write very
+long ones in decimal, because that takes quadratic time.
 """
 
 import base64
@@ -17,13 +18,29 @@ from interlock.errors import TransactionError
 
 _TAG = "$"
 
+DEPTH_MAX = 200
+"""G6: levels of nesting in a value that is kept or compared."""
+
+KEPT_TYPES = "None, numbers, texts, bytes, Decimal, datetime, UUID, and lists, tuples and dictionaries of them"
+
 MakeRow = Callable[[tuple[str, ...], tuple[object, ...]], tuple[object, ...]]
 """Makes a row with names, from its names and values."""
 
 
+class NotPlain(Exception):
+    """The value, or something in it, has no plain form; the text names it. Whoever asked says what that means."""
+
+
 def encode_result(value: object) -> bytes:
     """The value as bytes. Raises TransactionError for a type that could not be given back."""
-    return json.dumps(_plain(value), separators=(",", ":")).encode()
+    try:
+        return json.dumps(plain(value), separators=(",", ":")).encode()
+    except NotPlain as error:
+        raise TransactionError(
+            f"the result holds {error}, which cannot be kept with the idempotency key.",
+            why="The same key again gives the first result back, so it is stored with the transaction.",
+            fix=f"Return {KEPT_TYPES}.",
+        ) from None
 
 
 def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values) -> object:
@@ -31,28 +48,29 @@ def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values
     return _value(json.loads(data), make_row)
 
 
-def _plain(value: object) -> object:
-    kind_name = type(value).__name__
-    if value is None or isinstance(value, bool | int | str):
+def plain(value: object, depth: int = 0) -> object:
+    """The value in terms of JSON, with tags for what JSON does not have. Raises NotPlain."""
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else {_TAG: "int", "v": hex(value)}
     for name, (kind, write, _) in _SCALARS.items():
         if isinstance(value, kind):
             return {_TAG: name, "v": write(value)}
+    if depth >= DEPTH_MAX:
+        raise NotPlain(f"a value nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, list | tuple):
-        items = [_plain(item) for item in cast("list[object]", value)]
+        items = [plain(item, depth + 1) for item in cast("list[object]", value)]
         if isinstance(value, list):
             return items
         names = getattr(cast("object", value), "_fields", None)
         return {_TAG: "tuple", "v": items} if names is None else {_TAG: "row", "names": list(names), "v": items}
     if isinstance(value, dict):
         members = cast("dict[object, object]", value)
-        if all(isinstance(name, str) for name in members):
-            return {_TAG: "dict", "v": {name: _plain(item) for name, item in members.items()}}
-    raise TransactionError(
-        f"the result {kind_name} cannot be kept with the idempotency key.",
-        why="The same key again gives the first result back, so it is stored with the transaction.",
-        fix="Return None, a number, a text, bytes, Decimal, datetime, UUID, or lists, tuples and dictionaries of them.",
-    )
+        if not all(isinstance(name, str) for name in members):
+            raise NotPlain("a dict with keys that are not text")
+        return {_TAG: "dict", "v": {name: plain(item, depth + 1) for name, item in members.items()}}
+    raise NotPlain(f"a value of type {type(value).__name__}")
 
 
 def _value(plain: object, make_row: MakeRow) -> object:
@@ -67,8 +85,7 @@ def _value(plain: object, make_row: MakeRow) -> object:
         return values if kind == "tuple" else make_row(tuple(tagged["names"]), values)
     if kind == "dict":
         return {name: _value(item, make_row) for name, item in inner.items()}
-    read = _SCALARS[kind][2]
-    return read(inner)
+    return int(inner, 16) if kind == "int" else _SCALARS[kind][2](inner)
 
 
 _Scalar = tuple[type[object], Callable[[Any], str], Callable[[str], object]]

@@ -33,6 +33,9 @@ class Session:
         self._deadline_s = float("inf")
         self.time_us = 0
         self.time_asked = False
+        self._time_stands = False
+        self.undone = 0
+        """How often anything was rolled back: who remembers what the database was like before looks again."""
         connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
@@ -54,13 +57,18 @@ class Session:
         return read(self.connection)
 
     def now_us(self) -> int:
-        """The transaction's time: microseconds since the epoch, the same all through, never going back (G8)."""
-        self.time_asked = True
+        """The transaction's time: microseconds since the epoch, the same all through, never going back (G8).
+
+        The wall clock is looked at when a transaction asks for the first time: most never do.
+        """
+        if not self._time_stands:
+            self._time_stands = self.time_asked = True
+            self.time_us = max(self.time_us, int(self._clock.wall_s() * 1_000_000))
         return self.time_us
 
     def begin_transaction(self) -> None:
-        """The next transaction starts: its time is the wall clock's, but never earlier than the one before."""
-        self.time_us = max(self.time_us, int(self._clock.wall_s() * 1_000_000))
+        """The next transaction starts, with a time of its own."""
+        self._time_stands = False
 
     def unlimited(self) -> None:
         """No statement of a user is running: our own are not timed."""

@@ -1,6 +1,7 @@
 """The settings of a lane: what is waited for, what is bounded, what is watched (D16, G6).
 
-Each has a least value and must be finite: a bound that is not a bound would be noticed only under load.
+Each has a least value and must be finite: a bound that is not a bound would be noticed only under load. A count is an
+int and a switch is a bool, exactly: half a reader means nothing, and the text "no" would be true.
 """
 
 import msgspec
@@ -39,13 +40,17 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest result that is kept with a key."""
 
     readers_max: int = 4
-    """Connections that read beside the writer."""
+    """Connections that read beside the writer. The threads for them are shared by all lanes of the process: a lane has
+    its first before others have their second, and further ones only while half of them are free."""
 
     idle_s: float = 1.0
     """A lane without work gives its thread back after this time, and its files a little later."""
 
     db_per_write_stream: bool = False
     """Each key given to `Database.stream` has a database of its own."""
+
+    streams_max: int = 1_000
+    """Streams open at once below one database. One more closes the one that was asked for longest ago, if it rests."""
 
     contention_rows_max: int = 1_000
     """Rows that the contention signal remembers."""
@@ -72,15 +77,34 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """On a bucket: every state of so long ago can be restored."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
+        for name, kind in KINDS.items():
+            value: object = getattr(self, name)
+            if kind is bool:
+                good, allowed = isinstance(value, bool), "True or False"
+            else:
+                good, allowed = (
+                    _within(value, kind, _LEAST[name]),
+                    f"{_ALLOWED[kind]} from {_LEAST[name]:g} to {MOST:,}",
+                )
+            if not good:
                 raise DefinitionError(
-                    f"{name} is {value!r}; it must be a number from {least:g} to {MOST:,}.",
+                    f"{name} is {value!r}; it must be {allowed}.",
                     why="A bound that is not a bound would be noticed only under load.",
-                    fix=f"Give {name} a number from {least:g} up.",
+                    fix=f"Give {name} {allowed}.",
                     rule="value-out-of-range",
                 )
+
+
+KINDS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(LaneSettings)}
+"""Every setting, and whether it is a switch, a count or a number of seconds."""
+
+_ALLOWED: dict[type[float], str] = {int: "a whole number", float: "a number"}
+
+
+def _within(value: object, kind: type[float], least: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float) or (kind is int and isinstance(value, float)):
+        return False
+    return least <= value <= MOST
 
 
 MOST = 4_000_000_000
@@ -98,6 +122,7 @@ _LEAST: dict[str, float] = {
     "key_result_bytes_max": 64,
     "readers_max": 1,
     "idle_s": 0.0,
+    "streams_max": 1,
     "contention_rows_max": 1,
     "contention_flag_threshold": 0.0,
     "lease_s": 0.1,

@@ -1,8 +1,9 @@
 """Which rows a transaction wrote, told by SQLite while it writes them.
 
 The preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place of a
-table's key among its columns is looked up after the transaction that met the table first. Until then a row is known
-by its number. Only the first few rows of a transaction are looked at: a bulk update is volume, not contention.
+table's key among its columns is looked up after the transaction that met the table first; until then its rows are
+passed over. When tables are made or changed, all are looked up again. Only the first few rows of a transaction are
+looked at: a bulk update is volume, not contention.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -13,6 +14,7 @@ import apsw
 from interlock.lanes.connection import OWN_PREFIX
 
 ROWS_WATCHED_MAX = 32
+TABLES_KNOWN_MAX = 10_000
 
 RowKey = tuple[str, object]
 
@@ -42,7 +44,7 @@ class TouchedRows:
         values = (update.new if update.op == "INSERT" else update.old) or ()
         width, columns = self._keys.get(table, (0, ()))
         if width != len(values):
-            # Met for the first time, or made anew with other columns since.
+            # Met for the first time, or for the first time since tables were made or changed.
             self.unknown.add(table)
             return
         if not columns:
@@ -51,9 +53,18 @@ class TouchedRows:
         key = values[columns[0]] if len(columns) == 1 else tuple([values[column] for column in columns])
         self._rows.add((table, key))
 
-    def learn(self) -> None:
-        """Look up the keys of the tables that were met for the first time."""
+    def forget_keys(self) -> None:
+        """A table is made, changed or dropped, or that is undone: whichever it is, all are looked up again."""
+        self._keys.clear()
+
+    def learn(self) -> dict[str, tuple[str, ...]]:
+        """Look up the keys of the tables that were met for the first time; returns the declared types of each key."""
+        types: dict[str, tuple[str, ...]] = {}
+        if len(self._keys) > TABLES_KNOWN_MAX:
+            self._keys.clear()  # Those that are still written to are looked up again.
         for table in self.unknown:
-            rows = self._query("SELECT cid, pk FROM pragma_table_info(?1) ORDER BY pk", (table,)).fetchall()
-            self._keys[table] = (len(rows), tuple(int(str(column)) for column, place in rows if place))
+            rows = self._query("SELECT cid, pk, type FROM pragma_table_info(?1) ORDER BY pk", (table,)).fetchall()
+            self._keys[table] = (len(rows), tuple(int(str(column)) for column, place, _ in rows if place))
+            types[table] = tuple(str(declared) for _, place, declared in rows if place)
         self.unknown.clear()
+        return types

@@ -7,51 +7,55 @@ transaction may have happened.
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVarTuple
 
 from interlock.lanes.session import Session
 
-WorkFunction = Callable[[Session], object]
+ArgumentsT = TypeVarTuple("ArgumentsT")
 
 
 class Work:
     """One transaction in the lane."""
 
     __slots__ = (
+        "arguments",
         "digest",
         "error",
         "function",
         "future",
         "key",
         "limit_s",
-        "loop",
         "single",
-        "state",
         "value",
         "waiting_since_s",
     )
 
     def __init__(
         self,
-        function: WorkFunction,
-        *,
+        function: Callable[[Session, *ArgumentsT], object],
+        *arguments: *ArgumentsT,
         key: str | None = None,
         digest: bytes = b"",
         limit_s: float | None = None,
         single: bool = False,
     ) -> None:
-        self.function = function
+        self.function: Callable[..., object] = function
+        self.arguments: tuple[object, ...] = arguments
+        """What the function is given after the session."""
         self.key = key
         self.digest = digest
         self.single = single and key is None
         """True when the function runs one statement and nothing else: SQLite undoes a failing one by itself."""
         self.limit_s = limit_s
         """How long the function may hold the lane, when it runs code of the user."""
-        self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[object] | None = None
         self.waiting_since_s = 0.0
-        self.state = "waiting"
         self.value: object = None
         self.error: Exception | None = None
+
+    def cancelled(self) -> bool:
+        """Whether nobody wants it any more. Cancelling a task cancels the future it awaits, there and then."""
+        return self.future is not None and self.future.cancelled()
 
     def finish(self) -> None:
         """Tell whoever waits. Runs in the waiter's own event loop."""

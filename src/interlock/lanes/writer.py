@@ -12,6 +12,7 @@ are in the log only if its savepoint was released and the commit returned; nothi
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 from collections.abc import Sequence
+from functools import partial
 
 import apsw
 
@@ -30,8 +31,9 @@ from interlock.lanes.work import Work
 from interlock.seams import Clock, Ids
 
 LARGE_GROUP = 8
-LARGE_GROUPS_PER_LOOK = 8
-"""The contention signal costs about two microseconds a transaction, so of large groups every eighth is looked at."""
+LARGE_GROUPS_PER_LOOK = 16
+"""The contention signal costs about three microseconds a transaction: a third of all that a transaction costs in a
+large group. So of large groups every sixteenth is looked at."""
 
 PAGE_BYTES = 4_096
 
@@ -78,7 +80,7 @@ class Writer:
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
         self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
         prepare(connection, self.session.now_us)
-        self._wall = Wall()
+        self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
         self._weight = 0.0
         self._turn = 0
@@ -94,12 +96,13 @@ class Writer:
                 return
             # The group is gone, and with it what the works before the culprit did: they run again without it. Each
             # time there is one work less, so this ends, and no number of culprits harms the others.
+            self.session.undone += 1
             del alive[culprit]
+            self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
         session = self.session
-        session.unlimited()
         self.frames = 0
         try:
             if session.time_asked:
@@ -157,14 +160,14 @@ class Writer:
         changes = connection.total_changes()
         if not work.single:
             self._control(self._save)
-        self._rows.clear()
+        if self._weight:
+            self._rows.clear()
         session.begin_transaction()
         work.error, work.value = None, None
         try:
             work.value = self._result(work)
         except BaseException as error:  # noqa: BLE001 -- whatever a user's function raises ends its own work only.
             work.error = translated(error)
-        session.unlimited()
         if not connection.in_transaction:
             work.error = work.error or TransactionError("the transaction ended the group it was part of.")
             return False
@@ -176,15 +179,17 @@ class Writer:
         else:
             if work.error is not None:
                 self._control(self._undo)
+                session.undone += 1
             self._control(self._release)
-        if self._contention is not None and self._weight and work.error is None:
+        if self._weight and self._contention is not None and work.error is None:
             now_s = self._clock.monotonic_s()
             self._contention.wrote(
                 self._rows.taken(), waiting_since_s=work.waiting_since_s, now_s=now_s, weight=self._weight
             )
             if self._rows.unknown:
+                session.unlimited()
                 with self._wall.down():
-                    self._rows.learn()
+                    self._contention.learned(self._rows.learn())
         return True
 
     def _undone(self, changes: int) -> bool:
@@ -206,16 +211,17 @@ class Writer:
             if known:
                 return value
         if work.limit_s is None:
-            value = work.function(self.session)
+            value = work.function(self.session, *work.arguments)
         else:
-            with watchdog.watched(work.limit_s, self.connection.interrupt):
-                value = work.function(self.session)
+            call = partial(work.function, self.session, *work.arguments)
+            value = watchdog.watched(work.limit_s, self.connection.interrupt, call)
         if work.key is not None:
             with self._wall.down():
                 self._keys.remember(self.session, work.key, work.digest, value)
         return value
 
     def _control(self, sql: str, values: tuple[int, ...] = ()) -> None:
+        self.session.unlimited()  # Whatever the user's last statement was allowed.
         # The wall is asked when a statement is prepared; ours are prepared once and then come from the cache.
         self._wall.up = False
         try:

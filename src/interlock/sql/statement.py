@@ -34,13 +34,13 @@ class Statement:
     kind: Kind
     parameters: tuple[Type, ...] = ()
     columns: tuple[ResultColumn, ...] = ()
-    _encoders: tuple[Encoder, ...] = field(init=False, repr=False, compare=False)
+    _encoders: tuple[tuple[int, Encoder], ...] = field(init=False, repr=False, compare=False)
     _decoders: tuple[Decoder | None, ...] | None = field(init=False, repr=False, compare=False)
     _row: type[Row] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         decoders = tuple(decoder(column.type, checked=column.checked) for column in self.columns)
-        object.__setattr__(self, "_encoders", tuple(encoder(kind) for kind in self.parameters))
+        object.__setattr__(self, "_encoders", tuple(enumerate(map(encoder, self.parameters))))
         object.__setattr__(self, "_decoders", decoders if any(decoders) else None)
         object.__setattr__(self, "_row", row_class(tuple(column.name for column in self.columns)))
 
@@ -58,10 +58,7 @@ class Statement:
                 fix="Pass as many values as the highest $n.",
             )
         return tuple(
-            [
-                None if value is None else encode(value, place)
-                for place, (encode, value) in enumerate(zip(self._encoders, args, strict=True), start=1)
-            ]
+            [None if (value := args[index]) is None else encode(value, index + 1) for index, encode in self._encoders]
         )
 
     def decode(self, row: Sequence[StoredValue]) -> Row:

@@ -66,7 +66,10 @@ def _wrong(place: int, value: object, wanted: str, *, fix: str = "") -> Transact
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 -- an int of many thousand digits, or a user's class: the message is made anyway.
+        text = "that cannot be shown"
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"  # noqa: PLR2004 - a line's worth
 
 

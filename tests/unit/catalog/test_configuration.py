@@ -7,7 +7,11 @@ import pytest
 from interlock.catalog.configuration import configured
 from interlock.errors import BadUsage
 
-NAMES = ("group_commit_window", "group_commit_max_batch", "db_per_write_stream")
+KINDS: dict[str, type[float]] = {
+    "group_commit_window": float,
+    "group_commit_max_batch": int,
+    "db_per_write_stream": bool,
+}
 
 FILE = """
 [defaults]
@@ -20,7 +24,7 @@ db_per_write_stream = true
 
 
 def settings(folder: Path, name: str | None = "stock", **environment: str) -> dict[str, float]:
-    return configured(name, NAMES, environment=environment, folder=folder)
+    return configured(name, KINDS, environment=environment, folder=folder)
 
 
 def test_without_a_file_nothing_is_configured(tmp_path: Path) -> None:
@@ -60,6 +64,17 @@ def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
         ("[databases]\nstock = 3", "not a table"),
         ("[defaults]\ngroup_commit_window = 'soon'", "a number"),
         ("[defaults]\ngroup_commit_window = [1]", "a number"),
+        ("[defaults]\ngroup_commit_window = true", "a number"),
+        ("[defaults]\ngroup_commit_max_batch = 1.5", "a whole number"),
+        ("[defaults]\ngroup_commit_max_batch = '7'", "a whole number"),
+        ("[defaults]\ndb_per_write_stream = 'no'", "true or false"),
+        ("[defaults]\ndb_per_write_stream = 1", "true or false"),
+        ("[databases.another]\ngroup_comit_window = 1", "group_commit_window"),
+        ("[database.stock]\ngroup_commit_window = 1", "Did you mean databases?"),
+        ("[default]\ngroup_commit_window = 1", "Did you mean defaults?"),
+        ("group_commit_window = 1", "stands outside a section"),
+        ("group_comit_window = 1", "Did you mean group_commit_window?"),
+        ("[nothing_like_it]", "Sections are [defaults] and [databases.NAME]"),
         ("[defaults", "cannot be read"),
     ],
 )
@@ -75,5 +90,79 @@ def test_a_mistake_in_the_environment_is_told_with_its_name(tmp_path: Path) -> N
     with pytest.raises(BadUsage) as caught:
         settings(tmp_path, INTERLOCK_GROUP_COMMIT_WINDOW="soon")
     assert "INTERLOCK_GROUP_COMMIT_WINDOW" in caught.value.what
-    with pytest.raises(BadUsage):
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("1", True),
+        ("Yes", True),
+        ("ON", True),
+        ("false", False),
+        ("0", False),
+        ("no", False),
+        ("off", False),
+    ],
+)
+def test_a_switch_in_the_environment_has_many_names(tmp_path: Path, text: str, value: bool) -> None:
+    assert settings(tmp_path, INTERLOCK_DB_PER_WRITE_STREAM=text) == {"db_per_write_stream": value}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "allowed"),
+    [
+        ("INTERLOCK_DB_PER_WRITE_STREAM", "maybe", "one of true, 1, yes, on, false, 0, no, off"),
+        ("INTERLOCK_DB_PER_WRITE_STREAM", "", "one of true"),
+        ("INTERLOCK_GROUP_COMMIT_MAX_BATCH", "1.5", "a whole number"),
+        ("INTERLOCK_GROUP_COMMIT_MAX_BATCH", "", "a whole number"),
+        ("INTERLOCK_GROUP_COMMIT_WINDOW", "--5", "a number"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_with_what_is_allowed(
+    tmp_path: Path, variable: str, text: str, allowed: str
+) -> None:
+    with pytest.raises(BadUsage) as caught:
+        settings(tmp_path, **{variable: text})
+    assert caught.value.what.startswith(f"{variable} is {text!r}; it must be {allowed}")
+    assert "MODULE:ATTR" not in str(caught.value)
+
+
+def test_a_near_miss_in_the_environment_is_refused_and_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match=r"Did you mean INTERLOCK_GROUP_COMMIT_WINDOW\?"):
+        settings(tmp_path, INTERLOCK_GROUP_COMIT_WINDOW="1")
+    with pytest.raises(BadUsage, match=r"Did you mean INTERLOCK_GROUP_COMMIT_WINDOW\?"):
+        settings(tmp_path, INTERLOCK_group_commit_window="1")
+    assert settings(tmp_path, INTERLOCK_HOME="x", INTERLOCK_CRASHES="20", INTERLOCK_="", GROUP_COMMIT_WINDOW="1") == {}
+
+
+def test_the_file_that_is_asked_for_must_be_there_and_be_a_file(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="which does not exist"):
         settings(tmp_path, INTERLOCK_CONFIG=str(tmp_path / "missing.toml"))
+    with pytest.raises(BadUsage, match="Is a directory") as caught:
+        settings(tmp_path, INTERLOCK_CONFIG=str(tmp_path))
+    assert "INTERLOCK_CONFIG" in caught.value.fix
+    assert settings(tmp_path, INTERLOCK_CONFIG="") == {}
+    (tmp_path / "interlock.toml").mkdir()
+    with pytest.raises(BadUsage, match="Is a directory"):
+        settings(tmp_path)
+
+
+def test_the_file_is_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_bytes('[databases."Käse"]\ngroup_commit_max_batch = 5'.encode())
+    assert settings(tmp_path, "Käse") == {"group_commit_max_batch": 5}
+    (tmp_path / "interlock.toml").write_bytes(b"# \xff")
+    with pytest.raises(BadUsage, match="cannot be read"):
+        settings(tmp_path)
+
+
+def test_without_a_folder_it_is_the_current_one_which_may_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here" / "interlock.toml").write_text(FILE)
+    assert configured("stock", KINDS)["group_commit_max_batch"] == 500
+    (tmp_path / "here" / "interlock.toml").unlink()
+    (tmp_path / "here").rmdir()
+    assert configured("stock", KINDS) == {}

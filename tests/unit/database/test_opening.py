@@ -11,6 +11,21 @@ from interlock.errors import BadUsage, DefinitionError, InvalidPayload, LaneOwne
 TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT NULL)"
 
 
+NO_ADDRESSES = [
+    "",
+    "stock",
+    "lanes://",
+    "lanes:///",
+    "lanes://host/x",
+    "lanes:///x?y=1",
+    "lanes:///x#y",
+    "lanes:///x/../y",
+    "lanes:///x%00y",
+    "redis://x",
+    "memory:x",
+]
+
+
 def url(path: Path) -> str:
     return f"lanes://{path}/stock"
 
@@ -57,7 +72,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("wrong", ["", "stock", "lanes://", "lanes:///", "lanes://host/x", "redis://x", "memory:x"])
+@pytest.mark.parametrize("wrong", [*NO_ADDRESSES])
 def test_what_is_no_address_is_refused(wrong: str) -> None:
     with pytest.raises(BadUsage):
         _ = Database.open(wrong)
@@ -67,8 +82,46 @@ def test_settings_are_checked_when_it_is_opened() -> None:
     with pytest.raises(DefinitionError) as caught:
         _ = Database.open("memory:", group_comit_window=1.0)
     assert "group_commit_window" in caught.value.what
-    with pytest.raises(DefinitionError):
+    with pytest.raises(DefinitionError, match="queue_max is 0; it must be a whole number from 1 to 4,000,000,000"):
         _ = Database.open("memory:", queue_max=0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        ("db_per_write_stream", "no", "True or False"),
+        ("db_per_write_stream", 1, "True or False"),
+        ("queue_max", 1.5, "a whole number"),
+        ("queue_max", 2.0, "a whole number"),
+        ("queue_max", True, "a whole number"),
+        ("queue_max", "7", "a whole number"),
+        ("idle_s", True, "a number"),
+        ("idle_s", None, "a number"),
+        ("idle_s", float("nan"), "a number"),
+        ("idle_s", float("inf"), "a number"),
+        ("idle_s", -1, "a number"),
+    ],
+)
+def test_a_setting_is_of_its_kind_and_in_its_range(setting: str, value: float, allowed: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        _ = Database.open("memory:", **{setting: value})  # type: ignore[arg-type]
+    assert caught.value.what.startswith(f"{setting} is {value!r}; it must be {allowed}")
+
+
+def test_a_setting_without_anything_like_it_is_refused_with_the_list() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        _ = Database.open("memory:", zzz=1)
+    assert "Did you mean" not in caught.value.what
+    assert "queue_max" in caught.value.fix
+
+
+def test_a_switch_from_the_environment_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with Database.open("memory:") as db:
+            assert await db.stream("a") is not db
+
+    monkeypatch.setenv("INTERLOCK_DB_PER_WRITE_STREAM", "true")
+    asyncio.run(scenario())
 
 
 def test_settings_come_from_the_file_for_that_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

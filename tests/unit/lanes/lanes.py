@@ -101,6 +101,16 @@ async def group(lane: Lane, *works: Work) -> list[object]:
     return await asyncio.gather(*(lane.run(work) for work in works), return_exceptions=True)
 
 
+async def rested(lane: Lane) -> None:
+    """Wait until the driver has gone."""
+
+    def wait() -> None:
+        with lane._arrived:
+            lane._arrived.wait_for(lambda: not lane._driving)
+
+    await asyncio.to_thread(wait)
+
+
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     """Run an async scenario to its end."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from interlock.testing.faults.disk import FaultyDisk
-from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
 
 
 @pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
@@ -35,6 +36,7 @@ def test_what_waits_is_finished_even_before_anybody_was_nudged(tmp_path: Path) -
     async def scenario() -> None:
         with opened(tmp_path / "x", idle_s=0.0) as lane:
             await make_counter(lane)
+            await rested(lane)
             work = increment()
             running = lane.run(work).__await__()
             next(running)  # It waits; the event loop has not turned since.
@@ -92,15 +94,45 @@ def test_work_that_slips_in_while_another_thread_closes_is_told(tmp_path: Path) 
         with opened(tmp_path / "x") as lane:
             await make_counter(lane)
             slipped = increment()
-            slipped.loop = asyncio.get_running_loop()
-            slipped.future = slipped.loop.create_future()
+            slipped.future = asyncio.get_running_loop().create_future()
             lane.close()
-            lane._waiting.append(slipped)
+            lane._waiting.add(slipped)
             lane._nudge()
             with pytest.raises(UnavailableError, match="the lane is closed"):
                 await slipped.future
 
     run(scenario)
+
+
+def test_closing_does_not_wait_for_company(tmp_path: Path) -> None:
+    """A window of an hour is over at once, and a work that was cancelled in it leaves a group of nobody."""
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", group_commit_window=3_600.0, group_commit_max_batch=2) as lane:
+            waited = threading.Event()
+            wait_for = lane._arrived.wait_for
+
+            def waits(enough: Callable[[], bool], timeout_s: float | None = None) -> bool:
+                waited.set()
+                return wait_for(enough, timeout_s)
+
+            lane._arrived.wait_for = waits  # type: ignore[method-assign,assignment]
+            running = asyncio.ensure_future(lane.run(increment()))
+            await asyncio.to_thread(waited.wait)
+            running.cancel()
+            await asyncio.wait({running})
+            lane.close()
+            assert lane.stats().groups == 0
+
+    run(scenario)
+
+
+def test_a_database_in_memory_that_cannot_be_opened_has_nothing_to_give_back() -> None:
+    def fails(_connection: object, _now: object) -> None:
+        raise KeyError("not prepared")
+
+    with pytest.raises(KeyError), opened(None, prepare=fails):
+        pass
 
 
 def test_a_dead_lane_can_be_closed(tmp_path: Path) -> None:

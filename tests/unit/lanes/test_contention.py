@@ -6,6 +6,8 @@ import pytest
 
 from interlock.lanes.contention import DECAY_S, Contention
 from interlock.lanes.lane import Lane
+from interlock.lanes.session import Session
+from interlock.lanes.work import Work
 from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, opened, run, sql
 
 MANY = """
@@ -163,5 +165,76 @@ def test_a_table_made_anew_with_other_columns_is_written_as_ever(tmp_path: Path)
             await lane.run(sql("CREATE TABLE t (a INTEGER PRIMARY KEY)"))
             for number in range(3):
                 assert await lane.run(sql("INSERT INTO t VALUES (?1)", number)) == 1
+
+    run(scenario)
+
+
+NEW_KEY = ("DROP TABLE t", "CREATE TABLE t (a TEXT, b TEXT PRIMARY KEY, n INTEGER)")
+
+
+def changes_the_key(session: Session) -> object:
+    for statement in NEW_KEY:
+        session.execute(statement)
+    return session.execute("INSERT INTO t VALUES ('old', 'new', 0)")
+
+
+def changes_the_key_and_fails(session: Session) -> object:
+    changes_the_key(session)
+    raise KeyError("after all not")
+
+
+def changes_the_key_once_and_fails_when_it_runs_again(session: Session, runs: list[int]) -> object:
+    runs.append(1)
+    if len(runs) > 1:
+        raise KeyError("after all not")
+    changes_the_key(session)
+    # Its rows are written, and the new key is learned, by the works behind it.
+    return None
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ([sql("SELECT 1")], {"old"}),
+        ([sql(NEW_KEY[0]), sql(NEW_KEY[1]), sql("INSERT INTO t VALUES ('old', 'new', 0)")], {"new"}),
+        ([Work(changes_the_key)], {"new"}),
+        ([Work(changes_the_key_and_fails)], {"old"}),
+        ([sql("ALTER TABLE t RENAME TO was"), sql("ALTER TABLE other RENAME TO t")], {"new"}),
+    ],
+    ids=["not at all", "statement by statement", "in one transaction", "and it is undone", "by new names"],
+)
+def test_a_table_made_anew_with_another_key_is_known_by_it(tmp_path: Path, change: list[Work], keys: set[str]) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x") as lane:
+            await lane.run(sql("CREATE TABLE t (a TEXT PRIMARY KEY, b TEXT, n INTEGER)"))
+            await lane.run(sql("CREATE TABLE other (a TEXT, b TEXT PRIMARY KEY, n INTEGER)"))
+            for table in ("t", "other"):
+                await lane.run(sql(f"INSERT INTO {table} VALUES ('old', 'new', 0)"))
+            for _ in range(2):
+                await lane.run(sql("UPDATE t SET n = n + 1"))
+            lane.contention._rows.clear()
+            await group(lane, *change)
+            for _ in range(3):
+                await lane.run(sql("UPDATE t SET n = n + 1"))
+            assert {key for table, key in lane.contention._rows if table == "t"} == keys
+
+    run(scenario)
+
+
+def test_the_key_of_a_table_that_vanished_with_its_group_is_forgotten(tmp_path: Path) -> None:
+    runs: list[int] = []
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x") as lane:
+            await lane.run(sql("CREATE TABLE t (a TEXT PRIMARY KEY, b TEXT, n INTEGER)"))
+            await lane.run(sql("INSERT INTO t VALUES ('old', 'new', 0)"))
+            once = Work(lambda session: changes_the_key_once_and_fails_when_it_runs_again(session, runs))
+            vanishes = sql("INSERT OR ROLLBACK INTO t VALUES ('x', 'new', 0)")
+            await group(lane, once, sql("UPDATE t SET n = n + 1"), vanishes)
+            assert len(runs) == 2
+            lane.contention._rows.clear()
+            for _ in range(3):
+                await lane.run(sql("UPDATE t SET n = n + 1"))
+            assert {key for _, key in lane.contention._rows} == {"old"}
 
     run(scenario)

@@ -155,7 +155,10 @@ def test_a_statement_that_does_not_end_is_ended(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_function_that_holds_the_lane_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("swallowed", [Exception, BaseException])
+def test_a_function_that_holds_the_lane_is_ended_and_the_others_go_on(
+    tmp_path: Path, swallowed: type[BaseException]
+) -> None:
     async def scenario() -> None:
         with opened(tmp_path / "x") as lane:
             await make_counter(lane)
@@ -165,7 +168,7 @@ def test_a_function_that_holds_the_lane_is_ended_and_the_others_go_on(tmp_path: 
                 while True:
                     try:
                         sum(range(1_000))
-                    except Exception:  # noqa: BLE001 -- a function that swallows everything it may.
+                    except swallowed:
                         continue
 
             answers = await group(lane, increment(), Work(holds, limit_s=0.05), increment())

@@ -1,6 +1,5 @@
 """D4: an idle lane costs no thread and no open file but its lock, and thousands of them fit into one process."""
 
-import asyncio
 import contextlib
 import errno
 import resource
@@ -14,8 +13,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes import descriptors
-from interlock.lanes.lane import Lane
-from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
 
 DESCRIPTORS = Path("/proc/self/fd")
 READ = "SELECT n FROM counter WHERE id = 1"
@@ -29,16 +27,6 @@ def open_files(folder: Path) -> list[str]:
             if target.is_relative_to(folder):
                 found.append(target.name)
     return sorted(found)
-
-
-async def rested(lane: Lane) -> None:
-    """Wait until the driver has gone."""
-
-    def wait() -> None:
-        with lane._arrived:
-            lane._arrived.wait_for(lambda: not lane._driving)
-
-    await asyncio.to_thread(wait)
 
 
 def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(tmp_path: Path) -> None:

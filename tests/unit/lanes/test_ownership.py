@@ -1,16 +1,19 @@
 """One writer per lane: the second one is told who the first is, and a dead owner owns nothing."""
 
+import errno
+import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from interlock.errors import LaneOwned
+from interlock.errors import CorruptionError, LaneOwned, UnavailableError
+from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import Ownership, lock_path, owner_of
 from interlock.testing.faults.processes import Processes
-from tests.unit.lanes.lanes import SetClock, count, make_counter, opened, run
+from tests.unit.lanes.lanes import SetClock, count, make_counter, opened, rested, run
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def test_the_same_process_is_told_so(tmp_path: Path) -> None:
 
 def test_a_lane_that_could_not_be_opened_is_not_owned(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"this is not a database, but long enough to be looked at" * 100)
-    with pytest.raises(Exception, match="not a database"), opened(tmp_path / "x"):
+    with pytest.raises(CorruptionError, match="not a database"), opened(tmp_path / "x"):
         pass
     assert owner_of(tmp_path / "x") is None
 
@@ -78,3 +81,58 @@ def test_the_folders_above_are_made(tmp_path: Path) -> None:
 
     run(scenario)
     assert (tmp_path / "a" / "b" / "c" / "x").exists()
+
+
+def refuses(number: int) -> Callable[..., None]:
+    def refuse(*_args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def test_a_lock_that_the_system_cannot_give_is_not_an_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuses(errno.ENOLCK))
+        with pytest.raises(UnavailableError, match="No locks available") as caught, opened(tmp_path / "x"):
+            pass
+    assert not isinstance(caught.value, LaneOwned)
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    with opened(tmp_path / "x"):
+        pass
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite"])
+def test_a_lane_can_be_owned_and_given_up_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuses(errno.ENOSPC))
+        with opened(tmp_path / "x"), pytest.raises(LaneOwned, match="process unknown"), opened(tmp_path / "x"):
+            pass
+        with opened(tmp_path / "x"):
+            pass
+    assert owner_of(tmp_path / "x") is None
+
+
+@pytest.mark.parametrize("fails", ["readers", "writer"])
+def test_whatever_fails_while_it_closes_the_lane_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def burn(*_args: object) -> None:
+        raise RuntimeError("on fire")
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", idle_s=0.0) as lane:
+            await make_counter(lane)
+            await rested(lane)
+            with monkeypatch.context() as patch:
+                if fails == "readers":
+                    patch.setattr(lane._readers, "close", burn)
+                else:
+                    patch.setattr(Lane, "_close_writer", burn)
+                with pytest.raises(RuntimeError, match="on fire"):
+                    lane.close()
+            assert owner_of(tmp_path / "x") is None
+
+    run(scenario)

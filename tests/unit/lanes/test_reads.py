@@ -2,16 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from interlock.errors import OutcomeUnknown, Overloaded, TransactionError, UnavailableError
-from interlock.lanes.gate import Gate
+from interlock.errors import CorruptionError, OutcomeUnknown, TransactionError, UnavailableError
+from interlock.lanes import reads
 from interlock.lanes.lane import Lane
+from interlock.seams import SystemClock
 from tests.sabotage.checks import SlowHandOff, read_count
-from tests.unit.lanes.lanes import increment, make_counter, opened, run
+from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
 
 ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r"
 
@@ -92,6 +94,28 @@ def test_a_read_between_two_groups_is_never_forgotten(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_read_that_is_given_up_just_as_it_is_let_go_disturbs_nobody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        complaints: list[object] = []
+        loop.set_exception_handler(lambda _loop, complaint: complaints.append(complaint))
+        with opened(tmp_path / "x", hand_off=lambda: None) as lane:
+            held = asyncio.ensure_future(lane._durable_up_to(lane.durable + 1))
+            await asyncio.sleep(0)
+            lane._let_go()
+            await asyncio.sleep(0)
+            assert list(lane._held), "not before its group is durable"
+            lane.durable += 1
+            lane._let_go()  # It is told in the next turn of the loop.
+            held.cancel()
+            await asyncio.wait({held})
+            assert held.cancelled()
+            await asyncio.sleep(0)
+            assert not complaints
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
 def test_a_read_that_does_not_end_is_ended(tmp_path: Path, *, on_disk: bool) -> None:
     async def scenario() -> None:
@@ -140,82 +164,97 @@ def test_a_read_that_runs_while_the_lane_is_closed_closes_its_own_connection(tmp
     run(scenario)
 
 
-def test_a_busy_lane_keeps_no_thread_from_the_others(tmp_path: Path) -> None:
+class Watched(SystemClock):
+    """A clock that stops a read at its second look and lets everything be overdue at the third."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.looking, self.go = threading.Event(), threading.Event()
+
+    def monotonic_s(self) -> float:
+        if not threading.current_thread().name.startswith("interlock-read"):
+            return 0.0
+        self.looks += 1
+        if self.looks == 2:
+            self.looking.set()
+            self.go.wait()
+        return 0.0 if self.looks <= 2 else 1e9
+
+
+def test_a_read_that_is_given_up_ends_long_before_its_time_is_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = Watched()
+        with opened(tmp_path / "x", clock=clock, readers_max=1) as lane:
+            await make_counter(lane)
+            reading = asyncio.ensure_future(lane.read(lambda connection: connection.execute(ENDLESS).get))
+            await asyncio.to_thread(clock.looking.wait)
+            reading.cancel()
+            await asyncio.wait({reading})
+            later = asyncio.ensure_future(read_count(lane))
+            await asyncio.sleep(0)
+            assert not later.done(), "the one connection is still busy"
+            clock.go.set()
+            assert await later == 0, "nothing of the cancelling reaches the next read on the connection"
+            assert clock.looks == 3, "two of the first read and one of the next: the first was not overdue"
+
+    run(scenario)
+
+
+def test_without_a_thread_a_read_is_refused_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[Callable[[], object]] = []
+    happened: list[int] = []
+
+    class Exhausted:
+        def submit(self, function: Callable[..., object], *arguments: object) -> object:
+            queued.append(lambda: function(*arguments))
+            raise RuntimeError("can't start new thread")
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", readers_max=1) as lane:
+            await make_counter(lane)
+            with monkeypatch.context() as patch:
+                patch.setattr(reads, "_threads", Exhausted())
+                for _ in range(2):
+                    with pytest.raises(UnavailableError, match="can't start new thread"):
+                        await lane.read(lambda _connection: happened.append(1))
+            assert await read_count(lane) == 0
+            for each in queued:
+                assert each() is None
+            assert not happened, "the thread that finds it later lets it be"
+
+    run(scenario)
+
+
+def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with opened(tmp_path / "x", idle_s=0.0) as lane:
+            await make_counter(lane)
+            await rested(lane)
+            (tmp_path / "x").write_bytes(b"this is no database at all" * 1_000)
+            with pytest.raises(CorruptionError, match="not a database"):
+                await read_count(lane)
+
+    run(scenario)
+
+
+def test_busy_lanes_keep_no_thread_from_the_others(tmp_path: Path) -> None:
     async def scenario() -> None:
         go = threading.Event()
 
         def slow(_connection: apsw.Connection) -> object:
             return go.wait()
 
-        with opened(tmp_path / "busy", readers_max=4) as busy, opened(tmp_path / "other") as other:
+        with (
+            opened(tmp_path / "busy", readers_max=100) as busy,
+            opened(tmp_path / "too", readers_max=100) as too,
+            opened(tmp_path / "other") as other,
+        ):
             await make_counter(other)
-            reads = [asyncio.ensure_future(busy.read(slow)) for _ in range(20)]
+            slow_reads = [asyncio.ensure_future(lane.read(slow)) for lane in (busy, too) for _ in range(50)]
             await asyncio.sleep(0)
             assert await read_count(other) == 0
-            assert not any(read.done() for read in reads)
+            assert not any(read.done() for read in slow_reads)
             go.set()
-            assert await asyncio.gather(*reads) == [True] * 20
+            assert await asyncio.gather(*slow_reads) == [True] * 100
 
     run(scenario)
-
-
-def test_the_gate_lets_in_as_many_as_there_are_places() -> None:
-    async def scenario() -> None:
-        gate = Gate(2, waiting_max=3)
-        entered: list[int] = []
-
-        async def visit(number: int) -> None:
-            await gate.enter()
-            entered.append(number)
-
-        visits = [asyncio.ensure_future(visit(number)) for number in range(5)]
-        await asyncio.sleep(0)
-        assert entered == [0, 1]
-        with pytest.raises(Overloaded, match="3 reads wait"):
-            await gate.enter()
-        visits[2].cancel()
-        await asyncio.wait({visits[2]})
-        gate.leave()
-        await asyncio.wait({visits[3]})
-        assert entered == [0, 1, 3], "one after the other, without the one that was cancelled"
-        gate.hold()
-        gate.leave()
-        await asyncio.sleep(0)
-        assert entered == [0, 1, 3]
-        gate.let_go()
-        await asyncio.wait({visits[4]})
-        assert entered == [0, 1, 3, 4]
-        assert gate.inside == 2
-
-    run(scenario)
-
-
-def test_a_place_given_to_one_who_is_cancelled_goes_to_the_next() -> None:
-    async def scenario() -> None:
-        gate = Gate(1, waiting_max=9)
-        await gate.enter()
-        first, second = asyncio.ensure_future(gate.enter()), asyncio.ensure_future(gate.enter())
-        await asyncio.sleep(0)
-        gate.leave()  # The place is the first one's, who does not know it yet and is cancelled now.
-        first.cancel()
-        await asyncio.wait({first})
-        assert first.cancelled()
-        await second
-        assert gate.inside == 1
-
-    run(scenario)
-
-
-def test_a_closed_loop_takes_no_place() -> None:
-    gate = Gate(1, waiting_max=9)
-    gone = asyncio.new_event_loop()
-    gone.run_until_complete(gate.enter())
-    waiting = gone.create_task(gate.enter())
-    gone.call_soon(gone.stop)
-    gone.run_forever()
-    gone.close()
-    gate.leave()
-    assert gate.inside == 0
-    asyncio.run(asyncio.wait_for(gate.enter(), 5))
-    assert gate.inside == 1
-    del waiting

@@ -7,8 +7,9 @@ import apsw
 import pytest
 
 from interlock.lanes.lane import Lane
+from interlock.lanes.session import Session
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import SetClock, opened, run
+from tests.unit.lanes.lanes import SetClock, group, opened, run
 
 
 def now() -> Work:
@@ -28,6 +29,24 @@ def test_time_follows_the_wall_clock_and_never_goes_back(tmp_path: Path, *, on_d
             assert await lane.run(now()) == 200_000_000
             clock.now_wall_s = 201.5
             assert await lane.run(now()) == 201_500_000
+
+    run(scenario)
+
+
+def test_time_stands_still_inside_a_transaction(tmp_path: Path) -> None:
+    clock = SetClock(100.0)
+
+    def asks_twice(session: Session) -> object:
+        before = session.now_us()
+        clock.now_wall_s += 1.0
+        return before, session.now_us()
+
+    async def scenario() -> None:
+        with opened(tmp_path / "x", clock=clock) as lane:
+            assert await group(lane, Work(asks_twice), Work(asks_twice)) == [
+                (100_000_000, 100_000_000),
+                (101_000_000, 101_000_000),
+            ]
 
     run(scenario)
 

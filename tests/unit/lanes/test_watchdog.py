@@ -1,4 +1,4 @@
-"""A function that holds the lane is ended, and one that ends at the same instant breaks nothing."""
+"""A function that holds the lane is ended whatever it catches, and one that ends at the same instant breaks nothing."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import TransactionError
 from interlock.lanes import watchdog
-from interlock.lanes.watchdog import HeldTooLong, watched
+from interlock.lanes.watchdog import BARK_EVERY_S, HeldTooLong, watched
 
 
 def nothing() -> None:
@@ -20,7 +20,7 @@ def spin() -> None:
         pass
 
 
-def in_thread(function: Callable[[], None]) -> None:
+def in_thread(function: Callable[[], object]) -> None:
     """Run in a thread of its own, and raise what it raised."""
     raised: list[BaseException] = []
 
@@ -38,24 +38,21 @@ def in_thread(function: Callable[[], None]) -> None:
 
 
 def test_in_time_nothing_happens() -> None:
-    with watched(60.0, nothing):
-        pass
+    assert watched(60.0, nothing, lambda: 7) == 7
 
 
 def test_an_error_of_the_function_stays_what_it_is() -> None:
-    with pytest.raises(KeyError), watched(60.0, nothing):
+    def fails() -> None:
         raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        watched(60.0, nothing, fails)
 
 
 def test_too_long_is_ended_and_sqlite_is_interrupted() -> None:
     interrupted = threading.Event()
-
-    def held() -> None:
-        with watched(0.01, interrupted.set):
-            spin()
-
     with pytest.raises(TransactionError, match=r"held the lane for more than 0\.01 s") as caught:
-        in_thread(held)
+        in_thread(lambda: watched(0.01, interrupted.set, spin))
     assert interrupted.is_set()
     assert isinstance(caught.value.__cause__, HeldTooLong)
 
@@ -64,37 +61,92 @@ def test_an_interrupt_that_fails_does_not_end_the_watchdog() -> None:
     def broken() -> None:
         raise ValueError("closed already")
 
-    def held() -> None:
-        with watched(0.01, broken):
-            spin()
-
     for _ in range(2):
         with pytest.raises(TransactionError, match="held the lane"):
-            in_thread(held)
+            in_thread(lambda: watched(0.01, broken, spin))
 
 
 def test_a_function_that_swallows_even_this_is_still_refused() -> None:
     def held() -> None:
-        with watched(0.01, nothing), contextlib.suppress(HeldTooLong):
+        with contextlib.suppress(HeldTooLong):
             spin()
 
     with pytest.raises(TransactionError, match="held the lane"):
-        in_thread(held)
+        in_thread(lambda: watched(0.01, nothing, held))
+
+
+def swallows_once() -> None:
+    with contextlib.suppress(HeldTooLong):
+        spin()
+    spin()
+
+
+def swallows_in_a_loop() -> None:
+    while True:
+        try:
+            sum(range(1_000))
+        except BaseException:  # noqa: BLE001 -- the worst that a function can do.
+            continue
+
+
+def swallows_at_every_depth() -> None:
+    while True:
+        try:
+            with contextlib.suppress(BaseException):
+                try:
+                    swallows_in_a_loop()
+                finally:
+                    swallows_in_a_loop()
+        except BaseException:  # noqa: BLE001 -- as above.
+            continue
+
+
+def swallows_and_starts_anew() -> None:
+    try:
+        swallows_in_a_loop()
+    except BaseException:  # noqa: BLE001 -- as above.
+        swallows_and_starts_anew()
+
+
+SWALLOWING = [swallows_once, swallows_in_a_loop, swallows_at_every_depth, swallows_and_starts_anew]
+
+
+@pytest.mark.parametrize("function", SWALLOWING, ids=lambda function: function.__name__)
+def test_no_function_can_keep_the_lane(function: Callable[[], None]) -> None:
+    def held() -> None:
+        with pytest.raises(TransactionError, match="held the lane"):
+            watched(0.01, nothing, function)
+        sum(number for number in range(10_000))  # Nothing may arrive after the end.
+
+    in_thread(held)
 
 
 def test_the_earlier_deadline_is_kept_while_a_later_one_is_waited_for() -> None:
-    def held() -> None:
-        with watched(0.01, nothing):
-            spin()
+    def later() -> None:
+        with pytest.raises(TransactionError):
+            in_thread(lambda: watched(0.01, nothing, spin))
 
-    with watched(60.0, nothing), pytest.raises(TransactionError):
-        in_thread(held)
+    watched(60.0, nothing, later)
+
+
+def test_a_later_deadline_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[int] = []
+    dog = watchdog._Watchdog()
+    dog._thread = threading.current_thread()  # It is stepped from here.
+    monkeypatch.setattr(dog._changed, "notify", lambda: woken.append(1))
+    dog.begin(60.0, nothing)
+    assert len(woken) == 1
+    dog._wakes_s = dog._step(0.0)
+    for _ in range(3):
+        dog.begin(60.0, nothing).over = True
+    assert len(woken) == 1
+    dog.begin(6.0, nothing)
+    assert len(woken) == 2
 
 
 def test_many_functions_leave_nothing_behind() -> None:
     for _ in range(1_000):
-        with watched(60.0, nothing):
-            pass
+        watched(60.0, nothing, nothing)
     assert len(watchdog._watchdog._watches) <= 1
 
 
@@ -104,46 +156,131 @@ def test_a_function_that_ends_just_as_the_watchdog_barks() -> None:
     def both_at_once() -> None:
         for _ in range(300):
             interrupted = threading.Event()
-            try:
-                with watched(0.000_1, interrupted.set):
-                    interrupted.wait()
-            except (TransactionError, HeldTooLong):
-                pass
-            # Nothing may arrive after the end.
+            with contextlib.suppress(TransactionError):
+                watched(0.000_1, interrupted.set, interrupted.wait)
             sum(range(100))
 
     in_thread(both_at_once)
-    with watched(60.0, nothing):
-        pass
-
-    def held() -> None:
-        with watched(0.01, nothing):
-            spin()
-
+    watched(60.0, nothing, nothing)
     with pytest.raises(TransactionError):
-        in_thread(held)
+        in_thread(lambda: watched(0.01, nothing, spin))
 
 
-@pytest.mark.parametrize("arrives", ["before it is sent again", "after it is sent again"])
-def test_the_exception_may_arrive_while_the_end_is_being_noted(monkeypatch: pytest.MonkeyPatch, arrives: str) -> None:
-    watch = watchdog._watchdog.begin(60.0, nothing)
-    watch.right.pop()  # The watchdog has taken the right to end it ...
-    happened: list[str] = []
+# --- step by step, without the thread that watches -------------------------------------------------------------------
 
-    def yields() -> None:
-        happened.append("yields")
-        if not watch.barked:
-            watch.barked = True  # ... and says so a little later.
-            if arrives == "before it is sent again":
-                raise HeldTooLong
-        elif len(happened) > 2:
+
+class Sends:
+    """What was sent to which thread, instead of sending it."""
+
+    def __init__(self) -> None:
+        self.kinds: list[type[BaseException]] = []
+
+    def __call__(self, thread: int, kind: type[BaseException]) -> None:
+        assert thread == threading.get_ident()
+        self.kinds.append(kind)
+
+
+@pytest.fixture
+def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
+    made = Sends()
+    monkeypatch.setattr(watchdog, "_send", made)
+    return made
+
+
+def test_it_barks_again_until_the_function_is_over(sends: Sends) -> None:
+    dog = watchdog._Watchdog()
+    dog._thread = threading.current_thread()  # It is stepped from here.
+    interrupts: list[int] = []
+    watch = dog.begin(0.0, lambda: interrupts.append(1))
+    [(now_s, _, _)] = dog._watches
+    assert dog._step(now_s) == now_s + BARK_EVERY_S
+    assert not sends.kinds, "the function has not begun"
+    watch.running = True
+    for barks in range(1, 4):
+        now_s += BARK_EVERY_S
+        assert dog._step(now_s) == now_s + BARK_EVERY_S
+        assert dog._step(now_s + BARK_EVERY_S / 2) == now_s + BARK_EVERY_S, "not before its time"
+        assert len(sends.kinds) == len(interrupts) == barks
+    assert sends.kinds[0] is HeldTooLong
+    assert sends.kinds[1] is sends.kinds[2] is watch.insists
+    watch.over = True
+    assert dog._step(now_s) == float("inf")
+    assert len(sends.kinds) == 3
+    assert not watch.barking
+
+
+def test_caught_it_sends_itself_again_until_that_is_taken_from_it() -> None:
+    arrived = 0
+
+    def catch() -> None:
+        nonlocal arrived
+        kind = watchdog._insistent(threading.get_ident())
+        with contextlib.suppress(HeldTooLong):
+            try:
+                try:
+                    raise kind
+                except HeldTooLong:
+                    arrived += 1
+                    spin()
+            except HeldTooLong:
+                kind.__init__ = HeldTooLong.__init__  # type: ignore[method-assign]
+                arrived += 1
+                spin()
+        arrived += 1
+        sum(number for number in range(10_000))  # Nobody was sent any more.
+
+    in_thread(catch)
+    assert arrived == 3
+
+
+@pytest.mark.parametrize("yields", [1, 2, 3, 4], ids="the last arrives in turn {}".format)
+@pytest.mark.parametrize("on_its_way", [0, 1, 2])
+def test_the_exception_may_arrive_while_the_end_is_noted(
+    monkeypatch: pytest.MonkeyPatch, sends: Sends, on_its_way: int, yields: int
+) -> None:
+    """Up to two are on their way when the function ends: both must be met, and one of our own, before it is over."""
+    watch = watchdog._Watch(nothing)
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns, on_its_way
+        turns += 1
+        if turns < yields:
+            return
+        watch.barking = False
+        if on_its_way:
+            on_its_way -= 1
+            raise HeldTooLong
+        if sends.kinds:
             raise HeldTooLong
 
-    def sends(thread: int) -> None:
-        assert thread == watch.thread
-        happened.append("sent")
+    def ends() -> int:
+        watch.barking = watch.barked = True  # The watchdog barks at this very moment.
+        watch.insists = watchdog._insistent(watch.thread)
+        return 7
 
-    monkeypatch.setattr(watchdog, "_raise_in", sends)
-    monkeypatch.setattr("os.sched_yield", yields)
-    assert watchdog._watchdog.end(watch)
-    assert happened.count("sent") == 1
+    monkeypatch.setattr(watchdog._watchdog, "begin", lambda _limit_s, _interrupt: watch)
+    monkeypatch.setattr("os.sched_yield", turn)
+    with pytest.raises(TransactionError, match="held the lane"):
+        watched(60.0, nothing, ends)
+    assert watch.over
+    assert not watch.barking
+    assert on_its_way == 0
+    assert sends.kinds in ([], [HeldTooLong])
+
+
+def test_it_waits_for_a_bark_that_finds_the_function_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = watchdog._Watch(nothing)
+
+    def ends() -> int:
+        watch.barking = True  # It has begun to look, and will see that there is nothing to do.
+        return 7
+
+    def turn() -> None:
+        assert watch.over
+        watch.barking = False
+
+    monkeypatch.setattr(watchdog._watchdog, "begin", lambda _limit_s, _interrupt: watch)
+    monkeypatch.setattr("os.sched_yield", turn)
+    assert watched(60.0, nothing, ends) == 7
+    assert not watch.barking

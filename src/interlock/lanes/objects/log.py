@@ -12,12 +12,12 @@ import contextlib
 
 import msgspec
 
-from interlock.errors import UnavailableError
-from interlock.lanes.objects.bucket import Bucket
+from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.lanes.objects.bucket import Bucket, BucketError
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.capture import Capture
 from interlock.lanes.objects.format import Entry, corrupt, log_key
-from interlock.lanes.objects.manifest import Keeper, Manifest, fenced
+from interlock.lanes.objects.manifest import Keeper, Manifest, fenced, read_manifest
 from interlock.lanes.objects.slots import Position, write_slot
 from interlock.lanes.objects.upkeep import Upkeep
 from interlock.lanes.objects.world import World
@@ -84,7 +84,7 @@ class ObjectLog:
         stored = write_slot(self._bucket, entry, self._world, self._settings.append_deadline_s)
         if stored.entry.nonce != entry.nonce:
             if stored.entry.epoch > entry.epoch:
-                raise fenced(stored.entry.epoch)
+                raise self._replaced(stored.entry)
             raise corrupt(log_key(entry.seq), f"it was written by epoch {stored.entry.epoch}, and not by this owner")
         self._capture.took()
         self.position = stored.position
@@ -113,6 +113,20 @@ class ObjectLog:
         with contextlib.suppress(UnavailableError):
             self._upkeep.close()
             self._keeper.change(lambda manifest: msgspec.structs.replace(manifest, owner=None))
+
+    def _replaced(self, found: Entry) -> UnavailableError:
+        """The error for a slot that a later owner has filled.
+
+        Mostly our group did not happen. But a slot below the history that is kept may have been ours, replayed by that
+        owner, deleted, and filled again by a request of its own that came late.
+        """
+        try:
+            seen = read_manifest(self._bucket)
+        except BucketError:
+            seen = None
+        if seen is not None and (not seen[0].snapshots or found.seq >= seen[0].snapshots[0].seq):
+            return fenced(found.epoch, seen[0].owner)
+        return OutcomeUnknown(f"the lane was taken over (epoch {found.epoch}) while an append was on its way.")
 
     def _renew_if_due(self) -> None:
         now_s = self._world.clock.monotonic_s()

@@ -50,10 +50,10 @@ class Upkeep:
                 return
             self._finish()
         manifest = self._keeper.manifest
-        if snapshots.due(manifest, self._groups, self._log_bytes, self._settings):
-            self._begin_snapshot(manifest, position, page_one)
-        elif snapshots.collectable(manifest):
+        if snapshots.collectable(manifest):
             self._run(lambda: self._collected(manifest))
+        elif snapshots.due(manifest, self._groups, self._log_bytes, self._settings):
+            self._begin_snapshot(manifest, position, page_one)
 
     def close(self) -> None:
         """Wait for what runs beside, and finish it."""

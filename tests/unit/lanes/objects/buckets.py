@@ -98,6 +98,17 @@ def stored_and_lost(error: BucketError) -> Fault:
     return fault
 
 
+def told(sent: list[bytes], fault: Fault | None) -> Fault:
+    """Note what is sent, then let the fault happen."""
+
+    def noted(bucket: ScriptedBucket, call: str, key: str, data: bytes) -> None:
+        sent.append(data)
+        if fault is not None:
+            fault(bucket, call, key, data)
+
+    return noted
+
+
 class StillClock:
     """Time passes only when somebody pauses."""
 

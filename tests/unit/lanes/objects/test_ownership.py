@@ -8,8 +8,17 @@ import pytest
 from interlock.errors import CorruptionError, Fenced, LaneOwned, OutcomeUnknown, UnavailableError
 from interlock.lanes.objects import manifest as manifests
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Unclear
-from interlock.lanes.objects.format import decode_entry
-from tests.unit.lanes.objects.buckets import Fault, Owner, ScriptedBucket, StillClock, lost, stored_and_lost, tag_of
+from interlock.lanes.objects.format import decode_entry, encode_entry
+from tests.unit.lanes.objects.buckets import (
+    Fault,
+    Owner,
+    ScriptedBucket,
+    StillClock,
+    lost,
+    stored_and_lost,
+    tag_of,
+    told,
+)
 
 FAULTS: list[Fault] = [
     lost(ConditionFailed("409")),
@@ -202,13 +211,13 @@ def test_an_unclear_renewal_is_resolved(tmp_path: Path, fault: Fault) -> None:
 def test_a_change_that_was_given_up_and_landed_later_is_built_upon(tmp_path: Path) -> None:
     bucket, clock = ScriptedBucket(), StillClock()
     owner = Owner(bucket, tmp_path / "a", 1, clock=clock, append_deadline_s=5)
-    late: list[tuple[str, bytes]] = []
-    bucket.faults = [lambda *told: late.append((told[2], told[3])) or lost(Unclear("hang"))(*told)] * 100
+    late: list[bytes] = []
+    bucket.faults = [told(late, lost(Unclear("hang")))] * 100
     clock.now_s += 60
     with pytest.raises(OutcomeUnknown):
         owner.log.append(owner.frames, 0)
     bucket.faults = []
-    bucket.objects[late[0][0]] = late[0][1]
+    bucket.objects[manifests.KEY] = late[0]
     owner.log.append(owner.frames, 0)
     owner.run("INSERT INTO t (b) VALUES (1)")
     assert manifest_of(bucket).revision == 3
@@ -273,3 +282,29 @@ def test_a_foreign_object_of_our_own_epoch_is_corruption(tmp_path: Path) -> None
     bucket.objects[f"log/{int(last[4:]) + 1:020d}"] = bucket.objects[last]
     with pytest.raises(CorruptionError, match="not by this owner"):
         owner.run("INSERT INTO t (b) VALUES (1)")
+
+
+def test_a_slot_of_ours_that_was_collected_and_filled_by_a_late_fence_is_unknown(tmp_path: Path) -> None:
+    """The append landed unheard, was replayed and collected, and a fence that was late took its place."""
+    bucket, folder = ScriptedBucket(), tmp_path
+    knobs = {"snapshot_bytes_min": 4_096, "snapshots_retained": 1, "retention_s": 0}
+    old = Owner(bucket, folder / "a", 1, append_deadline_s=5)
+    new: list[Owner] = []
+
+    def unheard(bucket: ScriptedBucket, _call: str, key: str, data: bytes) -> None:
+        bucket.store(key, data)
+        new.append(Owner(bucket, folder / "b", 2, **knobs))
+        for number in range(5):
+            new[0].run("INSERT INTO t (b) VALUES (?)", number)
+            new[0].log.between()
+        assert key not in bucket.objects, "it was not collected: this test shows nothing"
+        fence = decode_entry(bucket.objects[bucket.keys("log/")[0]], "x")._replace(
+            seq=int(key[4:]), epoch=2, kind="fence"
+        )
+        bucket.objects[key] = encode_entry(fence)
+        raise Unclear("EOF")
+
+    bucket.faults = [unheard]
+    with pytest.raises(OutcomeUnknown, match="taken over"):
+        old.run("INSERT INTO t (b) VALUES ('unheard')")
+    assert (1, "unheard") in new[0].rows()

@@ -6,7 +6,7 @@ from interlock.errors import CorruptionError, OutcomeUnknown
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Unclear
 from interlock.lanes.objects.format import NO_HASH, Entry, encode_entry, log_key
 from interlock.lanes.objects.slots import Position, read_slots, write_slot
-from tests.unit.lanes.objects.buckets import ScriptedBucket, StillClock, lost, still_world, stored_and_lost
+from tests.unit.lanes.objects.buckets import ScriptedBucket, StillClock, lost, still_world, stored_and_lost, told
 
 DATABASE = b"d" * 16
 ERRORS: list[BucketError] = [ConditionFailed("exists"), Unclear("500"), Unclear("timeout"), Denied("403")]
@@ -31,9 +31,7 @@ def test_our_own_object_behind_a_lost_answer_is_done(error: BucketError) -> None
 def test_an_empty_slot_gets_the_same_bytes_again(error: BucketError) -> None:
     bucket = ScriptedBucket()
     sent: list[bytes] = []
-    bucket.faults = [lambda *told: sent.append(told[3]) or lost(error)(*told)] * 2 + [
-        lambda *told: sent.append(told[3])
-    ]
+    bucket.faults = [told(sent, lost(error)), told(sent, lost(error)), told(sent, None)]
     stored = write_slot(bucket, group(1), still_world(), 30)
     assert stored.entry.nonce == b"1" * 16
     assert len(sent) == 3

@@ -1,0 +1,152 @@
+"""The open streams of one database: each key has one, whoever asks, from any event loop, and they end together.
+
+A stream is opened when it is first asked for. What failed to open is forgotten, so that the next call tries again; so
+is a stream that was closed or has died. G6: no more than `streams_max` are open. One more closes the one that was asked
+for longest ago, if it rests and nobody asked for it within `idle_s`; if there is none, the caller has to come back.
+A stream in memory is never closed for another, because its rows would be gone.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Generic, TypeVar
+
+from interlock.database.opening import in_thread
+from interlock.errors import Overloaded, UnavailableError
+from interlock.lanes import forks
+from interlock.lanes.failures import closed
+from interlock.lanes.lane import Lane
+from interlock.lanes.settings import LaneSettings
+from interlock.seams import Clock
+
+RETRY_AFTER_S_MIN = 0.1
+
+DatabaseT = TypeVar("DatabaseT")
+Opens = Callable[[str], tuple[Lane, DatabaseT]]
+"""Opens the stream of a key: its lane, and the database that users see. Blocks."""
+
+
+class _Stream(Generic[DatabaseT]):
+    __slots__ = ("asked_s", "done", "lane")
+
+    def __init__(self) -> None:
+        self.done: Future[DatabaseT]
+        self.lane: Lane | None = None
+        """None while it is being opened."""
+        self.asked_s = 0.0
+
+
+class Streams(Generic[DatabaseT]):
+    """The streams of one database."""
+
+    def __init__(self, opens: Opens[DatabaseT], *, settings: LaneSettings, clock: Clock) -> None:
+        self._opens = opens
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Stream[DatabaseT]] = {}
+        """Those asked for longest ago first."""
+        self._leaving: dict[str, Lane] = {}
+        """Those that are to be closed before the next one is opened."""
+        self._closed = False
+        forks.watch(self)
+
+    async def get(self, key: str) -> DatabaseT:
+        """The stream of this key, opened if it is not."""
+        with self._lock:
+            if self._closed:
+                raise closed()
+            stream = self._known.get(key)
+            if stream is None or _is_over(stream.lane):
+                if stream is not None and stream.lane is not None:
+                    self._leaving[key] = stream.lane
+                elif len(self._known) >= self._settings.streams_max:
+                    self._make_room()
+                stream = _Stream[DatabaseT]()
+                stream.done = in_thread(partial(self._open, key, stream))
+            stream.asked_s = self._clock.monotonic_s()
+            self._known.pop(key, None)
+            self._known[key] = stream
+        return await asyncio.wrap_future(stream.done)
+
+    async def close(self, last: Callable[[], None]) -> None:
+        """Close all, then do the last thing. Cancelled, it goes on to its end all the same."""
+        with self._lock:
+            self._closed = True
+            streams, self._known = list(self._known.values()), {}
+            lanes = [stream.lane for stream in streams if stream.lane is not None] + list(self._leaving.values())
+        closing = asyncio.wrap_future(in_thread(lambda: _close([*(lane.close for lane in lanes), last])))
+        # A stream that is still being opened closes itself as soon as it is open.
+        opening = (asyncio.wrap_future(stream.done) for stream in streams if stream.lane is None)
+        await asyncio.gather(closing, *opening, return_exceptions=True)
+        closing.result()
+
+    def forked(self) -> None:
+        """In the child of a fork nobody can say who holds the lock, and the streams are the parent's."""
+        self._lock = threading.Lock()
+        self._closed = True
+        self._known, self._leaving = {}, {}
+
+    def _make_room(self) -> None:
+        since_s = self._clock.monotonic_s() - self._settings.idle_s
+        for key, known in self._known.items():
+            lane = known.lane
+            if lane is not None and lane.path is not None and lane.state != "busy" and known.asked_s <= since_s:
+                self._leaving[key] = lane
+                del self._known[key]
+                return
+        raise Overloaded(
+            max(self._settings.idle_s, RETRY_AFTER_S_MIN),
+            f"{len(self._known):,} streams of this database are in use already (streams_max).",
+        )
+
+    def _open(self, key: str, stream: _Stream[DatabaseT]) -> DatabaseT:
+        try:
+            self._see_off()
+            lane, database = self._opens(key)
+        except BaseException:
+            with self._lock:
+                if self._known.get(key) is stream:
+                    del self._known[key]
+            raise
+        with self._lock:
+            stream.lane = lane
+            late = self._closed
+        if late:
+            lane.close()
+            raise closed()
+        return database
+
+    def _see_off(self) -> None:
+        """Close what has to go before anything is opened: one of them may be the same stream, still owning its file."""
+        with self._lock:
+            leaving = dict(self._leaving)
+        for key, lane in leaving.items():
+            with contextlib.suppress(Exception):  # It has given its file up, whatever else failed.
+                lane.close()
+            with self._lock:
+                if self._leaving.get(key) is lane:
+                    del self._leaving[key]
+
+
+def _is_over(lane: Lane | None) -> bool:
+    # A stream in memory that died stays: a fresh one would be empty without a word.
+    return lane is not None and (lane.state == "closed" or (lane.state == "dead" and lane.path is not None))
+
+
+def _close(all_of_them: Sequence[Callable[[], None]]) -> None:
+    failed: Exception | None = None
+    for close in all_of_them:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 -- one that cannot be closed keeps none of the others open.
+            failed = error
+    if failed is not None:
+        raise UnavailableError(
+            f"a database was closed, but something failed on the way: {failed}.",
+            why="What was acknowledged is durable; the log may not have been folded into the file.",
+            fix="Nothing needs to be done: the next owner folds it.",
+        ) from failed

@@ -1,0 +1,195 @@
+"""What cannot be opened is told in our own words, and an opening that nobody waits for leaves no owner behind."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.database.database import Database, Opening
+from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
+from interlock.lanes.lane import Lane
+from interlock.lanes.ownership import owner_of
+
+
+def open_it(url: str, home: str | None = None) -> InterlockError:
+    async def scenario() -> None:
+        async with Database.open(url, home=home):
+            pass
+
+    with pytest.raises(InterlockError) as caught:
+        asyncio.run(scenario())
+    assert caught.value.why
+    assert caught.value.fix
+    return caught.value
+
+
+def below_a_file(folder: Path) -> str:
+    (folder / "file").write_text("not a folder")
+    return f"lanes://{folder}/file/stock"
+
+
+def too_long(folder: Path) -> str:
+    return f"lanes://{folder}/{'x' * 300}"
+
+
+def too_long_for_its_lock(folder: Path) -> str:
+    return f"lanes://{folder}/{'x' * 248}"
+
+
+def a_folder(folder: Path) -> str:
+    (folder / "stock.lane").mkdir()
+    return f"lanes://{folder}/stock"
+
+
+@pytest.mark.parametrize("impossible", [below_a_file, too_long, too_long_for_its_lock, a_folder])
+def test_an_impossible_path_is_unavailable(tmp_path: Path, impossible: Callable[[Path], str]) -> None:
+    error = open_it(impossible(tmp_path))
+    assert type(error) is UnavailableError
+    assert "opened" in error.what
+
+
+def test_a_folder_without_permission_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("interlock.lanes.ownership.os.open", refuse)
+    error = open_it(f"lanes://{tmp_path}/stock")
+    assert type(error) is UnavailableError
+    assert "Permission denied" in error.what
+
+
+@pytest.mark.parametrize(
+    "content", [b"garbage, and long enough to be looked at" * 100, b"SQLite format 3\x00" + b"\xff" * 4080]
+)
+def test_a_file_that_is_no_lane_is_damage(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "stock.lane").write_bytes(content)
+    assert type(open_it(f"lanes://{tmp_path}/stock")) is CorruptionError
+    assert (tmp_path / "stock.lane").read_bytes() == content
+    assert owner_of(tmp_path / "stock.lane") is None
+
+
+@pytest.mark.parametrize("name", ["a%00b", "a\x00b", "a\nb", "a\tb", "\ud800", "[x"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    assert isinstance(open_it(f"lanes://{tmp_path}/{name}" if name != "[x" else "lanes://[x"), BadUsage)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    assert type(open_it("stock", home=f"lanes://{tmp_path}/a%00b")) is BadUsage
+    (tmp_path / "file").write_text("")
+    assert type(open_it("stock", home=f"lanes://{tmp_path}/file")) is UnusableFile
+
+
+def test_settings_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interlock.toml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert type(open_it("memory:")) is BadUsage
+
+
+def test_a_file_locked_by_another_program_is_owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.lanes.connection.BUSY_MS_MAX", 1)
+    other = apsw.Connection(str(tmp_path / "stock.lane"))
+    other.execute("CREATE TABLE t (x); BEGIN EXCLUSIVE")
+    error = open_it(f"lanes://{tmp_path}/stock")
+    other.close()
+    assert type(error) is LaneOwned
+
+
+class SlowOpening:
+    """Opens take until `go`; `threads` are those that do it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.threads = ThreadPoolExecutor(1)
+        lane = Opening._lane
+
+        def slow(opening: Opening, translators: object) -> Lane:
+            self.begun.set()
+            self.go.wait()
+            return lane(opening, translators)  # type: ignore[arg-type]
+
+        patch.setattr(Opening, "_lane", slow)
+
+    def finish(self) -> None:
+        """Let it happen, and wait until the thread has nothing left to do."""
+        self.go.set()
+        self.threads.shutdown(wait=True)
+
+
+async def _open(folder: Path) -> Database:
+    return await Database.open(f"lanes://{folder}/x")
+
+
+def test_cancelled_and_the_loop_closed_before_the_lane_was_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowOpening(monkeypatch)
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(slow.threads)
+
+    async def scenario() -> None:
+        opening = asyncio.ensure_future(_open(tmp_path))
+        while not slow.begun.is_set():  # noqa: ASYNC110 -- the thread has begun at once.
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait({opening})
+        assert opening.cancelled()
+
+    loop.run_until_complete(scenario())
+    loop.close()
+    slow.finish()
+    assert owner_of(tmp_path / "x.lane") is None
+
+
+def test_cancelled_when_the_lane_was_open_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread is done, the coroutine has not been told yet."""
+    slow = SlowOpening(monkeypatch)
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(slow.threads)
+        opening = asyncio.ensure_future(_open(tmp_path))
+        while not slow.begun.is_set():  # noqa: ASYNC110 -- the thread has begun at once.
+            await asyncio.sleep(0)
+        slow.finish()
+        assert owner_of(tmp_path / "x.lane") is not None
+        opening.cancel()
+        await asyncio.wait({opening})
+        assert opening.cancelled()
+        assert owner_of(tmp_path / "x.lane") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+    threads = ThreadPoolExecutor(2)
+    close = Lane.close
+
+    def slow(lane: Lane) -> None:
+        begun.set()
+        go.wait()
+        close(lane)
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(threads)
+        db = await Database.open(f"lanes://{tmp_path}/x", db_per_write_stream=True)
+        await db.stream("a")
+        monkeypatch.setattr(Lane, "close", slow)
+        closing = asyncio.ensure_future(db.close())
+        while not begun.is_set():  # noqa: ASYNC110 -- the thread has begun at once.
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled()
+        go.set()
+
+    asyncio.run(scenario())
+    threads.shutdown(wait=True)
+    assert owner_of(tmp_path / "x.lane") is None
+    assert owner_of(tmp_path / "x.streams" / "a.lane") is None
