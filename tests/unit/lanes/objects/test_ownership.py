@@ -287,20 +287,18 @@ def test_a_foreign_object_of_our_own_epoch_is_corruption(tmp_path: Path) -> None
 def test_a_slot_of_ours_that_was_collected_and_filled_by_a_late_fence_is_unknown(tmp_path: Path) -> None:
     """The append landed unheard, was replayed and collected, and a fence that was late took its place."""
     bucket, folder = ScriptedBucket(), tmp_path
-    knobs = {"snapshot_bytes_min": 4_096, "snapshots_retained": 1, "retention_s": 0}
     old = Owner(bucket, folder / "a", 1, append_deadline_s=5)
     new: list[Owner] = []
 
     def unheard(bucket: ScriptedBucket, _call: str, key: str, data: bytes) -> None:
         bucket.store(key, data)
-        new.append(Owner(bucket, folder / "b", 2, **knobs))
+        new.append(Owner(bucket, folder / "b", 2, snapshot_bytes_min=4_096, snapshots_retained=1, retention_s=0))
         for number in range(5):
             new[0].run("INSERT INTO t (b) VALUES (?)", number)
             new[0].log.between()
         assert key not in bucket.objects, "it was not collected: this test shows nothing"
-        fence = decode_entry(bucket.objects[bucket.keys("log/")[0]], "x")._replace(
-            seq=int(key[4:]), epoch=2, kind="fence"
-        )
+        first = decode_entry(bucket.objects[bucket.keys("log/")[0]], "x")
+        fence = first._replace(seq=int(key[4:]), epoch=2, kind="fence")
         bucket.objects[key] = encode_entry(fence)
         raise Unclear("EOF")
 
