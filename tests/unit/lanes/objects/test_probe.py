@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from interlock.errors import UnavailableError
+from interlock.lanes.objects import probe
 from interlock.lanes.objects.bucket import ConditionFailed, Denied, Found, Unclear
 from interlock.lanes.objects.probe import ATTEMPTS_MAX, ATTEMPTS_S_MAX, CONTENDERS, Check, examine, prove
 from interlock.lanes.objects.world import World
@@ -295,7 +296,24 @@ def test_a_no_is_not_remembered() -> None:
     prove(MemoryBucket(), "memory/mended", impatient())
 
 
-def test_who_waits_for_another_shares_the_answer() -> None:
+class Door:
+    """A lock that tells when somebody stands before it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.came = threading.Semaphore(0)
+
+    def __enter__(self) -> None:
+        self.came.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_who_waits_for_another_shares_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door()
+    monkeypatch.setattr(probe._memory_of("memory/shared"), "lock", door)
     entered, go_on = threading.Event(), threading.Event()
 
     class Waits(Overwrites):
@@ -324,7 +342,10 @@ def test_who_waits_for_another_shares_the_answer() -> None:
     entered.wait()
     for thread in others:
         thread.start()
+    for _ in (first, *others):
+        door.came.acquire()
     go_on.set()
     for thread in (first, *others):
         thread.join()
     assert len(refused) == 6
+    assert bucket.probes == 1
