@@ -12,9 +12,13 @@ import struct
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-import zstandard
-
 from interlock.errors import CorruptionError
+from interlock.lanes.objects.extra import missing_extra
+
+try:
+    import zstandard
+except ModuleNotFoundError as error:
+    raise missing_extra("zstandard") from error
 
 VERSION = 1
 MAGIC = b"ILKLOG"
