@@ -179,10 +179,12 @@ def _constraint(column: str, node: Node, label: str | None, table: str, draft: _
         [inner] = children(node)
         return _constraint(column, inner, identifier(child(node), "constraint"), table, draft, translation)
     text = _constraint_body(column, node, table, draft, translation)
-    if not text or label is None:
-        return text
-    visible(label, "constraint")
-    return f"CONSTRAINT {quoted(label)} {text}"
+    if label is not None:
+        visible(label, "constraint")
+    elif type(node) is exp.CheckColumnConstraint:
+        # Without a name of its own SQLite would give the first one that of the last column's type.
+        label = f"{table}_{column}_check" if column else f"{table}_check"
+    return f"CONSTRAINT {quoted(label)} {text}" if text and label is not None else text
 
 
 def _constraint_body(column: str, node: Node, table: str, draft: _Draft, translation: Translation) -> str:
