@@ -13,11 +13,12 @@ from typing import Self
 from interlock import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
+from interlock.sql.rows import Row
 from tests.conformance.engines import Outcome
 
 
-class _TakenBack(Exception):  # noqa: N818 - it is how a transaction is ended, not something that went wrong
-    pass
+class _TakenBack(Exception):
+    """How the first run of a statement is ended."""
 
 
 class Public:
@@ -33,19 +34,23 @@ class Public:
 
     async def _run(self, sql: str, args: Sequence[object]) -> Outcome:
         count, first = await self._counted(sql, args)
+        rows, second = await self._queried(sql, args)
+        assert type(first) is type(second), f"execute: {first!r}, query: {second!r}"
+        if second is None:
+            names = rows[0]._fields if rows else ()
+            return Outcome(tuple(map(tuple, rows)), names, changed=count)
+        return Outcome(
+            failed=True,
+            error=str(second),
+            refused=isinstance(second, DialectError),
+            violated=isinstance(second, ConstraintViolation),
+        )
+
+    async def _queried(self, sql: str, args: Sequence[object]) -> tuple[list[Row], Exception | None]:
         try:
-            rows = await self.database.query(sql, *args)
+            return await self.database.query(sql, *args), None
         except (TransactionError, DialectError) as error:
-            assert type(first) is type(error), f"execute: {first!r}, query: {error!r}"
-            return Outcome(
-                failed=True,
-                error=str(error),
-                refused=isinstance(error, DialectError),
-                violated=isinstance(error, ConstraintViolation),
-            )
-        assert first is None, f"execute: {first!r}, query: {rows!r}"
-        names = rows[0]._fields if rows else ()
-        return Outcome(tuple(map(tuple, rows)), names, changed=count)
+            return [], error
 
     async def _counted(self, sql: str, args: Sequence[object]) -> tuple[int, Exception | None]:
         count = -1

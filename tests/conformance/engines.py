@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -47,7 +47,7 @@ class Outcome:
     def comparable(self, *, ordered: bool) -> "Outcome":
         """The outcome with its values in a form that differs when their types or scales differ."""
         rows = [tuple(f"{type(value).__name__}:{_shown(value)}" for value in row) for row in self.rows]
-        return Outcome(tuple(rows if ordered else sorted(rows)), self.names, self.types, self.changed, self.failed, self.violated)
+        return replace(self, rows=tuple(rows if ordered else sorted(rows)))
 
 
 def _shown(value: object) -> str:

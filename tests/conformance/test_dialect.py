@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from interlock.sql.words import AFTER_AS, KEYWORDS, RESERVED
 from tests.conformance.databases import Public, public_view
 from tests.conformance.dialect import generated
 from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
@@ -77,6 +78,13 @@ def test_every_example_of_the_documentation_runs_everywhere(lane: Lane, postgres
     again = Lane()
     wrongly = [step.sql for step in steps if again.run(step.sql, step.args).failed is not (step.fails or step.refused)]
     assert not wrongly
+
+
+def test_the_key_words_are_those_of_postgresql(postgres: Postgres) -> None:
+    known = postgres.run("SELECT word, catcode IN ('R', 'T'), barelabel FROM pg_get_keywords()").rows
+    assert {word for word, _, _ in known} == KEYWORDS
+    assert {word for word, reserved, _ in known if reserved} == RESERVED
+    assert {word for word, reserved, bare in known if not reserved and not bare} == AFTER_AS
 
 
 @pytest.fixture(scope="module")
