@@ -19,7 +19,8 @@ _VALUES: Final = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NU
 _NO_TYPES: Final = frozenset({"double", "object", "range", "string"})
 _IF: Final = (["if", "not"], ["table", "if"])  # CREATE TABLE IF NOT EXISTS, DROP TABLE IF EXISTS
 # Of the key words that may be names, those of the subset's grammar that a name can follow.
-_BEFORE_NAME: Final = frozenset({"add", "between", "by", "exists", "index", "set", "update"})
+_BEFORE_NAME: Final = frozenset({"add", "between", "by", "exists", "index", "set", "update", "values"})
+_CONSTANTS: Final = frozenset({"current_timestamp", "end", "false", "null", "true"})
 _BEFORE_TABLE: Final = frozenset({"into", "table", "references"})
 
 
@@ -50,16 +51,16 @@ def settle_names(tokens: Sequence[Token]) -> None:
         if (plain and not called) or (place in tables and word not in RESERVED):
             token.text = word
             token.token_type = TokenType.IDENTIFIER
-        elif word in AFTER_AS and place and _is_operand(tokens[place - 1]):
+        elif word in AFTER_AS and place and is_operand(tokens[place - 1]):
             raise refuse(f"the alias {word.upper()} without AS.", fix=f"Write AS {word}.")
 
 
-def _is_operand(token: Token) -> bool:
-    """Whether a word after the token could be an alias without AS."""
+def is_operand(token: Token) -> bool:
+    """Whether a value may end with the token."""
     if not is_word(token):
         return token.token_type in _VALUES or token.text == ")"
     last = folded(token.text).split()[-1]
-    return last not in RESERVED and last not in _BEFORE_NAME
+    return last in _CONSTANTS or (last not in RESERVED and last not in _BEFORE_NAME)
 
 
 def _tables(tokens: Sequence[Token]) -> set[int]:

@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from interlock.sql.names import folded, is_word, settle_names
+from interlock.sql.names import folded, is_operand, is_word, settle_names
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.words import CALLS, FUNCTIONS, RESERVED
 
@@ -134,6 +134,8 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
             raise refuse("a $ that is not a parameter.", fix="Write parameters as $1, $2, …")
         if token.token_type is TokenType.STRING and following.token_type is TokenType.STRING:
             raise refuse("two string literals side by side.", fix="Join them with ||.")
+        if following.text == "+" and not is_operand(token):
+            raise refuse("a plus sign before a value.", fix="Leave it out.")
         if token.text.lower() == "is" and following.text.lower() == "unknown":
             raise refuse("IS UNKNOWN.", fix="Write IS NULL.")
 

@@ -82,4 +82,6 @@ CALLS: Final = FUNCTIONS | frozenset(
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.
 SYSTEM_COLUMNS: Final = frozenset("ctid cmax cmin oid rowid _rowid_ tableoid xmax xmin".split())
+# What RETURNING calls a row before and after the change.
+SPECIAL_RELATIONS: Final = frozenset({"old", "new"})
 INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")
