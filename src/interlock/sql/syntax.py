@@ -27,6 +27,8 @@ IDENTIFIER_BYTES_MAX: Final = 63
 _SYMBOLS: Final = frozenset(
     {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$"}
 )
+# PostgreSQL's lexer takes a sign that follows one of these at once for a part of it.
+_GREEDY: Final = frozenset({"%", "||", "!="})
 _BEGINNINGS: Final = frozenset({"SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", ";"})
 _STATEMENTS: Final = "SELECT, INSERT, UPDATE, DELETE, and CREATE, ALTER and DROP of tables and indexes"
 _FOREIGN: Final[dict[TokenType, str]] = {
@@ -134,6 +136,12 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
             raise refuse("a $ that is not a parameter.", fix="Write parameters as $1, $2, …")
         if token.token_type is TokenType.STRING and following.token_type is TokenType.STRING:
             raise refuse("two string literals side by side.", fix="Join them with ||.")
+        if adjacent and token.text in _GREEDY and following.text in {"+", "-"}:
+            raise refuse(
+                f"the symbol {token.text}{following.text}.",
+                why="PostgreSQL reads it as one operator.",
+                fix="Put a space between the two.",
+            )
         if following.text == "+" and not is_operand(token):
             raise refuse("a plus sign before a value.", fix="Leave it out.")
         if token.text.lower() == "is" and following.text.lower() == "unknown":

@@ -100,3 +100,17 @@ INSERT INTO w (x, v) VALUES ($1, $1);
 UPDATE w SET v = $1, x = $1::text WHERE v IS DISTINCT FROM $1 RETURNING v, x;
 -- refused
 SELECT round($1, 2);
+-- Operators end where PostgreSQL's lexer ends them.
+SELECT 5%-3;
+SELECT id FROM t WHERE i!=-1;
+SELECT 5 % -3, 2*-1, 2/-1, 1<-1, 1<=-1, 1<>-1, 1=-1, 2-1, 2- -1;
+-- Definitions.
+CREATE TABLE both_ways (a integer NOT NULL NULL);
+CREATE TABLE both_ways (a integer NULL PRIMARY KEY);
+CREATE TABLE both_ways (a serial NULL PRIMARY KEY);
+CREATE TABLE odd ("a CONSTRAINT b" integer NULL, c integer, CHECK (odd.c > 0));
+ALTER TABLE odd ADD COLUMN "x CONSTRAINT y" integer NOT NULL DEFAULT -5;
+ALTER TABLE odd ADD COLUMN z text NOT NULL DEFAULT 'a CONSTRAINT (b)';
+INSERT INTO odd (c) VALUES (1) RETURNING *;
+INSERT INTO odd (c) VALUES (0);
+SELECT * FROM odd;
