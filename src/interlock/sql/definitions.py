@@ -141,7 +141,6 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
     column = Column(name, kind)
     if serial is not None:
         draft.serial[name] = serial
-    nulls: set[bool] = set()
     for constraint in children(node, "constraints"):
         only(constraint, "this", "kind")
         label = maybe(constraint, "this")
@@ -149,7 +148,6 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
         match type(rule):
             case exp.NotNullColumnConstraint:
                 only(rule, "allow_null")
-                nulls.add(flag(rule, "allow_null"))
                 column = replace(column, nullable=flag(rule, "allow_null"))
             case exp.DefaultColumnConstraint:
                 only(rule, "this")
@@ -160,16 +158,21 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
                     raise wrong(f"an identity column of type {kind}.", fix="Use integer or bigint.")
                 draft.serial[name] = _SERIAL_NAMES[kind]
             case _:
-                if type(rule) is exp.PrimaryKeyColumnConstraint:
-                    nulls |= {False}
                 draft.constraints.append((name, rule, None if label is None else identifier(label, "constraint")))
-    if len(nulls | ({False} if name in draft.serial else set())) > 1:
-        raise wrong(f"{name!r} is declared both NULL and NOT NULL.")
+    _check_nulls(node, name, numbered=name in draft.serial)
     if name in draft.serial:
         if name in draft.defaults:
             raise wrong(f"{name!r} has a default and is numbered by the database.")
         column = replace(column, nullable=False, serial=True)
     draft.columns.append(column)
+
+
+def _check_nulls(node: Node, name: str, *, numbered: bool) -> None:
+    rules = [child(constraint, "kind") for constraint in children(node, "constraints")]
+    said = {flag(rule, "allow_null") for rule in rules if type(rule) is exp.NotNullColumnConstraint}
+    keyed = numbered or any(type(rule) is exp.PrimaryKeyColumnConstraint for rule in rules)
+    if len(said) > 1 or (keyed and True in said):
+        raise wrong(f"{name!r} is declared both NULL and NOT NULL.")
 
 
 def _default(node: Node, column: Column, translation: Translation) -> str:
