@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,8 @@ from uuid import UUID
 import apsw
 import asyncpg
 
-from interlock.errors import DialectError, InterlockError
+from interlock.errors import ConstraintViolation, DialectError, InterlockError
+from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
@@ -38,6 +39,7 @@ class Outcome:
     types: tuple[str, ...] = ()
     changed: int | None = None
     failed: bool = False
+    violated: bool = False  # Failed because a constraint was broken.
     # Not compared: why it failed, and whether the dialect refused it.
     error: str = field(default="", compare=False)
     refused: bool = field(default=False, compare=False)
@@ -45,7 +47,7 @@ class Outcome:
     def comparable(self, *, ordered: bool) -> "Outcome":
         """The outcome with its values in a form that differs when their types or scales differ."""
         rows = [tuple(f"{type(value).__name__}:{_shown(value)}" for value in row) for row in self.rows]
-        return Outcome(tuple(rows if ordered else sorted(rows)), self.names, self.types, self.changed, self.failed)
+        return replace(self, rows=tuple(rows if ordered else sorted(rows)))
 
 
 def _shown(value: object) -> str:
@@ -108,7 +110,12 @@ class Lane:
             outcome = self._run(sql, args)
         except (InterlockError, apsw.Error) as error:
             self.connection.execute("ROLLBACK TO statement")
-            outcome = Outcome(failed=True, error=str(error), refused=isinstance(error, DialectError))
+            outcome = Outcome(
+                failed=True,
+                violated=isinstance(translated(error), ConstraintViolation),
+                error=str(error),
+                refused=isinstance(error, DialectError),
+            )
         self.connection.execute("RELEASE statement")
         return outcome
 
@@ -154,7 +161,8 @@ class Postgres:
             rows = await statement.fetch(*args)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OverflowError, ValueError, TypeError) as error:
             await self.connection.execute("ROLLBACK TO SAVEPOINT statement")
-            return Outcome(failed=True, error=f"{type(error).__name__}: {error}")
+            violated = isinstance(error, asyncpg.IntegrityConstraintViolationError)
+            return Outcome(failed=True, violated=violated, error=f"{type(error).__name__}: {error}")
         await self.connection.execute("RELEASE SAVEPOINT statement")
         attributes = statement.get_attributes()
         word, *numbers = statement.get_statusmsg().split()

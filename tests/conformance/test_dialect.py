@@ -4,13 +4,15 @@ The scripts hold what is known to matter, the page of the documentation what is 
 what nobody thought of. A lane may refuse a generated statement; it may never answer differently.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from interlock.sql.words import AFTER_AS, KEYWORDS, RESERVED
+from tests.conformance.databases import Public, public_view
 from tests.conformance.dialect import generated
 from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
 from tests.conformance.scripts import Step, read_page, read_script
@@ -31,36 +33,58 @@ def lane() -> Lane:
     return Lane()
 
 
-def difference(step: Step, lane: Lane, postgres: Postgres) -> str | None:
-    """What a caller would notice, or nothing."""
+def difference(step: Step, lane: Lane, there: Outcome) -> str | None:
+    """What tells the dialect from PostgreSQL, declared types included, or nothing."""
     here = lane.run(step.sql, step.args)
     if step.refused:
         return None if here.refused else f"line {step.line}: not refused: {step.sql}\n    lane: {here}"
-    there = postgres.run(step.sql, step.args)
     if same(here, there, step.sql):
         return None
     return f"line {step.line}: {step.sql}\n    lane:     {here}\n    postgres: {there}"
 
 
-def run(steps: list[Step], lane: Lane, postgres: Postgres) -> None:
+def public_difference(step: Step, databases: Sequence[Public], there: Outcome) -> Iterator[str]:
+    """What a caller of `Database` would notice, in memory and in a file."""
+    for database in databases:
+        here = database.run(step.sql, step.args)
+        if step.refused and not here.refused:
+            yield f"line {step.line}: not refused: {step.sql}\n    {database.database.url}: {here}"
+        if not step.refused and not same(here, public_view(there, step.sql), step.sql):
+            yield f"line {step.line}: {step.sql}\n    {database.database.url}: {here}\n    postgres: {there}"
+
+
+def run(steps: list[Step], lane: Lane, postgres: Postgres, folder: Path) -> None:
+    """The same statements on the dialect alone, on a database in memory, on one in a file, and on PostgreSQL."""
     postgres.undo()
-    found = [told for step in steps if (told := difference(step, lane, postgres))]
+    found: list[str] = []
+    with Public(postgres.loop, "memory:") as memory, Public(postgres.loop, f"lanes://{folder}/conformance") as file:
+        for step in steps:
+            there = Outcome() if step.refused else postgres.run(step.sql, step.args)
+            found += [told for told in [difference(step, lane, there)] if told]
+            found += public_difference(step, (memory, file), there)
     assert steps
     if found:
         pytest.fail("\n".join(found), pytrace=False)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
-def test_a_script_has_the_same_outcome_on_both_engines(script: Path, lane: Lane, postgres: Postgres) -> None:
-    run(read_script(script), lane, postgres)
+def test_a_script_has_the_same_outcome_everywhere(script: Path, lane: Lane, postgres: Postgres, tmp_path: Path) -> None:
+    run(read_script(script), lane, postgres, tmp_path)
 
 
-def test_every_example_of_the_documentation_runs_on_both_engines(lane: Lane, postgres: Postgres) -> None:
+def test_every_example_of_the_documentation_runs_everywhere(lane: Lane, postgres: Postgres, tmp_path: Path) -> None:
     steps = read_page(PAGE)
-    run(steps, lane, postgres)
+    run(steps, lane, postgres, tmp_path)
     again = Lane()
     wrongly = [step.sql for step in steps if again.run(step.sql, step.args).failed is not (step.fails or step.refused)]
     assert not wrongly
+
+
+def test_the_key_words_are_those_of_postgresql(postgres: Postgres) -> None:
+    known = postgres.run("SELECT word, catcode IN ('R', 'T'), barelabel FROM pg_get_keywords()").rows
+    assert {word for word, _, _ in known} == KEYWORDS
+    assert {word for word, reserved, _ in known if reserved} == RESERVED
+    assert {word for word, reserved, bare in known if not reserved and not bare} == AFTER_AS
 
 
 @pytest.fixture(scope="module")

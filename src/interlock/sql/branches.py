@@ -34,5 +34,5 @@ def nullif(left: Term, right: Term) -> Term:
     if result is not UNKNOWN and result.plain != kind and not result.is_text:
         raise refuse(f"NULLIF of {result} and {kind}.", fix="Cast one side, so that both are of one type.")
     comparable(kind, "NULLIF")
-    text = f"CASE WHEN {keyed(left)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
+    text = f"CASE WHEN {keyed(left, right.text)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
     return combined(text, kind, (left, right))

@@ -10,7 +10,7 @@ from typing import Final
 
 from interlock.sql.casts import convert, settled
 from interlock.sql.datatypes import BYTEA, FLOAT8, INT4, INT8, NUMERIC, TEXT, TIMESTAMPTZ, UNKNOWN, UUID_TYPE, Type
-from interlock.sql.operators import COLLATED, comparable
+from interlock.sql.operators import comparable, keyed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined, named
 
@@ -60,6 +60,8 @@ def _absolute(arguments: Arguments) -> Term:
 
 def _rounded(arguments: Arguments) -> Term:
     value = arguments[0]
+    if value.type is UNKNOWN:
+        raise _not_a_number("round", value)
     if len(arguments) > 1:
         scale = convert(arguments[1], INT4, "implicit")
         if value.type.is_integer or value.type.name == "numeric":
@@ -116,8 +118,8 @@ def aggregate(name: str, value: Term, *, distinct: bool) -> Term:
     function, kind, unchecked = _aggregate(name, value.type)
     if distinct:
         comparable(value.type, f"{name}(DISTINCT …)")
-    collated = f" {COLLATED}" if value.type.name == "numeric" and (distinct or name in {"min", "max"}) else ""
-    text = f"{function}({'DISTINCT ' if distinct else ''}{value.operand}{collated})"
+    compared = keyed(value) if distinct or name in {"min", "max"} else value.operand
+    text = f"{function}({'DISTINCT ' if distinct else ''}{compared})"
     return combined(text, kind, [value], atomic=True, unchecked=unchecked, name=name)
 
 

@@ -71,6 +71,8 @@ def unified(*terms: Term) -> tuple[Type, list[Term]]:
 
 def convert(term: Term, kind: Type, occasion: Occasion) -> Term:
     """The term as a value of that type, its length or precision included."""
+    if occasion == "assignment" and term.parameter is not None and term.type is UNKNOWN:
+        term.parameter.assign(kind)
     term = resolve(term, kind)
     if term.type.name != kind.name and not (term.type.is_text and kind.is_text):
         term = _conversion(term, kind, occasion)

@@ -13,7 +13,7 @@ from interlock.sql.casts import convert, settled
 from interlock.sql.clauses import table_relation
 from interlock.sql.datatypes import INTEGER_RANGE, UNKNOWN
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.queries import draft, listed_items
+from interlock.sql.queries import Draft, draft, listed_items
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.schema import Column, Table
 from interlock.sql.scope import Relation, Scope, Translation
@@ -139,13 +139,26 @@ def _source(
                 raise refuse(f"a set operation of {kind} into a column of {target.type}.", fix="Cast both sides.")
     else:
         query.terms = [
-            Term(assigned(term, target), target.type, name=term.name)
+            Term(_selected(term, target, query), target.type, name=term.name)
             for term, target in zip(query.terms, targets, strict=True)
         ]
     names = quoted_list(target.name for target in targets)
     # Without a WHERE, SQLite would take ON CONFLICT for the condition of a join.
     text = f"SELECT * FROM ({query.write()}) WHERE 1" if conflict else query.write()  # noqa: S608 - made of quoted names, literals and ?n alone
     return f" ({names}) {text}", 2
+
+
+def _selected(term: Term, column: Column, query: Draft) -> str:
+    """A value that INSERT … SELECT assigns: PostgreSQL sorts and compares what was selected, then converts it."""
+    text = assigned(term, column)
+    same = term.type is UNKNOWN or (term.type.is_integer and column.type.is_integer)
+    if (query.distinct or query.tail) and not same and text != term.text:
+        raise refuse(
+            f"{term.type} into a column of {column.type} by a SELECT with DISTINCT, ORDER BY or LIMIT.",
+            why="It would be sorted and compared after the conversion.",
+            fix=f"Convert it in the list: CAST(… AS {column.type}).",
+        )
+    return text
 
 
 def _values(rows: list[Node], table: Table, columns: list[str], translation: Translation, *, listed: bool) -> str:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from interlock.sql.casts import convert, settled
 from interlock.sql.datatypes import INT8, UNKNOWN
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.operators import COLLATED, comparable, keyed
+from interlock.sql.operators import COLLATED, comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Output, Query, Relation, Scope
 from interlock.sql.syntax import (
@@ -134,7 +134,7 @@ def grouping(node: Node | None, scope: Scope, items: Sequence[tuple[Node, str | 
         terms.append(term)
     if not terms:
         raise refuse("an empty GROUP BY.")
-    return Grouping(tuple(terms), f" GROUP BY {', '.join(keyed(term) for term in terms)}")
+    return Grouping(tuple(terms), f" GROUP BY {', '.join(sorting_key(term) for term in terms)}")
 
 
 def _grouped_item(node: Node, scope: Scope, items: Sequence[tuple[Node, str | None]]) -> Node:
@@ -191,6 +191,8 @@ def ordering(
             if term.volatile:
                 raise refuse("ORDER BY a column of random values.", fix="Order by random() itself.")
             text = f"{place} {COLLATED}" if term.type.name == "numeric" else str(place)
+        elif _is_constant(key):
+            raise refuse("ORDER BY a constant.", why="It orders nothing.", fix="Order by columns.")
         elif compound:
             raise refuse("ORDER BY an expression after a set operation.", fix="Order by the name of a column.")
         else:
@@ -198,12 +200,18 @@ def ordering(
                 term = settled(expression(key, scope))
             if distinct and all(term.text != other.text for other in terms):
                 raise wrong("with SELECT DISTINCT, ORDER BY must be in the list.")
-            text = keyed(term)
+            text = sorting_key(term)
             if used is not None:
                 used.append(term)
         comparable(term.type, "ORDER BY")
         listed.append(text + _direction(item, term))
     return f" ORDER BY {', '.join(listed)}"
+
+
+def _is_constant(node: Node) -> bool:
+    while type(node) in {exp.Paren, exp.Cast, exp.Neg}:
+        node = child(node)
+    return type(node) in {exp.Literal, exp.Null, exp.Boolean, exp.Parameter}
 
 
 def _listed_place(name: str | None, terms: Sequence[Term], names: Sequence[str]) -> int:
@@ -279,6 +287,8 @@ def _fixed(node: Node, scope: Scope) -> set[str]:
     fixed: set[str] = set()
     for column, value in (sides, sides[::-1]):
         own = {(scope.number, column.text)}
-        if column.bare == own and all(number != scope.number for number, _ in value.bare):
+        # As floats, two different whole numbers may be equal.
+        exact = value.type == column.type or value.type.name != "float8"
+        if column.bare == own and exact and all(number != scope.number for number, _ in value.bare):
             fixed.add(column.text)
     return fixed

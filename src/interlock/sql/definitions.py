@@ -108,7 +108,7 @@ def _new_name(node: Node, what: str) -> str:
     return name
 
 
-def _column_text(column: Column, draft: _Draft, *, in_key: bool) -> str:
+def _column_text(column: Column, draft: _Draft, *, in_key: bool, constant: str | None = None) -> str:
     name = quoted(column.name)
     check = f"CONSTRAINT {quoted(TYPE_CHECK_PREFIX + column.name)} CHECK ({{}})"
     if column.name in draft.serial:
@@ -124,6 +124,8 @@ def _column_text(column: Column, draft: _Draft, *, in_key: bool) -> str:
         text += " NOT NULL"
     if column.name in draft.defaults:
         text += f" DEFAULT ({draft.defaults[column.name]})"
+    elif constant is not None:
+        text += f" DEFAULT {constant}"
     return f"{text} {check.format(enforcement(column.type, name, nullable=nullable))}"
 
 
@@ -157,11 +159,20 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
                 draft.serial[name] = _SERIAL_NAMES[kind]
             case _:
                 draft.constraints.append((name, rule, None if label is None else identifier(label, "constraint")))
+    _check_nulls(node, name, numbered=name in draft.serial)
     if name in draft.serial:
         if name in draft.defaults:
             raise wrong(f"{name!r} has a default and is numbered by the database.")
         column = replace(column, nullable=False, serial=True)
     draft.columns.append(column)
+
+
+def _check_nulls(node: Node, name: str, *, numbered: bool) -> None:
+    rules = [child(constraint, "kind") for constraint in children(node, "constraints")]
+    said = {flag(rule, "allow_null") for rule in rules if type(rule) is exp.NotNullColumnConstraint}
+    keyed = numbered or any(type(rule) is exp.PrimaryKeyColumnConstraint for rule in rules)
+    if len(said) > 1 or (keyed and True in said):
+        raise wrong(f"{name!r} is declared both NULL and NOT NULL.")
 
 
 def _default(node: Node, column: Column, translation: Translation) -> str:
@@ -179,10 +190,12 @@ def _constraint(column: str, node: Node, label: str | None, table: str, draft: _
         [inner] = children(node)
         return _constraint(column, inner, identifier(child(node), "constraint"), table, draft, translation)
     text = _constraint_body(column, node, table, draft, translation)
-    if not text or label is None:
-        return text
-    visible(label, "constraint")
-    return f"CONSTRAINT {quoted(label)} {text}"
+    if label is not None:
+        visible(label, "constraint")
+    elif type(node) is exp.CheckColumnConstraint:
+        # Without a name of its own SQLite would give the first one that of the last column's type.
+        label = f"{table}_{column}_check" if column else f"{table}_check"
+    return f"CONSTRAINT {quoted(label)} {text}" if text and label is not None else text
 
 
 def _constraint_body(column: str, node: Node, table: str, draft: _Draft, translation: Translation) -> str:
@@ -202,7 +215,7 @@ def _constraint_body(column: str, node: Node, table: str, draft: _Draft, transla
             return f"UNIQUE ({quoted_list(_known(parts, draft))})"
         case exp.CheckColumnConstraint:
             only(node, "this")
-            return f"CHECK ({_check(child(node), draft.columns, translation, 'CHECK')})"
+            return f"CHECK ({_check(child(node), table, draft.columns, translation, 'CHECK')})"
         case exp.Reference:
             return _foreign_key((column,), node, table, draft, translation)
         case exp.ForeignKey:
@@ -230,10 +243,12 @@ def _known(names: list[str], draft: _Draft) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check(node: Node, columns: list[Column] | tuple[Column, ...], translation: Translation, place: str) -> str:
+def _check(
+    node: Node, table: str, columns: list[Column] | tuple[Column, ...], translation: Translation, place: str
+) -> str:
     scope = Scope(translation, subqueries=False, place=place)
     outputs = tuple(Output(column.name, column.type, nullable=column.nullable) for column in columns)
-    scope.add(Relation("", outputs, ""))
+    scope.add(Relation(table, outputs, ""))
     with scope.at(place):
         text = predicate(node, scope, place).checked.text
     if "interlock_now(" in text:
@@ -309,7 +324,7 @@ def _create_index(node: Node, translation: Translation) -> str:
     if where is None:
         return text
     only(where, "this")
-    return f"{text} WHERE {_check(child(where), table.columns, translation, 'the condition of an index')}"
+    return f"{text} WHERE {_check(child(where), table.name, table.columns, translation, 'the condition of an index')}"
 
 
 def alter(node: Node, translation: Translation) -> str:
@@ -333,8 +348,7 @@ def alter(node: Node, translation: Translation) -> str:
         raise refuse("a new column whose default is not a constant.", fix="Add it without, then UPDATE the rows.")
     if not column.nullable and (default is None or default == "NULL"):
         raise refuse("a new NOT NULL column without a default.", fix="Give it a default.")
-    text = _column_text(column, draft, in_key=False)
-    added = text if default is None else text.replace(" CONSTRAINT ", f" DEFAULT {default} CONSTRAINT ", 1)
+    added = _column_text(column, draft, in_key=False, constant=default)
     return f"ALTER TABLE {quoted(table.name)} ADD COLUMN {added}"
 
 

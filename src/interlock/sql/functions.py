@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from interlock.sql import decimals, literals, scalars
+from interlock.sql import decimals, literals, patterns, scalars
 from interlock.sql.accumulators import (
     Accumulator,
     FloatAverage,
@@ -127,7 +127,7 @@ _PURE: Final = (
     _strict("text_to_int4", 1, scalars.reading_integer(INT4)),
     _strict("text_to_int8", 1, scalars.reading_integer(INT8)),
     _strict("text_to_numeric", 1, scalars.reading(literals.read_numeric, "numeric")),
-    _strict("text_to_float8", 1, scalars.reading(literals.read_float, "double precision")),
+    _strict("text_to_float8", 1, scalars.reading(literals.read_float, "float8")),
     _strict("text_to_bool", 1, scalars.reading_bool()),
     _strict("text_to_uuid", 1, scalars.reading(literals.read_uuid, "uuid")),
     _strict("text_to_timestamptz", 1, scalars.reading(literals.read_moment, "timestamptz")),
@@ -135,7 +135,7 @@ _PURE: Final = (
     _strict("varchar", 2, scalars.varchar),
     _strict("lower", 1, scalars.lower),
     _strict("upper", 1, scalars.upper),
-    _strict("like", 3, scalars.like),
+    _strict("like", 3, patterns.like),
     Function("interlock_limit", scalars.limit, 1),
     Function("interlock_offset", scalars.offset, 1),
 )

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from interlock.errors import TransactionError
-from interlock.sql.datatypes import INT4, INT8, INTEGER_RANGE, NUMERIC, UNKNOWN, Name, Type
+from interlock.sql.datatypes import INT4, INT8, INTEGER_RANGE, NUMERIC, PLAIN, UNKNOWN, Name, Type
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term
 from interlock.sql.values import encoder, is_storable, microseconds, numeric_text
@@ -26,6 +26,7 @@ _MOMENT = re.compile(
 )
 _BYTES = re.compile(r"(?:\\x((?:[0-9a-fA-F]{2})*))?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_OFFSET_HOURS_MAX: Final = 15
 _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
@@ -86,15 +87,20 @@ def typed(text: str, kind: Type) -> str:
     try:
         return _READERS[kind.name](text, kind)
     except (ValueError, ArithmeticError, TransactionError) as error:
+        refuse_wider(text, kind.name, error)
         what = f"invalid input for type {kind}: {text!r}."
-        wider = _WIDER.get(kind.name)
-        if wider is not None and wider.search(text):
-            raise refuse(
-                what,
-                why="PostgreSQL may read it; a lane reads the plain form alone.",
-                fix=_PLAIN_FORM.get(kind.name, "Write plain decimal digits, or pass a parameter."),
-            ) from error
         raise wrong(what, fix=f"Write a {kind}, or pass it as a parameter.") from error
+
+
+def refuse_wider(text: str, name: Name, error: Exception) -> None:
+    """Refuse what PostgreSQL may be able to read as that type."""
+    wider = _WIDER.get(name)
+    if wider is not None and wider.search(text):
+        raise refuse(
+            f"the text {text[:40]!r} for type {PLAIN[name]}.",
+            why="PostgreSQL may read it; a lane reads the plain form alone.",
+            fix=_PLAIN_FORM.get(name, "Write plain decimal digits, or pass a parameter."),
+        ) from error
 
 
 def read_integer(text: str, kind: Type) -> int:
@@ -142,6 +148,8 @@ def read_moment(text: str) -> int:
     if offset in {"Z", "z"}:
         offset = "+00:00"
     digits = offset[1:].replace(":", "").ljust(4, "0")
+    if int(digits[:2]) > _OFFSET_HOURS_MAX:
+        raise ValueError(text)
     return microseconds(datetime.fromisoformat(f"{day}T{clock}{offset[0]}{digits[:2]}:{digits[2:]}"))
 
 

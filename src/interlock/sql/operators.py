@@ -82,12 +82,25 @@ def comparison(operator: str, left: Term, right: Term) -> Term:
     """One of = <> < <= > >= and IS [NOT] DISTINCT FROM (SQLite's IS NOT and IS), in the type where both sides meet."""
     kind, (left, right) = unified(left, right)
     comparable(kind, operator)
-    return combined(f"{keyed(left)} {operator} {right.operand}", BOOL, (left, right))
+    return combined(f"{keyed(left, right.text)} {operator} {right.operand}", BOOL, (left, right))
 
 
-def keyed(term: Term) -> str:
-    """The text by which SQLite compares, sorts and groups the term as PostgreSQL does."""
-    return f"{term.operand} {COLLATED}" if term.type.name == "numeric" else term.operand
+def keyed(term: Term, other: str = "") -> str:
+    """The text by which SQLite compares, sorts and groups the term as PostgreSQL does; `other` is the other side."""
+    if term.type.name == "numeric":
+        return f"{term.operand} {COLLATED}"
+    # A COLLATE anywhere inside an operand, in the condition of a CASE for instance, would govern the comparison.
+    if term.type.is_text and ("COLLATE" in term.text or "COLLATE" in other):
+        return f"{term.operand} COLLATE BINARY"
+    return term.operand
+
+
+def sorting_key(term: Term) -> str:
+    """The text of the term in ORDER BY or GROUP BY."""
+    if term.type == BOOL and not term.atomic:
+        # SQLite makes 0 or 1 of `3 IS NOT NULL` while it reads it, and then takes it for the place of a column.
+        return f"CAST({term.checked.text} AS INTEGER)"
+    return keyed(term)
 
 
 def comparable(kind: Type, purpose: str) -> None:

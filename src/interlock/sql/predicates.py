@@ -7,7 +7,7 @@ ignores case) never apply, because both sides have one storage class by then.
 from collections.abc import Sequence
 
 from interlock.sql.casts import convert, unified
-from interlock.sql.datatypes import BOOL, TEXT, UNKNOWN
+from interlock.sql.datatypes import BOOL, FLOAT8, TEXT, UNKNOWN
 from interlock.sql.literals import text_literal
 from interlock.sql.operators import comparable, comparison, keyed
 from interlock.sql.refusal import refuse, wrong
@@ -25,10 +25,17 @@ def in_list(left: Term, items: Sequence[Term]) -> Term:
     """IN with a list."""
     if not items:
         raise wrong("an empty IN list.")
+    mixed = len({term.type.name for term in (left, *items) if term.type is not UNKNOWN}) > 1
     kind, (left, *converted) = unified(left, *items)
+    if mixed and kind == FLOAT8 and any(item.bare for item in items):
+        raise refuse(
+            "double precision and another type in one IN list that has columns.",
+            why="PostgreSQL compares each column in a type of its own, and large numbers meet only as floats.",
+            fix="Compare one by one, with OR.",
+        )
     comparable(kind, "IN")
     listed = ", ".join(item.checked.text for item in converted)
-    return combined(f"{keyed(left)} IN ({listed})", BOOL, (left, *converted))
+    return combined(f"{keyed(left, listed)} IN ({listed})", BOOL, (left, *converted))
 
 
 def in_query(left: Term, query: Query) -> Term:
@@ -42,7 +49,7 @@ def in_query(left: Term, query: Query) -> Term:
         raise refuse(f"{left.type} IN a subquery of {kind}.", fix=f"Cast it: CAST(… AS {kind}).")
     comparable(kind, "IN")
     inner = Term(query.text, kind, bare=query.bare)
-    return combined(f"{keyed(left)} IN ({query.text})", BOOL, (left, inner))
+    return combined(f"{keyed(left, query.text)} IN ({query.text})", BOOL, (left, inner))
 
 
 def like(left: Term, right: Term, escape: str, *, negated: bool) -> Term:

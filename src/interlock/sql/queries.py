@@ -15,7 +15,7 @@ from interlock.sql.casts import convert, meet, settled
 from interlock.sql.clauses import grouping, limits, ordering, proven_single, relations
 from interlock.sql.datatypes import TEXT, UNKNOWN, Type
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.operators import COLLATED, comparable
+from interlock.sql.operators import comparable, keyed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Output, Query, Relation, Scope
 from interlock.sql.syntax import (
@@ -32,6 +32,7 @@ from interlock.sql.syntax import (
     unsupported,
 )
 from interlock.sql.terms import Reference, Term
+from interlock.sql.words import SPECIAL_RELATIONS
 
 _SET_OPERATIONS: Final[dict[type[Node], str]] = {
     exp.Union: "UNION",
@@ -91,8 +92,9 @@ class Draft:
 
     def _listed(self, term: Term, name: str) -> str:
         text = term.checked.text if self.checked else term.text
-        if self.distinct and term.type.name == "numeric":
-            text = f"{term.operand} {COLLATED}"
+        if self.distinct if term.type.name == "numeric" else term.type.is_text:
+            # A COLLATE inside a text would go on with the column, into UNION, DISTINCT and the queries around this one.
+            text = keyed(term)
         return f"{text} AS {quoted(name)}"
 
     def operand(self, operator: str) -> str:
@@ -300,6 +302,8 @@ def _star(scope: Scope, relation: str | None) -> list[Node]:
     """The columns that * stands for, as if they had been written."""
     chosen = [known for known in scope.relations if relation is None or known.name == relation]
     if not chosen:
+        if relation in SPECIAL_RELATIONS:
+            raise refuse(f"{relation}.*.", fix="Name the columns; query first for what was there before.")
         raise wrong("* without a table." if relation is None else f"there is no relation {relation!r} here.")
     return [
         exp.Column(
@@ -326,7 +330,19 @@ def _require_grouped(terms: list[Term], scope: Scope) -> None:
     for term in terms:
         for number, text in term.bare:
             if number == scope.number:
+                _refuse_dependent(scope)
                 raise wrong(
                     f"the column {text} must be in GROUP BY or inside an aggregate.",
                     fix="Add it to GROUP BY, or use min(), max(), …",
                 )
+
+
+def _refuse_dependent(scope: Scope) -> None:
+    """PostgreSQL lets the columns of a relation follow its grouped primary key."""
+    for relation in scope.relations:
+        key = {f"{relation.written}.{quoted(name)}" for name in relation.primary_key}
+        if key and key <= scope.grouped:
+            raise refuse(
+                f"columns of {relation.name!r} that follow from its primary key in GROUP BY.",
+                fix="Name them in GROUP BY, too.",
+            )

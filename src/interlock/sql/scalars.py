@@ -5,18 +5,15 @@ the registration makes them strict, as their counterparts in PostgreSQL are.
 """
 
 import math
-import re
 from collections.abc import Callable
 from decimal import Decimal
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from interlock.errors import TransactionError
 from interlock.sql import decimals, literals
-from interlock.sql.datatypes import INT8, INTEGER_RANGE, Type
+from interlock.sql.datatypes import INT8, INTEGER_RANGE, PLAIN, Name, Type
 from interlock.sql.values import NUMERIC_DIGITS_MAX, numeric_text, out_of_range
 
-PATTERNS_MAX: Final = 256
 _Read = TypeVar("_Read", int, float, str, bytes)
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
 
@@ -112,26 +109,28 @@ def numeric_round(value: str, scale: int) -> str:
     return decimals.round_to(value, scale)
 
 
-def reading(read: Callable[[str], _Read], name: str) -> Callable[[str], _Read]:
+def reading(read: Callable[[str], _Read], name: Name) -> Callable[[str], _Read]:
     """The cast from text by that reader; what it cannot read is an error of the transaction."""
 
     def cast(text: str) -> _Read:
         try:
             return read(text)
         except (ValueError, ArithmeticError) as error:
-            raise TransactionError(f"invalid input for type {name}: {text[:40]!r}.", fix="Correct the text.") from error
+            literals.refuse_wider(text, name, error)
+            what = f"invalid input for type {PLAIN[name]}: {text[:40]!r}."
+            raise TransactionError(what, fix="Correct the text.") from error
 
     return cast
 
 
 def reading_integer(kind: Type) -> Callable[[str], int]:
     """The cast from text to a whole number."""
-    return reading(lambda text: literals.read_integer(text, kind), str(kind))
+    return reading(lambda text: literals.read_integer(text, kind), kind.name)
 
 
 def reading_bool() -> Callable[[str], int]:
     """The cast from text to boolean."""
-    return reading(lambda text: int(literals.read_bool(text)), "boolean")
+    return reading(lambda text: int(literals.read_bool(text)), "bool")
 
 
 def uuid_to_text(value: bytes) -> str:
@@ -169,34 +168,6 @@ def _ascii(text: str, function: str) -> str:
             fix="Convert it in Python and store the result.",
         )
     return text
-
-
-def like(text: str, pattern: str, escape: str) -> int:
-    """LIKE: % is any text, _ is any character, the rest is itself, case included."""
-    return _pattern(pattern, escape).fullmatch(text) is not None
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    segments: list[str] = [""]
-    letters = iter(pattern)
-    for letter in letters:
-        if letter == escape:
-            following = next(letters, None)
-            if following is None:
-                raise TransactionError("a LIKE pattern ends with its escape character.", fix="Double it.")
-            segments[-1] += re.escape(following)
-        elif letter == "%":
-            segments.append("")
-        else:
-            segments[-1] += "." if letter == "_" else re.escape(letter)
-    first, *rest = segments
-    if not rest:
-        return re.compile(first, re.DOTALL)
-    *middle, last = rest
-    # Each segment is taken at its first occurrence and never tried again, so that no pattern takes long.
-    skipped = "".join(f"(?>.*?{segment})" for segment in middle if segment)
-    return re.compile(f"{first}{skipped}.*{last}", re.DOTALL)
 
 
 def limit(value: int | None) -> int:

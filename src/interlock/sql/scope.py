@@ -14,7 +14,7 @@ from interlock.sql.refusal import refuse, wrong
 from interlock.sql.schema import Schema, Table
 from interlock.sql.syntax import Node, quoted
 from interlock.sql.terms import Parameter, Term
-from interlock.sql.words import INTERNAL_PREFIXES
+from interlock.sql.words import INTERNAL_PREFIXES, SPECIAL_RELATIONS, SYSTEM_COLUMNS
 
 PARAMETERS_MAX = 1000
 
@@ -166,8 +166,20 @@ class Scope:
             if relation is not None and any(known.name == relation for known in scope.relations):
                 break
             scope = scope.parent
+        self._refuse_special(relation, name)
         full = name if relation is None else f"{relation}.{name}"
         raise wrong(f"there is no column {full!r} here.", fix="Names without quotes are lower case; text is in '…'.")
+
+    def _refuse_special(self, relation: str | None, name: str) -> None:
+        """What PostgreSQL finds though no table has such a column."""
+        scope: Scope | None = self
+        while scope is not None:
+            if relation is None and any(known.name == name for known in scope.relations):
+                raise refuse(f"the whole row of {name!r} as a value.", fix="Name its columns.")
+            scope = scope.parent
+        if relation in SPECIAL_RELATIONS or name in SYSTEM_COLUMNS:
+            full = name if relation is None else f"{relation}.{name}"
+            raise refuse(f"the column {full!r} of the system.", fix="Use columns of tables.")
 
     def term(self, relation: Relation, output: Output) -> Term:
         """A column of this scope as a term."""

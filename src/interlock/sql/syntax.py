@@ -12,10 +12,12 @@ from typing import ClassVar, Final, cast
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from interlock.sql.names import folded, is_operand, is_word, settle_names
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.words import CALLS, RESERVED
+from interlock.sql.words import CALLS, FUNCTIONS, RESERVED
 
 Node = exp.Expr
 
@@ -25,6 +27,8 @@ IDENTIFIER_BYTES_MAX: Final = 63
 _SYMBOLS: Final = frozenset(
     {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$"}
 )
+# PostgreSQL's lexer takes a sign that follows one of these at once for a part of it.
+_GREEDY: Final = frozenset({"%", "||", "!="})
 _BEGINNINGS: Final = frozenset({"SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", ";"})
 _STATEMENTS: Final = "SELECT, INSERT, UPDATE, DELETE, and CREATE, ALTER and DROP of tables and indexes"
 _FOREIGN: Final[dict[TokenType, str]] = {
@@ -55,10 +59,24 @@ class LaneTokenizer(Postgres.Tokenizer):
     SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
 
 
+class LaneParser(PostgresParser):
+    """PostgreSQL's grammar with key words alone for types: sqlglot would look a name up in all its dialects."""
+
+    def _parse_types(
+        self,
+        check_func: bool = False,  # noqa: FBT001, FBT002 - sqlglot's own signature
+        schema: bool = False,  # noqa: FBT001, FBT002
+        allow_identifiers: bool = True,  # noqa: ARG002, FBT001, FBT002
+        with_collation: bool = False,  # noqa: FBT001, FBT002
+    ) -> Node | None:
+        return super()._parse_types(check_func, schema, allow_identifiers=False, with_collation=with_collation)
+
+
 class LanePostgres(Postgres):
-    """sqlglot's PostgreSQL, with the tokens above."""
+    """sqlglot's PostgreSQL, with the tokens and types above."""
 
     Tokenizer = LaneTokenizer
+    Parser = LaneParser
 
 
 def parse(sql: str) -> Node:
@@ -69,18 +87,7 @@ def parse(sql: str) -> Node:
         )
     if "\0" in sql:
         raise wrong("the statement contains NUL.")
-    dialect = LanePostgres()
-    try:
-        tokens = dialect.tokenize(sql)
-        _check_tokens(tokens)
-        trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
-    except SqlglotError as error:
-        raise refuse(
-            f"cannot read the statement: {str(error).splitlines()[0]}",
-            why="It is not SQL, or SQL outside the documented subset.",
-        ) from error
-    except RecursionError as error:
-        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+    trees = _trees(sql)
     trees = [tree for tree in trees if not isinstance(tree, exp.Semicolon)]
     if not trees:
         raise refuse("the statement is empty.", fix="Pass one statement.")
@@ -93,6 +100,29 @@ def parse(sql: str) -> Node:
     return trees[0]
 
 
+def _trees(sql: str) -> list[Node]:
+    dialect = LanePostgres()
+    try:
+        tokens = dialect.tokenize(sql)
+    except SqlglotError as error:
+        raise _unreadable(error) from error
+    _check_tokens(tokens)
+    settle_names(tokens)
+    _check_calls(tokens)
+    try:
+        return [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
+    except RecursionError as error:
+        raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
+    except Exception as error:
+        # sqlglot trips over some texts with errors of Python's own; a foreign exception never reaches a user.
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> Exception:
+    told = str(error).splitlines()[:1] or [type(error).__name__]
+    return refuse(f"cannot read the statement: {told[0]}", why="It is not SQL, or SQL outside the documented subset.")
+
+
 def _check_tokens(tokens: Sequence[Token]) -> None:
     if tokens and tokens[0].text.upper() not in _BEGINNINGS:
         raise refuse(f"a statement that begins with {tokens[0].text.upper()}.", fix=f"A lane runs {_STATEMENTS}.")
@@ -100,14 +130,20 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
         _check_token(token)
     for token, following in pairwise(tokens):
         adjacent = following.start == token.end + 1
-        if token.token_type is TokenType.NUMBER and adjacent and _is_word(following):
+        if token.token_type is TokenType.NUMBER and adjacent and is_word(following):
             raise refuse(f"the number {token.text}{following.text}.", fix="Write plain decimal digits.")
         if token.text == "$" and not (adjacent and following.text.isdecimal()):
             raise refuse("a $ that is not a parameter.", fix="Write parameters as $1, $2, …")
         if token.token_type is TokenType.STRING and following.token_type is TokenType.STRING:
             raise refuse("two string literals side by side.", fix="Join them with ||.")
-        if following.text == "(" and _is_word(token):
-            _check_call(token.text.lower())
+        if adjacent and token.text in _GREEDY and following.text in {"+", "-"}:
+            raise refuse(
+                f"the symbol {token.text}{following.text}.",
+                why="PostgreSQL reads it as one operator.",
+                fix="Put a space between the two.",
+            )
+        if following.text == "+" and not is_operand(token):
+            raise refuse("a plus sign before a value.", fix="Leave it out.")
         if token.text.lower() == "is" and following.text.lower() == "unknown":
             raise refuse("IS UNKNOWN.", fix="Write IS NULL.")
 
@@ -117,22 +153,20 @@ def _check_token(token: Token) -> None:
         raise refuse(f"{_FOREIGN[token.token_type]}.", fix="Write 'plain text' or pass a parameter $1.")
     if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
         return
-    if not _is_word(token) and token.text not in _SYMBOLS:
+    if not is_word(token) and token.text not in _SYMBOLS:
         raise refuse(f"the symbol {token.text}.", why="Only the documented operators have a meaning in a lane.")
 
 
-def _check_call(name: str) -> None:
-    if name in _KNOWN_CALLS and name not in CALLS:
-        raise refuse(
-            f"the function {name}().", fix=f"Use one of {', '.join(sorted(CALLS))}; compute the rest in Python."
-        )
-
-
-def _is_word(token: Token) -> bool:
-    if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
-        return False
-    first = token.text[:1]
-    return first.isalpha() or first == "_" or ord(first or " ") > 127  # noqa: PLR2004 - the last ASCII character
+def _check_calls(tokens: Sequence[Token]) -> None:
+    for token, following in pairwise(tokens):
+        name = token.text.lower()
+        if following.text == "(" and is_word(token) and name in _KNOWN_CALLS and name not in CALLS:
+            raise refuse(
+                f"the function {name}().", fix=f"Use one of {', '.join(sorted(FUNCTIONS))}; compute the rest in Python."
+            )
+    for token, opening, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if opening.text == "(" and following.text == ")" and is_word(token) and token.text.lower() not in FUNCTIONS:
+            raise refuse(f"{token.text.upper()} with nothing between its parentheses.")
 
 
 # --- The tree, with types ---------------------------------------------------------------------------------------------
@@ -193,8 +227,7 @@ def identifier(node: Node | None, what: str = "name") -> str:
         raise refuse(f"a {what} that is not a plain name.", fix="Write a name without prefix.")
     name = string(node)
     if not flag(node, "quoted"):
-        # PostgreSQL folds the 26 letters only.
-        name = "".join(letter.lower() if letter.isascii() else letter for letter in name)
+        name = folded(name)
         if name in RESERVED:
             raise refuse(f"the reserved word {name.upper()} as a name.", fix=f'Quote it: "{name}".')
     if not name or "\0" in name:
@@ -238,5 +271,8 @@ def unsupported(node: Node) -> Exception:
 
 
 def _excerpt(node: Node) -> str:
-    text = " ".join(node.sql(dialect="postgres").split())
+    try:
+        text = " ".join(node.sql(dialect="postgres").split())
+    except Exception:  # noqa: BLE001 - sqlglot cannot write everything that it reads, and this is for an error's text
+        return described(node)
     return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line's worth

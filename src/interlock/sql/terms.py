@@ -22,6 +22,7 @@ class Parameter:
 
     number: int
     type: Type | None = None
+    assigned: Type | None = None
 
     def take(self, kind: Type) -> None:
         """Give it the type that one of its uses wants."""
@@ -32,6 +33,16 @@ class Parameter:
                 f"${self.number} is used both as {self.type} and as {kind.plain}.",
                 fix=f"Use two parameters, or cast one use: ${self.number}::{self.type}.",
             )
+
+    def assign(self, kind: Type) -> None:
+        """Assign it to a column: PostgreSQL tells text from varchar there, though not in a comparison."""
+        if kind.is_text and self.assigned not in {None, kind.plain}:
+            raise refuse(
+                f"${self.number} is assigned both to text and to varchar.",
+                why="PostgreSQL cannot tell its type.",
+                fix=f"Use two parameters, or cast one use: ${self.number}::text.",
+            )
+        self.assigned = kind.plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ Decoder = Callable[[StoredValue], object]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
+TIME_MIN: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+TIME_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 NUMERIC_DIGITS_MAX: Final = 1000
 JSON_DEPTH_MAX: Final = 200
 
@@ -165,12 +167,18 @@ def _encode_time(value: object, place: int) -> int:
         raise _wrong(place, value, "an aware datetime (timestamptz)")
     if value.tzinfo is None or value.utcoffset() is None:
         raise _wrong(place, value, "an aware datetime", fix="Give it a time zone: datetime(…, tzinfo=UTC).")
-    return microseconds(value)
+    try:
+        return microseconds(value)
+    except ValueError as error:
+        raise _wrong(place, value, "a moment of the years 1 to 9999 in UTC") from error
 
 
 def microseconds(moment: datetime) -> int:
-    """A moment as it is stored."""
-    return (moment - EPOCH) // MICROSECOND
+    """A moment as it is stored. Near the ends of the calendar its offset may lead out of it."""
+    stored = (moment - EPOCH) // MICROSECOND
+    if not TIME_MIN <= stored <= TIME_MAX:
+        raise ValueError(f"{moment} is outside of the years 1 to 9999 in UTC")
+    return stored
 
 
 def _encode_uuid(value: object, place: int) -> bytes:

@@ -1,7 +1,8 @@
 """PostgreSQL's words: those that are reserved, and the names that may be called.
 
 A reserved word that is not quoted is never a name: `SELECT user` asks PostgreSQL for the session's user, whatever
-columns there are. The list is that of PostgreSQL 18, appendix C: reserved, and reserved except as function or type.
+columns there are. The lists are those of PostgreSQL 18, appendix C; RESERVED is what is reserved there, also except as
+function or type.
 """
 
 # ruff: noqa: SIM905 - words are easier to read, and to compare with the appendix, without quotes around each.
@@ -17,6 +18,51 @@ RESERVED: Final = frozenset(
     localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references
     returning right select session_user similar some symmetric system_user table tablesample then to trailing true union
     unique user using variadic verbose when where window with
+    """.split()
+)
+
+# The rest of PostgreSQL's key words, which may be names. A word on neither list is a name and nothing else.
+KEYWORDS: Final = RESERVED | frozenset(
+    """
+    abort absent absolute access action add admin after aggregate also alter always asensitive assertion
+    assignment at atomic attach attribute backward before begin between bigint bit boolean breadth by cache call
+    called cascade cascaded catalog chain char character characteristics checkpoint class close cluster coalesce
+    columns comment comments commit committed compression conditional configuration conflict connection
+    constraints content continue conversion copy cost csv cube current cursor cycle data database day deallocate
+    dec decimal declare defaults deferred definer delete delimiter delimiters depends depth detach dictionary
+    disable discard document domain double drop each empty enable encoding encrypted enforced enum error escape
+    event exclude excluding exclusive execute exists explain expression extension external extract family filter
+    finalize first float following force format forward function functions generated global granted greatest
+    grouping groups handler header hold hour identity if immediate immutable implicit import include including
+    increment indent index indexes inherit inherits inline inout input insensitive insert instead int integer
+    interval invoker isolation json json_array json_arrayagg json_exists json_object json_objectagg json_query
+    json_scalar json_serialize json_table json_value keep key keys label language large last leakproof least
+    level listen load local location lock locked logged mapping match matched materialized maxvalue merge
+    merge_action method minute minvalue mode month move name names national nchar nested new next nfc nfd nfkc
+    nfkd no none normalize normalized nothing notify nowait nullif nulls numeric object objects of off oids old
+    omit operator option options ordinality others out over overlay overriding owned owner parallel parameter
+    parser partial partition passing password path period plan plans policy position preceding precision prepare
+    prepared preserve prior privileges procedural procedure procedures program publication quote quotes range
+    read real reassign recursive ref referencing refresh reindex relative release rename repeatable replace
+    replica reset restart restrict return returns revoke role rollback rollup routine routines row rows rule
+    savepoint scalar schema schemas scroll search second security sequence sequences serializable server session
+    set setof sets share show simple skip smallint snapshot source sql stable standalone start statement
+    statistics stdin stdout storage stored strict string strip subscription substring support sysid system
+    tables tablespace target temp template temporary text ties time timestamp transaction transform treat
+    trigger trim truncate trusted type types uescape unbounded uncommitted unconditional unencrypted unknown
+    unlisten unlogged until update vacuum valid validate validator value values varchar varying version view
+    views virtual volatile whitespace within without work wrapper write xml xmlattributes xmlconcat xmlelement
+    xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable year yes zone
+    """.split()
+)
+# Key words that PostgreSQL takes for an alias only after AS: SELECT n AS year.
+AFTER_AS: Final = frozenset(
+    "char character day filter hour minute month over precision second varying within without year".split()
+)
+# Types of PostgreSQL whose names are no key words, as far as they are accepted or refused with advice.
+TYPES: Final = frozenset(
+    """
+    bigserial bool bpchar bytea date float4 float8 int2 int4 int8 jsonb serial smallserial timestamptz timetz uuid
     """.split()
 )
 
@@ -36,4 +82,6 @@ CALLS: Final = FUNCTIONS | frozenset(
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.
 SYSTEM_COLUMNS: Final = frozenset("ctid cmax cmin oid rowid _rowid_ tableoid xmax xmin".split())
+# What RETURNING calls a row before and after the change.
+SPECIAL_RELATIONS: Final = frozenset({"old", "new"})
 INTERNAL_PREFIXES: Final = ("interlock_", "sqlite_", "pg_")

@@ -70,7 +70,12 @@ arithmetic = st.one_of(
     _binary(_mixed, ["=", "<", ">=", "<>", "IS DISTINCT FROM"]),
 )
 
-_texts = st.recursive(_TEXTS, lambda inner: _binary(inner, ["||"]), max_leaves=3)
+_texts = st.recursive(
+    _TEXTS,
+    # A condition on a numeric, whose collation must stay inside.
+    lambda inner: _binary(inner, ["||"]) | _called(inner, ["(CASE WHEN p > 1 THEN {} ELSE '' END)"]),
+    max_leaves=3,
+)
 _atoms = st.one_of(
     _binary(integers, ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]),
     _binary(numerics, ["=", "<", ">"]),

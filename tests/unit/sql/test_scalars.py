@@ -39,36 +39,6 @@ def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> N
     assert scalars.divide(left, right) * right + scalars.modulo(left, right) == left
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern", "matches"),
-    [
-        ("abc", "abc", True),
-        ("abc", "ABC", False),
-        ("a\nc", "a_c", True),
-        ("a\nb\nc", "a%c", True),
-        ("abc", "%%b%%", True),
-        ("a.c", "a.c", True),
-        ("abc", "a.c", False),
-        ("a%c", "a\\%c", True),
-        ("aab", "%ab", True),
-        ("abab", "%ab%ab", True),
-        ("ab", "%ab%ab", False),
-        ("", "_", False),
-    ],
-)
-def test_like(text: str, pattern: str, matches: bool) -> None:
-    assert bool(scalars.like(text, pattern, "\\")) is matches
-
-
-def test_a_hostile_pattern_takes_no_time() -> None:
-    assert not scalars.like("a" * 5000, "%a" * 50 + "b", "\\")
-
-
-def test_a_pattern_must_not_end_in_its_escape() -> None:
-    with pytest.raises(TransactionError):
-        scalars.like("a", "a\\", "\\")
-
-
 def test_functions_give_null_for_null() -> None:
     bounds = {"interlock_limit", "interlock_offset"}
     strict = [function for function in scalar_functions(SOURCES) if function.arguments and function.name not in bounds]

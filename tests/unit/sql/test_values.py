@@ -112,6 +112,8 @@ def test_subclasses_and_wider_numbers_are_taken() -> None:
         (BOOL, 1),
         (BYTEA, "x"),
         (TIMESTAMPTZ, datetime(2030, 1, 1)),  # noqa: DTZ001 - naive on purpose
+        (TIMESTAMPTZ, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10)))),
+        (TIMESTAMPTZ, datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-10)))),
         (TIMESTAMPTZ, "2030-01-01"),
         (UUID_TYPE, "00000000-0000-0000-0000-000000000000"),
         (JSONB, "x"),

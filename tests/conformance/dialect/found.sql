@@ -1,0 +1,116 @@
+-- What searching found: statements that once ran with another meaning than PostgreSQL's.
+CREATE TABLE t (id integer PRIMARY KEY, i integer, n bigint, d double precision, p numeric, x text, v varchar(4), ok boolean, at timestamptz);
+INSERT INTO t VALUES (1, 10, 100, 1.5, 1.50, '10', 'ab', true, '2030-01-01 00:00:00+00'), (2, 9, 9, -0.25, 1.4, '9.0', '9.00', false, NULL), (3, NULL, 9007199254740993, 9007199254740992, 9.00, '9', 'x', NULL, NULL);
+CREATE TABLE w (id bigserial PRIMARY KEY, i integer, x text, v varchar(4), p numeric(8,1));
+-- The collation of numeric stays where numerics are compared.
+SELECT id FROM t WHERE CASE WHEN p > 1 THEN x ELSE '' END < '9' ORDER BY id;
+SELECT id FROM t WHERE CASE WHEN p > 1 THEN x ELSE '' END = '9.00' ORDER BY id;
+SELECT id FROM t WHERE v = (CASE WHEN p > 1 THEN x ELSE v END) ORDER BY id;
+SELECT id FROM t WHERE (p > 1)::text IN ('true', x) ORDER BY id;
+SELECT id FROM t WHERE (p > 1)::text < 'z' AND nullif(p, 1.5)::text >= '1' ORDER BY id;
+SELECT id FROM t ORDER BY CASE WHEN p > 1 THEN x ELSE '' END;
+SELECT CASE WHEN p > 1 THEN x ELSE '' END AS y FROM t ORDER BY y;
+SELECT CASE WHEN p > 1 THEN x ELSE '' END AS y FROM t ORDER BY 1 DESC;
+SELECT CASE WHEN p > 1 THEN x ELSE '' END AS y, count(*) FROM t GROUP BY y ORDER BY y;
+SELECT min(CASE WHEN p > 1 THEN x ELSE '' END), max(CASE WHEN p > 1 THEN x END), count(DISTINCT CASE WHEN p > 1 THEN x END) FROM t;
+SELECT DISTINCT CASE WHEN p > 1 THEN x ELSE '' END AS y FROM t ORDER BY 1;
+SELECT CASE WHEN p > 1 THEN x ELSE '' END FROM t UNION SELECT v FROM t ORDER BY 1;
+SELECT s.y FROM (SELECT CASE WHEN p > 1 THEN x ELSE '' END AS y FROM t) AS s WHERE s.y < '9' OR s.y = '9.00' ORDER BY s.y;
+WITH s AS (SELECT CASE WHEN p > 1 THEN x ELSE '' END AS y FROM t) SELECT a.y FROM s AS a JOIN t ON t.v = a.y;
+SELECT id FROM t WHERE v IN (SELECT CASE WHEN p > 1 THEN x ELSE '' END FROM t);
+SELECT nullif(CASE WHEN p > 1 THEN x END, '9.00') FROM t ORDER BY id;
+-- A key of ORDER BY is not the number of a column because SQLite makes it 0 or 1.
+SELECT id FROM t ORDER BY (3 IS NOT NULL) DESC, id;
+SELECT id FROM t ORDER BY (3 IS NULL), id DESC;
+SELECT id FROM t ORDER BY (false AND i > 0), id;
+SELECT (false AND i > 0) AS k, count(*) FROM t GROUP BY false AND i > 0;
+SELECT id FROM t ORDER BY (true OR i > 0) DESC, id;
+SELECT id FROM t ORDER BY true;
+SELECT id FROM t ORDER BY NULL;
+-- refused
+SELECT id FROM t ORDER BY 5::integer;
+-- INSERT … SELECT sorts and compares what was selected, and converts it then.
+-- refused
+INSERT INTO w (x) SELECT i FROM t ORDER BY 1 LIMIT 1;
+-- refused
+INSERT INTO w (i) SELECT DISTINCT p FROM t;
+INSERT INTO w (x) SELECT i::text FROM t ORDER BY t.i LIMIT 1 RETURNING x;
+INSERT INTO w (i, x) SELECT n, 'same' FROM t WHERE id < 3 ORDER BY n RETURNING i, x;
+INSERT INTO w (x, i) SELECT i, d FROM t WHERE id < 3 RETURNING x, i;
+-- Each column of an IN list is compared in a type of its own.
+-- refused
+SELECT 9007199254740993 IN (9007199254740992, d) FROM t;
+SELECT id FROM t WHERE d IN (1.5, 2) OR d IN (-0.25, NULL) ORDER BY id;
+SELECT n IN (i, 9), i IN (n, p), 9007199254740993 IN (9007199254740992, 1.5::double precision) FROM t ORDER BY id;
+-- refused
+SELECT (SELECT x FROM t WHERE id = 1::double precision);
+-- LIKE looks at the end of its pattern only when it gets there.
+SELECT 'abc' LIKE 'x\', 'abc' LIKE 'abc\', '' LIKE '\', '' LIKE '%\', 'abc' LIKE 'abc%\', 'abc' LIKE '%c\', 'ab' LIKE '%___\', 'a' LIKE '_%_\';
+SELECT 'abc' LIKE '%\';
+SELECT 'abc' LIKE 'ab\';
+SELECT 'abc' LIKE '%b\';
+SELECT 'abc' LIKE '_%_\';
+SELECT 'abc' LIKE '%__%_\';
+SELECT 'abc' LIKE 'a!' ESCAPE '!';
+SELECT 'abc' LIKE 'abc!' ESCAPE '!', 'a!c' LIKE 'a!!_' ESCAPE '!';
+-- Moments at the ends of what can be kept.
+SELECT '2030-01-01 00:00:00+15:59'::timestamptz, '2030-01-01 00:00:00-15:59'::timestamptz;
+SELECT '2030-01-01 00:00:00+16:00'::timestamptz;
+SELECT '2030-01-01 00:00:00-16'::text::timestamptz;
+-- refused
+SELECT '0001-01-01 00:00:00+10'::timestamptz;
+-- refused
+SELECT '0001-01-01 00:00:00+10'::text::timestamptz;
+-- refused
+SELECT '9999-12-31 23:59:59-10'::timestamptz;
+SELECT '0001-01-01 00:00:00+00'::timestamptz, '9999-12-31 23:59:59.999999+00'::timestamptz;
+-- What PostgreSQL may read, and a lane does not.
+-- refused
+SELECT '0x10'::text::integer;
+-- refused
+SELECT '1_000'::text::bigint;
+-- refused
+SELECT 'NaN'::text::numeric;
+-- refused
+SELECT 'Infinity'::text::double precision;
+-- What PostgreSQL finds though no table has it.
+-- refused
+UPDATE t SET i = i + 1 RETURNING old.i, new.i;
+-- refused
+DELETE FROM t RETURNING old.*;
+-- refused
+SELECT count(t) FROM t;
+-- refused
+SELECT t FROM t;
+-- refused
+SELECT t.ctid FROM t;
+-- refused
+SELECT xmin FROM t;
+-- refused
+SELECT id, x FROM t GROUP BY id;
+SELECT x, i FROM t GROUP BY x;
+-- A plus sign is an operator, which text does not have.
+-- refused
+SELECT +i FROM t;
+SELECT +x FROM t;
+SELECT 1 + -1, id + 1, (1) + 1, i + 1 AS j, count(*) + 1, CASE WHEN ok THEN 1 END + 1 FROM t WHERE id = 1 GROUP BY id, i, ok;
+-- args: ["ab"]
+INSERT INTO w (x, v) VALUES ($1, $1);
+-- args: ["ab"]
+UPDATE w SET v = $1, x = $1::text WHERE v IS DISTINCT FROM $1 RETURNING v, x;
+-- refused
+SELECT round($1, 2);
+-- Operators end where PostgreSQL's lexer ends them.
+SELECT 5%-3;
+SELECT id FROM t WHERE i!=-1;
+SELECT 5 % -3, 2*-1, 2/-1, 1<-1, 1<=-1, 1<>-1, 1=-1, 2-1, 2- -1;
+-- Definitions.
+CREATE TABLE both_ways (a integer NOT NULL NULL);
+CREATE TABLE both_ways (a integer NULL PRIMARY KEY);
+CREATE TABLE both_ways (a serial NULL PRIMARY KEY);
+CREATE TABLE odd ("a CONSTRAINT b" integer NULL, c integer, CHECK (odd.c > 0));
+ALTER TABLE odd ADD COLUMN "x CONSTRAINT y" integer NOT NULL DEFAULT -5;
+ALTER TABLE odd ADD COLUMN z text NOT NULL DEFAULT 'a CONSTRAINT (b)';
+INSERT INTO odd (c) VALUES (1) RETURNING *;
+INSERT INTO odd (c) VALUES (0);
+SELECT * FROM odd;
