@@ -39,7 +39,7 @@ def lane_path(url: str) -> Path | None:
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + SUFFIX)
     raise BadUsage(
-        f"{url!r} is not the address of a database; lanes:///folder/name and memory: are.",
+        f"{url!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )
@@ -47,7 +47,10 @@ def lane_path(url: str) -> Path | None:
 
 def stream_url(url: str, key: str) -> str:
     """The address of one stream of the database at this address."""
-    return url if url == "memory:" else f"{url.rstrip('/')}.streams/{stream_name(key)}"
+    if url == "memory:":
+        return url
+    place, mark, options = url.partition("?")
+    return f"{place.rstrip('/')}.streams/{stream_name(key)}{mark}{options}"
 
 
 def _path(url: str) -> Path | None:

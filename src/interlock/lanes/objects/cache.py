@@ -16,6 +16,7 @@ from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.format import Entry, corrupt, decode_part, hash_of, log_key, part_key
 from interlock.lanes.objects.manifest import Manifest, Snapshot
 from interlock.lanes.objects.slots import Position
+from interlock.lanes.objects.world import World
 
 PARTS_AT_ONCE = 4
 
@@ -36,6 +37,16 @@ class Cache:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._mark = path.with_name(path.name + ".clean")
+
+    def identity(self, world: World) -> str:
+        """The name of this file among all machines: random, made once, kept beside it."""
+        path = self.path.with_name(self.path.name + ".id")
+        with contextlib.suppress(OSError):
+            if known := path.read_text():
+                return known
+        fresh = world.ids.new().hex
+        path.write_text(fresh)
+        return fresh
 
     def reuse(self, bucket: Bucket, manifest: Manifest) -> Position | None:
         """Where the file stands in the log, if it may be used; None after it was thrown away."""

@@ -16,14 +16,14 @@ from interlock.lanes.objects.world import World
 from interlock.lanes.settings import LaneSettings
 
 
-def open_log(bucket: Bucket, path: Path, *, cache_id: str, settings: LaneSettings, world: World) -> ObjectLog:
+def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World) -> ObjectLog:
     """Become the owner and make the local file what the log says it is.
 
-    Whoever calls holds the local lock of the file, whose name is `cache_id`. Raises LaneOwned, Fenced, OutcomeUnknown,
-    CorruptionError, and UnavailableError when the bucket does not answer.
+    Whoever calls holds the local lock of the file. Raises LaneOwned, Fenced, OutcomeUnknown, CorruptionError, and
+    UnavailableError when the bucket does not answer.
     """
-    keeper, leased_s = claim(bucket, world, settings, cache_id)
     cache = Cache(path)
+    keeper, leased_s = claim(bucket, world, settings, cache.identity(world))
     manifest = keeper.manifest
     upkeep = Upkeep(bucket, world, settings, keeper, path)
     with answering("read the log"):

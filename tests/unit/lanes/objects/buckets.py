@@ -146,7 +146,7 @@ class Owner:
         self.path = folder / "x.lane"
         settings = LaneSettings(**knobs)  # type: ignore[arg-type]  # LaneSettings checks them itself.
         world = still_world(seed, clock)
-        self.log: ObjectLog = open_log(bucket, self.path, cache_id=str(folder), settings=settings, world=world)
+        self.log: ObjectLog = open_log(bucket, self.path, settings=settings, world=world)
         self.connection = apsw.Connection(str(self.path))
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0")
         self.frames = 0
