@@ -167,8 +167,10 @@ def test_a_cancelled_opening_leaves_nobody_the_owner(tmp_path: Path, monkeypatch
     def slow(opening: Opening, _translators: object) -> Lane:
         begun.set()
         go.wait()
-        assert opening._path is not None
-        return Lane(opening._path, settings=LaneSettings(), clock=SetClock(), prepare=lambda _connection, _now: None)
+        assert opening._place.path is not None
+        return Lane(
+            opening._place.path, settings=LaneSettings(), clock=SetClock(), prepare=lambda _connection, _now: None
+        )
 
     def closing(lane: Lane) -> None:
         close(lane)

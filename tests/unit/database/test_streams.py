@@ -17,7 +17,9 @@ TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT
 def parent(folder: Path, *, clock: SetClock | None = None, **settings: float) -> "asyncio.Future[Database]":
     async def opened() -> Database:
         url = f"lanes://{folder}/x"
-        return await Database.open(url, home=None, clock=clock, hand_off=None, db_per_write_stream=True, **settings)
+        return await Database.open(
+            url, home=None, clock=clock, hand_off=None, cache=None, db_per_write_stream=True, **settings
+        )
 
     return asyncio.ensure_future(opened())
 

@@ -10,7 +10,7 @@ run out when the manifest stayed the same for as long as the lease says (G8).
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -140,7 +140,7 @@ def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
 
 
 @contextlib.contextmanager
-def answering(what: str) -> Iterator[None]:
+def answering(what: str) -> Generator[None]:
     """Turn a bucket that does not answer into an error for people."""
     try:
         yield
