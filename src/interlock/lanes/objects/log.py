@@ -62,6 +62,11 @@ class ObjectLog:
         """The manifest as this owner last saw it."""
         return self._keeper.manifest
 
+    @property
+    def upkeep_failed(self) -> int:
+        """How often a snapshot or a collection failed; it is tried again."""
+        return self._upkeep.failed
+
     def append(self, frames: int, time_us: int) -> None:
         """Make durable what SQLite has committed up to that frame. Raises Fenced or OutcomeUnknown."""
         self._renew_if_due()
@@ -76,7 +81,7 @@ class ObjectLog:
             position.seq + 1,
             position.hash,
             self._world.nonce(),
-            max(time_us, position.time_us),
+            max(time_us, position.time_us, int(self._world.clock.wall_s() * 1_000_000)),
             changed.page_bytes,
             changed.pages_in_all,
             changed.pages,
@@ -124,7 +129,7 @@ class ObjectLog:
             seen = read_manifest(self._bucket)
         except BucketError:
             seen = None
-        if seen is not None and (not seen[0].snapshots or found.seq >= seen[0].snapshots[0].seq):
+        if seen is not None and found.seq >= seen[0].kept:
             return fenced(found.epoch, seen[0].owner)
         return OutcomeUnknown(f"the lane was taken over (epoch {found.epoch}) while an append was on its way.")
 

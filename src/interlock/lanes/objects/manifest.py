@@ -56,7 +56,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """None when the last owner has given the lane up."""
     lease_s: float
     snapshots: tuple[Snapshot, ...] = ()
-    """Oldest first. Replay begins at the last one, the history that is kept at the first one."""
+    """Oldest first. Replay begins at the last one."""
+    kept: int = 0
+    """Every state from this number on can be restored; 0 means from the beginning."""
     collected: int = 0
     """Groups below this number are deleted. Fences never are."""
 

@@ -124,18 +124,21 @@ def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings
     """The manifest with one snapshot more and without those that the retention lets go of."""
     snapshots = [*manifest.snapshots, snapshot]
     oldest_us = snapshot.time_us - int(settings.retention_s * 1_000_000)
-    # The history that is kept begins at a snapshot: one goes when the next one also covers the time to keep.
+    # The history begins at a snapshot: one goes when the next one also covers the time to keep. At first it begins with
+    # the log itself, until a snapshot covers that time.
     while len(snapshots) > settings.snapshots_retained and snapshots[1].time_us <= oldest_us:
         del snapshots[0]
+    covered = snapshots[0].time_us <= oldest_us and len(snapshots) >= settings.snapshots_retained
+    kept = snapshots[0].seq if covered or manifest.kept else 0
     while len(snapshots) > SNAPSHOTS_MAX:
         gaps = [snapshots[at + 1].seq - snapshots[at - 1].seq for at in range(1, len(snapshots) - 1)]
         del snapshots[1 + gaps.index(min(gaps))]
-    return msgspec.structs.replace(manifest, snapshots=tuple(snapshots))
+    return msgspec.structs.replace(manifest, snapshots=tuple(snapshots), kept=kept)
 
 
 def collectable(manifest: Manifest) -> bool:
     """Whether there are groups that the history no longer needs."""
-    return bool(manifest.snapshots) and manifest.collected < manifest.snapshots[0].seq - 1
+    return manifest.collected < manifest.kept - 1
 
 
 def collect(bucket: Bucket, manifest: Manifest) -> int:
@@ -144,7 +147,7 @@ def collect(bucket: Bucket, manifest: Manifest) -> int:
     Fences stay for ever: each keeps the slot that an owner before it would write to (G4). What is deleted was read
     before, and was a group. The slot at the floor stays too, so that a local file that stands there can be checked.
     """
-    last = min(manifest.snapshots[0].seq - 1, manifest.collected + COLLECTED_MAX)
+    last = min(manifest.kept - 1, manifest.collected + COLLECTED_MAX)
     for start in range(manifest.collected, last, COLLECTED_AT_ONCE):
         keys = [log_key(seq) for seq in range(start + 1, min(last, start + COLLECTED_AT_ONCE) + 1)]
         heads = bucket.get_many(keys, bytes_max=HEADER_BYTES)
