@@ -149,7 +149,8 @@ class Keeper:
         manifest = decode(found.data)
         if manifest.epoch > mine.epoch or manifest.database != mine.database:
             raise fenced(manifest.epoch, manifest.owner)
-        if manifest.epoch < mine.epoch or manifest.owner != mine.owner:
+        # No owner in our own epoch: it was given up by us, and only the answer was lost.
+        if manifest.epoch < mine.epoch or manifest.owner not in {mine.owner, None}:
             raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
         self._tag = found.tag
         return manifest
