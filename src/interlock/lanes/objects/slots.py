@@ -79,7 +79,7 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
             check_link(stored.entry, database, before, epoch, key)
             before, epoch = stored.position, stored.entry.epoch
             yield stored
-        if bodies[-1] is not None:
+        else:
             continue
         # The slots were read side by side: this one may have been written since, and is only empty if it still is.
         if not any(bodies[before.seq + 1 - _first(keys) :]) or bucket.get(log_key(before.seq + 1)) is None:

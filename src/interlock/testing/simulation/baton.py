@@ -15,6 +15,9 @@ from collections.abc import Callable
 
 Action = Callable[[], None]
 
+EVENTS_MAX = 30_000
+"""Events of one story, which has about a thousand; more of them, and somebody runs in circles."""
+
 
 class Killed(BaseException):
     """The process of this strand is dead: whatever it would do now has no effect."""
@@ -80,7 +83,8 @@ class Baton:
         self.crashes: list[tuple[Strand, BaseException]] = []
         """Strands that ended with an exception that nobody expected."""
         self._heap: list[tuple[float, int, Action | None, Strand | None, int]] = []
-        self._pushed = 0
+        self._pushed = self._popped = 0
+        self._abandoned = False
         lock = threading.Lock()
         lock.acquire()
         self._main = Strand(Life("main"), "main", None, lock)
@@ -109,14 +113,14 @@ class Baton:
     def park(self, timeout_s: float | None = None) -> None:
         """Stand aside until somebody wakes this strand, or until the time is over. Raises Killed."""
         me = self.current
-        if me.life.killed:
+        if me.life.killed or self._abandoned:
             raise Killed
         me.ticket += 1
         self._parked[me] = None
         if timeout_s is not None:
             self._push(self.now_s + timeout_s, None, me, me.ticket)
         self.pass_on(me)
-        if me.life.killed:
+        if me.life.killed or self._abandoned:
             raise Killed
 
     def wake(self, strand: Strand) -> None:
@@ -170,6 +174,9 @@ class Baton:
 
     def _next(self) -> Strand:
         while self._heap:
+            self._popped += 1
+            if self._popped > EVENTS_MAX and not self._abandoned:
+                self._abandon()
             time_s, _, action, strand, ticket = heapq.heappop(self._heap)
             self.now_s = max(self.now_s, time_s)
             if action is not None:
@@ -184,6 +191,13 @@ class Baton:
                 continue
             return strand
         return self._main
+
+    def _abandon(self) -> None:
+        """Somebody runs in circles: kill everybody, so that the story comes to an end and can be told."""
+        self.crashes.append((self._main, RuntimeError(f"the story does not end within {EVENTS_MAX:,} events")))
+        self._abandoned = True
+        for strand in self._parked:
+            self.wake(strand)
 
     def _carry_out(self, action: Action) -> None:
         try:

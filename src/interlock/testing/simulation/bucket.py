@@ -6,10 +6,11 @@ strongly consistent; a listing may be old. Tags are hashes of the content, as on
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Found, Unclear
+from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
 from interlock.testing.simulation.baton import Baton, Life, Strand
 from interlock.testing.simulation.story import Story
 from interlock.testing.simulation.weather import Luck, Weather
@@ -50,6 +51,7 @@ class Server:
         self.written: dict[str, list[Written]] = {}
         """Everything ever stored under each key of the log, deleted or not, in the order of landing."""
         self._listed: list[str] = []
+        self._manifest = (0, 0)
 
     # --- what a request does when it lands -----------------------------------------------------------------------
 
@@ -69,18 +71,38 @@ class Server:
     def store(self, key: str, data: bytes, by: str) -> object:
         """Store it, whatever is there."""
         self.objects[key] = data
-        if key.startswith("log/"):
+        if key == "manifest":
+            self._check_manifest(data, by)
+        elif key.startswith("snapshot/"):
+            self.story.counts["parts of snapshots"] += 1
+        elif key.startswith("log/"):
+            self.story.counts["landed in a collected slot"] += key in self.written
             self.written.setdefault(key, []).append(Written(self.baton.now_s, data, by))
             self.story.tell(self.baton.now_s, "bucket", f"stores {short(key)} from {by}", key, by)
         return tag_of(data)
 
+    def _check_manifest(self, data: bytes, by: str) -> None:
+        """G4: each manifest is made of the one before it, and no epoch comes back."""
+        manifest = json.loads(data)
+        before, self._manifest = self._manifest, (manifest["revision"], manifest["epoch"])
+        if manifest["revision"] != before[0] + 1 or manifest["epoch"] < before[1]:
+            self.story.complain(f"G4: the manifest went from revision and epoch {before} to {self._manifest}", by)
+        if manifest["epoch"] > before[1]:
+            self.story.tell(self.baton.now_s, by, f"takes epoch {manifest['epoch']}", milestone=True)
+
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove them."""
+        """Remove them, or some of them, and fail then."""
+        broken = self.weather.on and self.luck.often(self.weather.write_faults)
+        if broken:
+            self.story.faults["deleted in part"] += 1
+            keys = [key for key in keys if self.luck.often(0.5)]
         for key in keys:
             self.objects.pop(key, None)
         self.story.counts["objects deleted"] += len(keys)
         if keys:
             self.story.tell(self.baton.now_s, "bucket", f"deletes {short(keys[0])} to {short(keys[-1])}", *keys)
+        if broken:
+            raise Unclear("some were deleted, some were not")
 
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so, as they are or were."""
@@ -159,7 +181,7 @@ class SimulatedBucket:
             server.story.faults[fault] += 1
             server.story.tell(now_s, self._life.name, f"reads {short(key)}: {fault}", key)
             if fault != "read hangs":
-                self._refuse(request, luck.between(0.002, 0.03), Unclear(fault))
+                self._refuse(request, luck.between(0.002, 0.03), _failure(fault))
         return self._answer(request)
 
     def _write(self, call: str, key: str, effect: Effect) -> object:
@@ -177,8 +199,8 @@ class SimulatedBucket:
         match fault:
             case None:
                 self._land(request, lands_s, effect)
-            case "failed before" | "429 storm":
-                self._refuse(request, lands_s, Unclear(fault))
+            case "failed before" | "429 storm" | "403 for a while":
+                self._refuse(request, lands_s, _failure(fault))
             case "409, nothing stored":
                 self._refuse(request, lands_s, ConditionFailed(fault))
             case "stored, answer lost":
@@ -254,6 +276,10 @@ class SimulatedBucket:
             story.tell(self._baton.now_s, self._life.name, f"stands still for {stall_s:.1f} s", milestone=True)
             self._life.stalled_until_s = self._baton.now_s + stall_s
             self._baton.park(stall_s)
+
+
+def _failure(fault: str) -> BucketError:
+    return Denied(fault) if fault.startswith("403") else Unclear(fault)
 
 
 def tag_of(data: bytes) -> object:

@@ -25,17 +25,21 @@ class BatonLoop:
         self._ready: deque[tuple[Callable[..., object], tuple[object, ...], contextvars.Context | None]] = deque()
         self._waiting = False
 
-    def run_all(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
-        """Run the coroutines side by side until all are over."""
+    def run_all(self, coroutines: list[Coroutine[Any, Any, None]], cancelled: tuple[int, float] | None = None) -> None:
+        """Run the coroutines side by side until all are over; one of them may be cancelled after so many seconds."""
         asyncio.events._set_running_loop(self._self)  # noqa: SLF001 -- what every event loop does, and nobody else.
         try:
             tasks = [asyncio.Task(each, loop=self._self) for each in coroutines]
+            if cancelled is not None:
+                which, seconds = cancelled
+                self._baton.at(self._baton.now_s + seconds, lambda: self.call_soon_threadsafe(tasks[which].cancel))
             while not all(task.done() for task in tasks):
                 self._turn()
         finally:
             asyncio.events._set_running_loop(None)  # noqa: SLF001 -- as above.
         for task in tasks:
-            task.result()
+            if not task.cancelled():
+                task.result()
 
     def _turn(self) -> None:
         while self._ready:

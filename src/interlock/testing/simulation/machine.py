@@ -8,11 +8,12 @@ lane, or by a kill at any instant; then the next one finds the disk as the kill 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
+import asyncio
 import re
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import apsw
 
@@ -103,15 +104,16 @@ class Machine:
     def finish(self) -> None:
         """The last process, in good weather: the lane can be opened, and what was unknown can be repeated (G9)."""
         lane = None
+        self._life, self._points_left = self._baton.current.life, 0
         for _ in range(4):
-            lane = lane or self._open(self._baton.current.life)
+            lane = lane or self._open(self._life)
             if lane is None:
                 self._baton.park(self._shared.settings.lease_s)
         if lane is None:
             self._story.complain("nobody can open the lane any more, although everything works again", self.name)
             return
         loop = BatonLoop(self._baton)
-        life = self._baton.current.life
+        life = self._life
         unknown, self._shared.unknown[:] = list(self._shared.unknown), []
         loop.run_all([self._setup(lane), *(self._increment(life, lane, again=each) for each in unknown)])
         loop.run_all([self._increment(life, lane), self._read(life, lane)])
@@ -148,7 +150,9 @@ class Machine:
                     baton.park(luck.between(0.0, self._shared.settings.lease_s))
                     continue
                 loop.run_all([self._setup(opened.it)])
-            loop.run_all(self._round(life, opened.it, loop))
+            clients = self._round(life, opened.it, loop)
+            cancelled = (luck.count(0, len(clients) - 1), luck.between(0.0, 0.3)) if luck.often(0.1) else None
+            loop.run_all(clients, cancelled)
             baton.park(luck.between(0.0, 1.0) if luck.often(0.8) else luck.between(1.0, 20.0))
         if opened.it is None:
             return
@@ -270,7 +274,13 @@ class Machine:
             return number
 
         work = Work(increment, key=key, digest=b"increment")
-        value, attempt.answer, error = await self._answered(life, lane, work)
+        try:
+            value, attempt.answer, error = await self._answered(life, lane, work)
+        except asyncio.CancelledError:
+            story.counts["cancelled"] += 1
+            if key is not None:
+                self._shared.unknown.append(attempt)
+            raise
         attempt.told_s = baton.now_s
         if error is not None:
             what = error.what if isinstance(error, InterlockError) else str(error)
@@ -284,7 +294,10 @@ class Machine:
 
     async def _without_effect(self, life: Life, lane: SimulatedLane, kind: str) -> None:
         asked_s = self._baton.now_s
-        _, _, error = await self._answered(life, lane, Work(_NO_EFFECT[kind]))
+        value, _, error = await self._answered(life, lane, Work(_NO_EFFECT[kind]))
+        for number, name in cast("list[tuple[int, str | None]]", value or []):
+            self._show("read", life, asked_s, number, name)
+        self._story.counts["spilled and rolled back"] += isinstance(error, _RolledBack)
         if isinstance(error, _Refused):
             self._show("refusal", life, asked_s, error.number, error.name)
 
@@ -300,8 +313,7 @@ class Machine:
             self._complain_if_corrupt(life, error)
             self._story.counts["reads refused"] += 1
             return
-        assert isinstance(rows, list)
-        for number, name in rows:
+        for number, name in cast("list[tuple[int, str | None]]", rows):
             self._show("read", life, asked_s, number, name)
 
     def _show(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:

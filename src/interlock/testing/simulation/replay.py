@@ -39,6 +39,7 @@ class Slot(NamedTuple):
     previous: bytes
     digest: bytes
     page_bytes: int
+    time_us: int
     pages_in_all: int
     pages: list[tuple[int, bytes]]
 
@@ -61,7 +62,7 @@ def read_slot(data: bytes, key: str) -> Slot:
     if len(data) < _ENTRY.size + _DIGEST:
         raise BrokenLog(key, "too short")
     fields = _ENTRY.unpack_from(data)
-    magic, _, kind, page_bytes, _, epoch, seq, previous, _, _, count, in_all, body_bytes = fields
+    magic, _, kind, page_bytes, _, epoch, seq, previous, _, time_us, count, in_all, body_bytes = fields
     digest, body = data[_ENTRY.size : _ENTRY.size + _DIGEST], data[_ENTRY.size + _DIGEST :]
     if magic != b"ILKLOG" or len(body) != body_bytes or _hash(data[: _ENTRY.size], body) != digest:
         raise BrokenLog(key, "its checksum is wrong")
@@ -71,7 +72,7 @@ def read_slot(data: bytes, key: str) -> Slot:
         numbers = struct.unpack_from(f">{count}I", raw)
         at = 4 * count
         pages = [(number, raw[at + n * page_bytes : at + (n + 1) * page_bytes]) for n, number in enumerate(numbers)]
-    return Slot(seq, epoch, kind == _FENCE, previous, digest, page_bytes, in_all, pages)
+    return Slot(seq, epoch, kind == _FENCE, previous, digest, page_bytes, time_us, in_all, pages)
 
 
 class Image:
@@ -80,7 +81,7 @@ class Image:
     def __init__(self, seq: int = 0, digest: bytes = bytes(_DIGEST), data: bytes = b"") -> None:
         self.seq = seq
         self.digest = digest
-        self.epoch = 0
+        self.epoch = self.time_us = 0
         self.data = bytearray(data)
 
     def follow(self, slot: Slot, key: str) -> None:
@@ -91,9 +92,11 @@ class Image:
             raise BrokenLog(key, "the chain of hashes is broken")
         if slot.epoch < self.epoch:
             raise BrokenLog(key, f"its epoch {slot.epoch} is lower than {self.epoch}")
+        if slot.time_us < self.time_us:
+            raise BrokenLog(key, "G8: the lane's time goes back")
         if slot.fence and slot.epoch == self.epoch:
             raise BrokenLog(key, f"a second fence of epoch {slot.epoch}: every open takes a new one")
-        self.seq, self.digest, self.epoch = slot.seq, slot.digest, slot.epoch
+        self.seq, self.digest, self.epoch, self.time_us = slot.seq, slot.digest, slot.epoch, slot.time_us
         if not slot.pages:
             return
         size = slot.pages_in_all * slot.page_bytes
@@ -128,7 +131,8 @@ def _load(objects: Mapping[str, bytes], snapshot: dict[str, Any]) -> Image:
         if _hash(stored[: _PART.size], body) != stored[_PART.size : _PART.size + _DIGEST]:
             raise BrokenLog(key, "its checksum is wrong")
         *_, page_bytes, _, _, _, _, _, _, _, first, count, _ = _PART.unpack_from(stored)
-        assert first * page_bytes == len(data) + page_bytes
+        if (first - 1) * page_bytes != len(data):
+            raise BrokenLog(key, "it does not begin where the part before it ended")
         data += zstandard.ZstdDecompressor().decompress(body, max_output_size=count * page_bytes)
     return Image(snapshot["seq"], bytes.fromhex(snapshot["hash"]), bytes(data))
 

@@ -18,10 +18,12 @@ WRITE_FAULTS = (
     "stored, 'exists already'",
     "stored, then a hang",
     "late landing",
+    "late landing",
     "409, nothing stored",
     "sent twice",
 )
 READ_FAULTS = ("read failed", "read hangs")
+STORMS = ("429 storm", "403 for a while")
 DRIFT_MAX = 0.001
 """Monotonic clocks go wrong by at most this part."""
 
@@ -60,17 +62,17 @@ class Weather:
         self._luck = luck
         self.write_faults = luck.one((0.0, 0.03, 0.1, 0.25))
         self.read_faults = luck.one((0.0, 0.01, 0.05))
-        self.stalls = luck.one((0.0, 0.004, 0.015))
+        self.stalls = luck.one((0.0, 0.005, 0.03, 0.1))
         self.kills = luck.one((0.0, 0.3, 0.6))
         self.stale_lists = luck.one((0.0, 0.5))
         self.conditions_ignored = conditions_ignored
         """A bad server. The start-up probe refuses it; here it shows that the checks can fail."""
         self._lines: dict[str, tuple[float, str]] = {}
         """Processes whose line to the bucket is bad, until when, and in which way."""
-        self.storms: list[tuple[float, float]] = []
-        if luck.often(0.25):
+        self._storm = (0.0, 0.0, "")
+        if luck.often(0.3):
             begins_s = luck.between(1.0, 60.0)
-            self.storms.append((begins_s, begins_s + luck.between(2.0, 45.0)))
+            self._storm = (begins_s, begins_s + luck.between(2.0, 45.0), luck.one(STORMS))
         self.on = True
 
     def calm(self) -> None:
@@ -81,8 +83,8 @@ class Weather:
         """What goes wrong with a write that is sent now. What goes wrong once often goes on for a while."""
         if not self.on:
             return None
-        if self._storm(now_s):
-            return "429 storm"
+        if self._storm[0] <= now_s < self._storm[1]:
+            return self._storm[2]
         until_s, fault = self._lines.get(who, (0.0, ""))
         if now_s < until_s:
             return fault
@@ -97,8 +99,8 @@ class Weather:
         """What goes wrong with a read that is sent now."""
         if not self.on:
             return None
-        if self._storm(now_s):
-            return "429 storm"
+        if self._storm[0] <= now_s < self._storm[1]:
+            return self._storm[2]
         share = 0.5 if now_s < self._lines.get(who, (0.0, ""))[0] else self.read_faults
         return self._luck.one(READ_FAULTS) if self._luck.often(share) else None
 
@@ -107,9 +109,6 @@ class Weather:
         if self.on and self._luck.often(self.stalls):
             return self._luck.between(0.3, 4.0) * lease_s
         return 0.0
-
-    def _storm(self, now_s: float) -> bool:
-        return any(begins_s <= now_s < ends_s for begins_s, ends_s in self.storms)
 
 
 class Timed(Protocol):
