@@ -133,9 +133,13 @@ def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings
     return msgspec.structs.replace(manifest, snapshots=tuple(snapshots))
 
 
-def collectable(manifest: Manifest) -> bool:
+def collectable(manifest: Manifest, settings: LaneSettings) -> bool:
     """Whether there are groups that the history no longer needs."""
-    return bool(manifest.snapshots) and manifest.collected < manifest.snapshots[0].seq - 1
+    if not manifest.snapshots or manifest.collected >= manifest.snapshots[0].seq - 1:
+        return False
+    # Before the very first snapshot there is no other: the groups behind it are the only history of that time.
+    oldest_us = manifest.snapshots[-1].time_us - int(settings.retention_s * 1_000_000)
+    return manifest.snapshots[0].time_us <= oldest_us
 
 
 def collect(bucket: Bucket, manifest: Manifest) -> int:

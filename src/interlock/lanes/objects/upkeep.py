@@ -52,7 +52,7 @@ class Upkeep:
         manifest = self._keeper.manifest
         if snapshots.due(manifest, self._groups, self._log_bytes, self._settings):
             self._begin_snapshot(manifest, position, page_one)
-        elif snapshots.collectable(manifest):
+        elif snapshots.collectable(manifest, self._settings):
             self._run(lambda: self._collected(manifest))
 
     def close(self) -> None:

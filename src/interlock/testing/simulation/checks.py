@@ -6,6 +6,7 @@ at that time; they look for a contradiction. They replay the log themselves (`re
 
 from collections import Counter
 
+from interlock.lanes.settings import LaneSettings
 from interlock.testing.simulation.bucket import Server, short
 from interlock.testing.simulation.replay import BrokenLog, Image, Slot, key_of, look, manifest_of, read_slot, recover
 from interlock.testing.simulation.story import Attempt, Shown, Story
@@ -42,11 +43,12 @@ class Durable:
         self.numbers += [(seq, time_s)] * (number - len(self.numbers) + 1)
 
 
-def check(story: Story, server: Server, lease_s: float) -> None:
+def check(story: Story, server: Server, settings: LaneSettings) -> None:
     """Look for contradictions; each is a complaint of the story."""
     try:
         durable = Durable(server)
         _check_bucket(story, server, durable)
+        _check_history(story, server, settings)
     except BrokenLog as error:
         story.complain(f"the log is broken: {error}", error.key, key_before(error.key))
         return
@@ -63,7 +65,7 @@ def check(story: Story, server: Server, lease_s: float) -> None:
     acknowledged = sorted((each.told_s, each.number) for each in story.attempts if each.answer == "acknowledged")
     for shown in story.shown:
         _check_shown(story, durable, shown)
-        _check_fresh(story, shown, acknowledged, lease_s)
+        _check_fresh(story, shown, acknowledged, settings.lease_s)
 
 
 def key_before(key: str) -> str:
@@ -85,6 +87,20 @@ def _check_bucket(story: Story, server: Server, durable: Durable) -> None:
             story.complain(f"G2: recovery from {where} ends at slot {image.seq}, not {durable.image.seq}")
         elif image.data != durable.image.data:
             story.complain(f"G2: recovery from {where} does not give the same pages as the whole log")
+
+
+def _check_history(story: Story, server: Server, settings: LaneSettings) -> None:
+    """Nothing is collected that is needed to restore a state of the time that is to be kept."""
+    manifest = manifest_of(server.objects)
+    if not manifest["collected"]:
+        return
+    oldest, newest = manifest["snapshots"][0], manifest["snapshots"][-1]
+    kept_s = (newest["time_us"] - oldest["time_us"]) / 1_000_000
+    if kept_s < settings.retention_s:
+        story.complain(
+            f"the history reaches back for {kept_s:.1f} s instead of {settings.retention_s:g} s, "
+            f"but slots up to {manifest['collected']} are deleted"
+        )
 
 
 def _check_tables(story: Story, durable: Durable) -> None:

@@ -93,7 +93,7 @@ class Simulation:
             self.baton.run()
             self._complain_about_strands()
         if not self.story.complaints:
-            check(self.story, self.server, self.settings.lease_s)
+            check(self.story, self.server, self.settings)
 
     @contextmanager
     def _small_world(self) -> Generator[None]:
