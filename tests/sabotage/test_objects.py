@@ -4,6 +4,7 @@ A sabotage is the real code with one rule taken out. Each has SEEDS_MAX seeds to
 shows how many it took.
 """
 
+import contextlib
 import logging
 import struct
 import sys
@@ -21,7 +22,7 @@ from interlock.lanes.objects.cache import _Mark
 from interlock.lanes.objects.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
 from interlock.lanes.objects.format import Entry, decode_header, encode_entry, hash_of, log_key
 from interlock.lanes.objects.log import ObjectLog
-from interlock.lanes.objects.manifest import Keeper, Manifest, Owner
+from interlock.lanes.objects.manifest import Keeper, Manifest, Owner, Snapshot
 from interlock.lanes.objects.slots import Position, Stored, _stored, read_slots, write_slot
 from interlock.lanes.objects.world import Patience, World
 from interlock.lanes.settings import LaneSettings
@@ -70,6 +71,37 @@ def read_before_durability(patch: pytest.MonkeyPatch) -> None:
 
 def read_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ObjectLog, "current", lambda _log: True)
+
+
+def takeover_without_waiting_for_the_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeover, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
+
+
+def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
+    def hasty(manifest: Manifest, _settings: LaneSettings) -> bool:
+        return bool(manifest.snapshots) and manifest.collected < manifest.snapshots[0].seq - 1
+
+    patch.setattr(snapshots, "collectable", hasty)
+
+
+def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def careless(bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source) -> Snapshot:
+        with contextlib.suppress(BucketError):
+            return store(bucket, world, manifest, source)
+        at = source.at
+        return Snapshot(
+            seq=at.seq,
+            hash=at.hash.hex(),
+            nonce=world.nonce().hex(),
+            parts=1,
+            pages=1,
+            page_bytes=512,
+            bytes=1,
+            time_us=at.time_us,
+        )
+
+    store = snapshots.store
+    patch.setattr(snapshots, "store", careless)
 
 
 def _write_slot(patch: pytest.MonkeyPatch, variant: WriteSlot) -> None:
@@ -243,6 +275,9 @@ SABOTAGES: list[Sabotage] = [
     refusal_before_durability,
     read_before_durability,
     read_without_a_lease,
+    takeover_without_waiting_for_the_lease,
+    history_collected_too_early,
+    snapshot_known_before_it_is_stored,
     exists_already_as_success,
     exists_already_as_fenced,
     slot_skipped_after_an_unclear_append,

@@ -185,7 +185,7 @@ class SimulatedBucket:
         return self._answer(request)
 
     def _write(self, call: str, key: str, effect: Effect) -> object:
-        self._stall()
+        self._stall(append=key.startswith("log/") and call == "create")
         server, luck, now_s = self._server, self._server.luck, self._baton.now_s
         fault = server.weather.for_write(now_s, self._life.name)
         request = _Request(self._baton.current)
@@ -266,9 +266,9 @@ class SimulatedBucket:
             raise request.error
         return request.value
 
-    def _stall(self) -> None:
+    def _stall(self, *, append: bool = False) -> None:
         """Now and then the whole process stands still, before its request is sent."""
-        stall_s = self._server.weather.stall_s(self._lease_s)
+        stall_s = self._server.weather.stall_s(self._lease_s, append=append)
         if stall_s:
             story = self._server.story
             story.counts["stalls"] += 1

@@ -104,9 +104,12 @@ class Weather:
         share = 0.5 if now_s < self._lines.get(who, (0.0, ""))[0] else self.read_faults
         return self._luck.one(READ_FAULTS) if self._luck.often(share) else None
 
-    def stall_s(self, lease_s: float) -> float:
-        """How long the process stands still now: mostly not at all, sometimes for longer than its lease."""
-        if self.on and self._luck.often(self.stalls):
+    def stall_s(self, lease_s: float, *, append: bool) -> float:
+        """How long the process stands still now: mostly not at all, sometimes for longer than its lease.
+
+        Oftener before an append, where it hurts most.
+        """
+        if self.on and self._luck.often(self.stalls * (4 if append else 1)):
             return self._luck.between(0.3, 4.0) * lease_s
         return 0.0
 

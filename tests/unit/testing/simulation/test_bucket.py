@@ -16,7 +16,7 @@ class Sent:
 
     def __init__(self, fault: str | None, monkeypatch: pytest.MonkeyPatch, *, kill: bool = False) -> None:
         monkeypatch.setattr(Weather, "for_write", lambda _weather, _now_s, _who: fault)
-        monkeypatch.setattr(Weather, "stall_s", lambda _weather, _lease_s: 0.0)
+        monkeypatch.setattr(Weather, "stall_s", lambda _weather, _lease_s, append: 0.0)
         baton, luck, life = Baton(), Luck(3), Life("a1")
         self.server = Server(baton, luck, Weather(luck), Story(3))
         bucket = SimulatedBucket(self.server, life, 10.0)
