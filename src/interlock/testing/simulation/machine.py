@@ -5,20 +5,14 @@ because of what they read, some that roll back more than fits into memory, reads
 lane, or by a kill at any instant; then the next one finds the disk as the kill left it, or empty.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
-
 import asyncio
 import re
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import apsw
-
 from interlock.errors import CorruptionError, Fenced, InterlockError, LaneOwned, OutcomeUnknown, UnavailableError
-from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
 from interlock.testing.simulation.baton import Baton, Killed, Life
@@ -26,30 +20,19 @@ from interlock.testing.simulation.bucket import Server, SimulatedBucket
 from interlock.testing.simulation.lane import SimulatedLane, open_lane
 from interlock.testing.simulation.loop import BatonLoop
 from interlock.testing.simulation.story import Attempt, Shown, Story
+from interlock.testing.simulation.transactions import (
+    KINDS,
+    NO_EFFECT,
+    Refused,
+    RolledBack,
+    increment,
+    make_tables,
+    read_state,
+)
 from interlock.testing.simulation.weather import DriftingClock, Luck
 
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)",
-    "INSERT OR IGNORE INTO counter VALUES (1, 0)",
-    "CREATE TABLE IF NOT EXISTS entries (number INTEGER, id TEXT)",
-    "CREATE TABLE IF NOT EXISTS junk (data BLOB)",
-)
-STATE = "SELECT n, (SELECT id FROM entries WHERE number = n) FROM counter WHERE id = 1"
-KINDS = ("plain", "plain", "plain", "keyed", "keyed", "refusing", "spilling", "nothing", "read", "read")
 _PROCESS = re.compile(r"process \d+ on host \S+")
 """The real process that runs all of them, which is not part of the story."""
-
-JUNK_ROWS = 12
-JUNK_BYTES = 900
-
-
-class _Refused(Exception):
-    """A transaction that says no because of what it read."""
-
-    def __init__(self, number: int, name: str | None) -> None:
-        super().__init__(f"refused at {number}")
-        self.number = number
-        self.name = name
 
 
 class Surroundings(Protocol):
@@ -248,12 +231,7 @@ class Machine:
             await self._without_effect(life, lane, kind)
 
     async def _setup(self, lane: SimulatedLane) -> None:
-        def tables(session: Session) -> object:
-            for statement in SCHEMA:
-                session.execute(statement)
-            return None
-
-        await self._answered(self._life, lane, Work(tables))
+        await self._answered(self._life, lane, Work(make_tables))
 
     async def _increment(
         self, life: Life, lane: SimulatedLane, *, keyed: bool = False, again: Attempt | None = None
@@ -267,13 +245,7 @@ class Machine:
         story.attempts.append(attempt)
         story.counts["retried by key"] += again is not None
 
-        def increment(session: Session) -> object:
-            session.execute("UPDATE counter SET n = n + 1 WHERE id = 1")
-            [(number,)] = session.query("SELECT n FROM counter WHERE id = 1")
-            session.execute("INSERT INTO entries (number, id) VALUES (?1, ?2)", (number, name))
-            return number
-
-        work = Work(increment, key=key, digest=b"increment")
+        work = Work(increment(name), key=key, digest=b"increment")
         try:
             value, attempt.answer, error = await self._answered(life, lane, work)
         except asyncio.CancelledError:
@@ -294,21 +266,18 @@ class Machine:
 
     async def _without_effect(self, life: Life, lane: SimulatedLane, kind: str) -> None:
         asked_s = self._baton.now_s
-        value, _, error = await self._answered(life, lane, Work(_NO_EFFECT[kind]))
+        value, _, error = await self._answered(life, lane, Work(NO_EFFECT[kind]))
         for number, name in cast("list[tuple[int, str | None]]", value or []):
             self._show("read", life, asked_s, number, name)
-        self._story.counts["spilled and rolled back"] += isinstance(error, _RolledBack)
-        if isinstance(error, _Refused):
+        self._story.counts["spilled and rolled back"] += isinstance(error, RolledBack)
+        if isinstance(error, Refused):
             self._show("refusal", life, asked_s, error.number, error.name)
 
     async def _read(self, life: Life, lane: SimulatedLane) -> None:
         asked_s = self._baton.now_s
 
-        def read(connection: apsw.Connection) -> object:
-            return connection.execute(STATE).fetchall()
-
         try:
-            rows = await lane.read(read)
+            rows = await lane.read(read_state)
         except InterlockError as error:
             self._complain_if_corrupt(life, error)
             self._story.counts["reads refused"] += 1
@@ -330,7 +299,7 @@ class Machine:
             counts["unknown"] += 1
             self._complain_if_corrupt(life, error)
             return None, "unknown", error
-        except (UnavailableError, _Refused, _RolledBack) as error:
+        except (UnavailableError, Refused, RolledBack) as error:
             counts["fenced"] += isinstance(error, Fenced)
             self._complain_if_corrupt(life, error)
             return None, "absent", error
@@ -343,7 +312,7 @@ class Machine:
             self._story.complain(f"{life.name} was told of corruption: {text.splitlines()[0]}", life.name)
         elif "could not be made durable" in text or "upkeep failed" in text:
             self._story.complain(f"{life.name} met something unexpected: {text.splitlines()[0]}", life.name)
-        elif not isinstance(error, LaneOwned | UnavailableError | _Refused | _RolledBack):
+        elif not isinstance(error, LaneOwned | UnavailableError | Refused | RolledBack):
             self._story.complain(f"{life.name} was told {type(error).__name__}: {error}", life.name)
 
 
@@ -352,35 +321,3 @@ class _Open:
 
     def __init__(self) -> None:
         self.it: SimulatedLane | None = None
-
-
-class _RolledBack(Exception):
-    """A large transaction that changed its mind."""
-
-
-def _refusing(session: Session) -> object:
-    [(number, name)] = session.query(STATE)
-    raise _Refused(int(str(number)), None if name is None else str(name))
-
-
-def _spilling(session: Session) -> object:
-    # What it changes in between is pushed out of memory by what comes behind, and stays in SQLite's log.
-    insert = "INSERT INTO junk VALUES (zeroblob(?1))"
-    for _ in range(JUNK_ROWS):
-        session.execute(insert, (JUNK_BYTES,))
-    session.execute("UPDATE counter SET n = n + 1000000")
-    session.execute("UPDATE entries SET id = 'junk'")
-    for _ in range(JUNK_ROWS):
-        session.execute(insert, (JUNK_BYTES,))
-    raise _RolledBack
-
-
-def _nothing(session: Session) -> object:
-    return session.query(STATE)
-
-
-_NO_EFFECT: dict[str, Callable[[Session], object]] = {
-    "refusing": _refusing,
-    "spilling": _spilling,
-    "nothing": _nothing,
-}
