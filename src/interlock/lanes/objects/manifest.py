@@ -153,6 +153,7 @@ class Keeper:
             raise fenced(manifest.epoch, manifest.owner)
         if manifest.epoch < mine.epoch:
             raise CorruptionError(f"the manifest went back from epoch {mine.epoch} to {manifest.epoch}.")
+        # No owner in our own epoch: it was given up by us, and only the answer was lost.
         if manifest.owner not in {mine.owner, None}:
             raise CorruptionError(f"two owners have epoch {mine.epoch}.")
         self._tag = found.tag

@@ -6,6 +6,7 @@ used again, and then brought to where the log ends.
 
 from pathlib import Path
 
+from interlock.errors import CorruptionError
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.log import ObjectLog
@@ -26,12 +27,17 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
     keeper, leased_s = claim(bucket, world, settings, cache.identity(world))
     manifest = keeper.manifest
     upkeep = Upkeep(bucket, world, settings, keeper, path)
-    with answering("read the log"):
-        position = cache.reuse(bucket, manifest)
-        if position is None:
-            position = cache.load(bucket, manifest, manifest.snapshots[-1]) if manifest.snapshots else Position()
-        for stored in fence(bucket, world, settings, keeper, position):
-            cache.apply(stored.entry)
-            upkeep.count(stored)
-            position = stored.position
+    try:
+        with answering("read the log"):
+            position = cache.reuse(bucket, manifest)
+            if position is None:
+                position = cache.load(bucket, manifest, manifest.snapshots[-1]) if manifest.snapshots else Position()
+            for stored in fence(bucket, world, settings, keeper, position):
+                cache.apply(stored.entry)
+                upkeep.count(stored)
+                position = stored.position
+    except CorruptionError:
+        # An owner that is newer than us collects what we are reading: that is no damage, we are just too late.
+        keeper.check()
+        raise
     return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)
