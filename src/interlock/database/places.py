@@ -6,11 +6,12 @@ What a bucket needs is loaded only when an address asks for one: the packages ar
 import hashlib
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.database.addresses import lane_path
-from interlock.lanes.beyond import HandedOff, HandOff, OpenLog
+from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.objects.addresses import Address, is_bucket, parse
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import Clock
@@ -33,11 +34,15 @@ def place_of(
 ) -> Place:
     """The place behind an address. Raises BadUsage for what is none, MissingExtra for a bucket without its packages."""
     if not is_bucket(url):
-        return Place(lane_path(url), None if hand_off is None else lambda _path: HandedOff(hand_off))
+        return Place(lane_path(url), None if hand_off is None else partial(_handed_off, hand_off))
     address = parse(url)
     from interlock.lanes.objects.door import log_opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
     return Place(cache_path(address, cache), log_opener(address, settings=settings, clock=clock))
+
+
+def _handed_off(hand_off: HandOff, _path: Path | None) -> DurableLog:
+    return HandedOff(hand_off)
 
 
 def cache_path(address: Address, folder: str | None = None) -> Path:

@@ -80,9 +80,9 @@ class Address(NamedTuple):
         return f"Address({str(self)!r})"
 
 
-def is_bucket(url: str) -> bool:
-    """Whether the URL speaks of a bucket at all."""
-    return url.partition("://")[0] in OPTIONS and "://" in url
+def is_bucket(url: object) -> bool:
+    """Whether the URL speaks of a bucket at all; whatever is no text does not."""
+    return isinstance(url, str) and url.partition("://")[0] in OPTIONS and "://" in url
 
 
 def parse(url: str) -> Address:
