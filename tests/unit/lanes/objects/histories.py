@@ -9,7 +9,16 @@ import msgspec
 
 from interlock.lanes.objects import doctor, manifest, restore
 from interlock.lanes.objects.bucket import Bucket
-from interlock.lanes.objects.format import Entry, decode_entry, encode_entry, hash_of, log_key
+from interlock.lanes.objects.format import (
+    Entry,
+    Part,
+    decode_entry,
+    decode_part,
+    encode_entry,
+    encode_part,
+    hash_of,
+    log_key,
+)
 from interlock.lanes.objects.manifest import Manifest
 from interlock.lanes.objects.reading import Watch, silent
 from interlock.lanes.objects.report import BucketReport
@@ -96,6 +105,16 @@ class History:
         """Write something else into it."""
         changed = msgspec.structs.replace(self.manifest, **fields)
         self.bucket.objects[manifest.KEY] = msgspec.json.encode(changed)
+
+    def change_snapshot(self, place: int, change: Callable[[Part], Part]) -> None:
+        """Store another snapshot of one part in the place of one, in agreement with the manifest."""
+        snapshots = list(self.manifest.snapshots)
+        [key] = self.bucket.keys(f"snapshot/{snapshots[place].seq:020d}")
+        part = change(decode_part(self.bucket.objects[key], key))
+        self.bucket.objects[key] = encode_part(part)
+        pages = len(part.data) // part.page_bytes
+        snapshots[place] = msgspec.structs.replace(snapshots[place], hash=part.at_hash.hex(), pages=pages)
+        self.change_manifest(snapshots=tuple(snapshots))
 
     def entry(self, seq: int) -> Entry:
         """One object of the log."""

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from interlock.errors import TargetNotFound, UnavailableError
@@ -191,22 +190,18 @@ def test_a_part_of_another_snapshot_is_found(history: History, change: object) -
 
 
 def test_a_snapshot_of_another_place_is_found(history: History) -> None:
-    first, *rest = history.manifest.snapshots
-    rest[0] = msgspec.structs.replace(rest[0], hash="00" * 32)
-    history.change_manifest(snapshots=(first, *rest))
+    history.change_snapshot(1, lambda part: part._replace(at_hash=bytes(32)))
     report = history.examine()
     assert codes(report) == ["snapshot-damaged"]
     assert "behind another object" in report.findings[0].what
 
 
 def test_a_snapshot_that_is_not_what_the_log_says_is_found(history: History) -> None:
-    [key] = parts_of(history, 1)
-    part = decode_part(history.bucket.objects[key], key)
-    size = part.page_bytes
-    history.bucket.objects[key] = encode_part(part._replace(data=part.data[:-size] + bytes(size)))
+    history.change_snapshot(1, lambda part: part._replace(data=part.data[: -part.page_bytes] + bytes(part.page_bytes)))
+    history.change_snapshot(2, lambda part: part._replace(data=part.data[: -part.page_bytes]))
     report = history.examine()
-    assert codes(report) == ["snapshot-differs"]
-    assert "1 pages differ" in report.findings[0].what
+    assert codes(report) == ["snapshot-differs", "snapshot-differs"]
+    assert all("1 pages differ" in finding.what for finding in report.findings)
 
 
 def fences(history: History) -> list[int]:

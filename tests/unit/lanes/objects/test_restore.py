@@ -215,6 +215,12 @@ def test_a_damaged_snapshot_costs_only_a_longer_replay(history: History, tmp_pat
         history.restore(tmp_path / "y")
 
 
+def test_a_snapshot_of_another_history_is_not_built_upon(history: History, tmp_path: Path) -> None:
+    history.change_snapshot(-1, lambda part: part._replace(at_hash=bytes(32)))
+    assert history.restore(tmp_path / "x").snapshot == history.manifest.snapshots[-2].seq
+    assert rows_of(tmp_path / "x") == history.owner.rows()
+
+
 def test_pages_that_contradict_each_other_are_not_called_done(history: History, tmp_path: Path) -> None:
     seq = history.last
 
