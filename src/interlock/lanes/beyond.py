@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from interlock.seams import Clock
+
 
 class DurableLog(Protocol):
     """The log beyond. Only the lane's driver calls it, but for `current`."""
@@ -64,3 +66,11 @@ class HandedOff:
 
     def close(self, *, clean: bool) -> None:
         """There is nothing to close."""
+
+
+def stored_us(lane_us: int, clock: Clock) -> int:
+    """The time that a group is stored with: the clock's, or the lane's own if that is ahead.
+
+    The lane's own stands still while no transaction asks for the time, and history is kept and found by this one.
+    """
+    return max(lane_us, int(clock.wall_s() * 1_000_000))

@@ -19,7 +19,7 @@ import apsw
 
 from interlock.errors import CorruptionError, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import forks, points
-from interlock.lanes.beyond import DurableLog, OpenLog
+from interlock.lanes.beyond import DurableLog, OpenLog, stored_us
 from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import again, closed, not_executed, opening, stopped
@@ -103,7 +103,7 @@ class Lane:
             self._file.sync = self._log.local_sync
         self._writer = self._open_writer()
         if self._log is not None:
-            self._log.append(self._writer.frames, self._time_us)  # The lane's own tables, when it is new.
+            self._log.append(self._writer.frames, stored_us(self._time_us, self._clock))  # A new lane's own tables.
         if path is not None:
             self._close_writer()  # It is sound, and idle until somebody wants something.
 
@@ -259,7 +259,7 @@ class Lane:
         writer.commit()
         points.reach("group.committed")
         if self._log is not None:
-            self._log.append(writer.frames, self._time_us)
+            self._log.append(writer.frames, stored_us(self._time_us, self._clock))
         self.durable += 1
         points.reach("group.durable")
         self._count(group)

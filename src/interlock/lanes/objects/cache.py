@@ -11,14 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.errors import CorruptionError
 from interlock.lanes.objects.bucket import Bucket
-from interlock.lanes.objects.format import Entry, corrupt, decode_part, hash_of, log_key, part_key
+from interlock.lanes.objects.format import Entry, hash_of, log_key
 from interlock.lanes.objects.manifest import Manifest, Snapshot
+from interlock.lanes.objects.reading import Watch, read_parts, silent
 from interlock.lanes.objects.slots import Position
 from interlock.lanes.objects.world import World
-
-PARTS_AT_ONCE = 4
 
 
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,28 +73,13 @@ class Cache:
         for suffix in ("", "-wal", "-shm", "-journal", ".clean"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
-    def load(self, bucket: Bucket, manifest: Manifest, snapshot: Snapshot) -> Position:
+    def load(self, bucket: Bucket, manifest: Manifest, snapshot: Snapshot, watch: Watch = silent) -> Position:
         """Make the file from a snapshot."""
-        keys = [part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), part) for part in range(snapshot.parts)]
         with self.path.open("wb") as file:
-            for start in range(0, len(keys), PARTS_AT_ONCE):
-                some = keys[start : start + PARTS_AT_ONCE]
-                for key, data in zip(some, bucket.get_many(some), strict=True):
-                    if data is None:
-                        raise corrupt(key, "it is missing")
-                    part = decode_part(data, key)
-                    if (part.database.hex(), part.seq, part.at_hash.hex(), part.nonce.hex(), part.parts) != (
-                        manifest.database,
-                        snapshot.seq,
-                        snapshot.hash,
-                        snapshot.nonce,
-                        snapshot.parts,
-                    ):
-                        raise corrupt(key, "it belongs to another snapshot")
-                    file.seek((part.first_page - 1) * part.page_bytes)
-                    file.write(part.data)
-        if self.path.stat().st_size != snapshot.pages * snapshot.page_bytes:
-            raise CorruptionError(f"the snapshot at {snapshot.seq} is not whole.")
+            for part in read_parts(bucket, manifest.database, snapshot):
+                file.seek((part.first_page - 1) * part.page_bytes)
+                file.write(part.data)
+                watch(f"loading the snapshot at {snapshot.seq}", part.part + 1, part.parts)
         return Position(snapshot.seq, bytes.fromhex(snapshot.hash), snapshot.time_us)
 
     def apply(self, entry: Entry) -> None:
