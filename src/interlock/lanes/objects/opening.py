@@ -6,6 +6,7 @@ used again, and then brought to where the log ends.
 
 from pathlib import Path
 
+from interlock.lanes import points
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.log import ObjectLog
@@ -24,6 +25,7 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
     """
     cache = Cache(path)
     keeper, leased_s = claim(bucket, world, settings, cache.identity(world))
+    points.reach("epoch.taken")
     manifest = keeper.manifest
     upkeep = Upkeep(bucket, world, settings, keeper, path)
     with answering("read the log"):
@@ -34,4 +36,5 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
             cache.apply(stored.entry)
             upkeep.count(stored)
             position = stored.position
+    points.reach("fence.stored")
     return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)
