@@ -5,17 +5,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
-from interlock.errors import CorruptionError, OutcomeUnknown, TransactionError, UnavailableError
+from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.lanes import reads
 from interlock.lanes.lane import Lane
-from interlock.seams import SystemClock
 from tests.sabotage.checks import SlowHandOff, read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
-
-ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r"
 
 
 async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
@@ -116,90 +112,6 @@ def test_a_read_that_is_given_up_just_as_it_is_let_go_disturbs_nobody(tmp_path: 
     run(scenario)
 
 
-@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
-def test_a_read_that_does_not_end_is_ended(tmp_path: Path, *, on_disk: bool) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x" if on_disk else None, statement_timeout_s=0.05) as lane:
-            await make_counter(lane)
-            with pytest.raises(TransactionError, match="statement_timeout_s"):
-                await lane.read(lambda connection: connection.execute(ENDLESS).get)
-            assert await read_count(lane) == 0
-
-    run(scenario)
-
-
-def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            for statement in ("UPDATE counter SET n = 7", "PRAGMA query_only = OFF", "DROP TABLE counter"):
-                with pytest.raises(TransactionError):
-                    await lane.read(lambda connection, sql=statement: connection.execute(sql).get)  # type: ignore[misc]
-            assert await read_count(lane) == 0
-
-    run(scenario)
-
-
-def test_a_read_that_runs_while_the_lane_is_closed_closes_its_own_connection(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        begun, go = threading.Event(), threading.Event()
-        used: list[apsw.Connection] = []
-
-        def slow(connection: apsw.Connection) -> object:
-            used.append(connection)
-            begun.set()
-            go.wait()
-            return connection.execute("SELECT n FROM counter").get
-
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            reading = asyncio.ensure_future(lane.read(slow))
-            await asyncio.to_thread(begun.wait)
-            lane.close()
-            go.set()
-            assert await reading == 0
-        with pytest.raises(apsw.ConnectionClosedError):
-            used[0].execute("SELECT 1")
-
-    run(scenario)
-
-
-class Watched(SystemClock):
-    """A clock that stops a read at its second look and lets everything be overdue at the third."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-        self.looking, self.go = threading.Event(), threading.Event()
-
-    def monotonic_s(self) -> float:
-        if not threading.current_thread().name.startswith("interlock-read"):
-            return 0.0
-        self.looks += 1
-        if self.looks == 2:
-            self.looking.set()
-            self.go.wait()
-        return 0.0 if self.looks <= 2 else 1e9
-
-
-def test_a_read_that_is_given_up_ends_long_before_its_time_is_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = Watched()
-        with opened(tmp_path / "x", clock=clock, readers_max=1) as lane:
-            await make_counter(lane)
-            reading = asyncio.ensure_future(lane.read(lambda connection: connection.execute(ENDLESS).get))
-            await asyncio.to_thread(clock.looking.wait)
-            reading.cancel()
-            await asyncio.wait({reading})
-            later = asyncio.ensure_future(read_count(lane))
-            await asyncio.sleep(0)
-            assert not later.done(), "the one connection is still busy"
-            clock.go.set()
-            assert await later == 0, "nothing of the cancelling reaches the next read on the connection"
-            assert clock.looks == 3, "two of the first read and one of the next: the first was not overdue"
-
-    run(scenario)
-
-
 def test_without_a_thread_a_read_is_refused_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queued: list[Callable[[], object]] = []
     happened: list[int] = []
@@ -233,28 +145,5 @@ def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path: Path) -> None
             (tmp_path / "x").write_bytes(b"this is no database at all" * 1_000)
             with pytest.raises(CorruptionError, match="not a database"):
                 await read_count(lane)
-
-    run(scenario)
-
-
-def test_busy_lanes_keep_no_thread_from_the_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        go = threading.Event()
-
-        def slow(_connection: apsw.Connection) -> object:
-            return go.wait()
-
-        with (
-            opened(tmp_path / "busy", readers_max=100) as busy,
-            opened(tmp_path / "too", readers_max=100) as too,
-            opened(tmp_path / "other") as other,
-        ):
-            await make_counter(other)
-            slow_reads = [asyncio.ensure_future(lane.read(slow)) for lane in (busy, too) for _ in range(50)]
-            await asyncio.sleep(0)
-            assert await read_count(other) == 0
-            assert not any(read.done() for read in slow_reads)
-            go.set()
-            assert await asyncio.gather(*slow_reads) == [True] * 100
 
     run(scenario)
