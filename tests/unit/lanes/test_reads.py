@@ -9,9 +9,49 @@ import pytest
 
 from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.lanes import reads
+from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.lane import Lane
+from interlock.lanes.objects.bucket import Unclear
+from interlock.lanes.objects.opening import open_log
+from interlock.lanes.objects.world import World
+from interlock.lanes.settings import LaneSettings
+from interlock.testing.objects.memory import MemoryBucket
 from tests.sabotage.checks import SlowHandOff, read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
+
+
+class SlowBucket(MemoryBucket):
+    """Objects of the log are stored when the hand-off lets them, and not at all when it fails."""
+
+    def __init__(self, hand_off: HandOff) -> None:
+        super().__init__()
+        self._hand_off = hand_off
+
+    def create(self, key: str, data: bytes) -> object:
+        if key.startswith("log/"):
+            try:
+                self._hand_off()
+            except OSError as error:
+                raise Unclear(str(error)) from error
+        return super().create(key, data)
+
+
+def through_a_bucket(hand_off: HandOff) -> OpenLog:
+    settings = LaneSettings(append_deadline_s=0.1)
+
+    def opened_log(path: Path | None) -> DurableLog:
+        assert path is not None
+        return open_log(SlowBucket(hand_off), path, settings=settings, world=World())
+
+    return opened_log
+
+
+def by_a_function(hand_off: HandOff) -> OpenLog:
+    return lambda _path: HandedOff(hand_off)
+
+
+Beyond = Callable[[HandOff], OpenLog]
+BEYOND = pytest.mark.parametrize("beyond", [by_a_function, through_a_bucket], ids=["a function", "the object log"])
 
 
 async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
@@ -19,11 +59,12 @@ async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
         await asyncio.sleep(0)
 
 
-def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path) -> None:
+@BEYOND
+def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path, beyond: Beyond) -> None:
     async def scenario() -> None:
         hand_off = SlowHandOff(asyncio.get_running_loop())
         hand_off.open = True
-        with opened(tmp_path / "x", hand_off=hand_off) as lane:
+        with opened(tmp_path / "x", open_log=beyond(hand_off)) as lane:
             await make_counter(lane)
             assert await read_count(lane) == 0
             hand_off.begun.clear()
@@ -45,8 +86,9 @@ def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path) -> Non
     run(scenario)
 
 
+@BEYOND
 @pytest.mark.parametrize("error", [OSError("the bucket is gone"), OutcomeUnknown("past its deadline")], ids=repr)
-def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) -> None:
+def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, beyond: Beyond, error: Exception) -> None:
     async def scenario() -> None:
         begun, let, fails = asyncio.Event(), threading.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -57,7 +99,7 @@ def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) 
                 let.wait()
                 raise error
 
-        with opened(tmp_path / "x", hand_off=hand_off) as lane:
+        with opened(tmp_path / "x", open_log=beyond(hand_off)) as lane:
             await make_counter(lane)
             fails.set()
             writing = asyncio.ensure_future(lane.run(increment()))
@@ -76,11 +118,12 @@ def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) 
     run(scenario)
 
 
-def test_a_read_between_two_groups_is_never_forgotten(tmp_path: Path) -> None:
+@BEYOND
+def test_a_read_between_two_groups_is_never_forgotten(tmp_path: Path, beyond: Beyond) -> None:
     """A read that is held at the very moment its group becomes durable is let go with that group."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", hand_off=lambda: None) as lane:
+        with opened(tmp_path / "x", open_log=beyond(lambda: None)) as lane:
             await make_counter(lane)
             for turn in range(200):
                 writing = asyncio.ensure_future(lane.run(increment()))
