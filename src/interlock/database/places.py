@@ -33,11 +33,19 @@ def place_of(
 ) -> Place:
     """The place behind an address. Raises BadUsage for what is none, MissingExtra for a bucket without its packages."""
     if not is_bucket(url):
-        return Place(lane_path(url), None if hand_off is None else lambda _path: HandedOff(hand_off))
+        return Place(lane_path(url), None if hand_off is None else _handed_off(hand_off))
     address = parse(url)
     from interlock.lanes.objects.door import log_opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
     return Place(cache_path(address, cache), log_opener(address, settings=settings, clock=clock))
+
+
+def _handed_off(hand_off: HandOff) -> OpenLog:
+    def open_log(path: Path | None) -> HandedOff:
+        del path
+        return HandedOff(hand_off)
+
+    return open_log
 
 
 def cache_path(address: Address, folder: str | None = None) -> Path:
