@@ -1,7 +1,11 @@
 """The probe accepts every server that keeps its promises, and refuses those that only say so."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from interlock.database.database import Database
 from interlock.errors import UnavailableError
 from interlock.lanes.objects.addresses import parse
 from interlock.lanes.objects.probe import Check, examine
@@ -9,7 +13,7 @@ from interlock.lanes.objects.remote import open_folder, open_proven
 from interlock.lanes.objects.world import World
 from tests.integration.objects.careless import Care, CarelessServer
 from tests.integration.objects.scripted import Eof, ScriptedServer, xml
-from tests.integration.objects.servers import S3rver, Server
+from tests.integration.objects.servers import BUCKET, S3rver, Server
 
 
 def examined(url: str) -> list[Check]:
@@ -27,6 +31,32 @@ def test_a_good_server_is_accepted_and_left_clean(server: Server, folder: str) -
 def test_s3rver_is_refused(s3rver: S3rver, folder: str) -> None:
     with pytest.raises(UnavailableError, match="accepted a second object"):
         open_proven(parse(s3rver.url(f"{folder}/stock")), request_timeout_s=10, world=World())
+
+
+def test_no_database_opens_on_a_server_that_ignores_conditions(s3rver: S3rver, folder: str, tmp_path: Path) -> None:
+    url = s3rver.url(f"{folder}/stock")
+    assert_refused(url, tmp_path, f"s3://{BUCKET}/{folder}?endpoint={s3rver.endpoint} cannot carry a log")
+
+
+def test_no_database_opens_on_a_careless_server(tmp_path: Path) -> None:
+    with CarelessServer("ignores all") as server:
+        assert_refused(server.url("shop/stock"), tmp_path, "cannot carry a log")
+
+
+def assert_refused(url: str, cache: Path, what: str) -> None:
+    """As a user sees it: what is wrong with which bucket, why that matters, what to use; no secret, nothing left."""
+
+    async def scenario() -> None:
+        with pytest.raises(UnavailableError) as caught:
+            await Database.open(url, cache=str(cache))
+        assert what in caught.value.what
+        assert "accepted a second object" in caught.value.what
+        assert "acknowledged writes would be lost" in caught.value.why
+        assert "Use a bucket with conditional writes" in caught.value.fix
+        assert "secret" not in str(caught.value)
+
+    asyncio.run(scenario())
+    assert not list(cache.glob("*.lane"))
 
 
 def test_a_careful_server_is_accepted() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes import descriptors
-from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 
 DESCRIPTORS = Path("/proc/self/fd")
 READ = "SELECT n FROM counter WHERE id = 1"
@@ -27,38 +27,6 @@ def open_files(folder: Path) -> list[str]:
             if target.is_relative_to(folder):
                 found.append(target.name)
     return sorted(found)
-
-
-def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x", idle_s=0.0) as lane:
-            assert open_files(tmp_path) == ["x.lock"], "a lane that was never used"
-            await make_counter(lane)
-            for turn in range(3):
-                assert await lane.run(increment()) == 1
-                await rested(lane)
-                assert open_files(tmp_path) == ["x.lock"], "after a write"
-                answer = await lane.read(lambda connection: connection.execute(READ).get)
-                assert answer == turn + 1
-                await rested(lane)
-                assert open_files(tmp_path) == ["x.lock"], "after a read"
-            assert not [thread for thread in threading.enumerate() if thread.name == "interlock-lane"]
-            assert lane.stats().log_bytes == 0
-            assert await count(lane) == 3
-
-    run(scenario)
-
-
-def test_a_lane_that_is_used_keeps_its_files_open(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x", idle_s=60.0) as lane:
-            await make_counter(lane)
-            await lane.read(lambda connection: connection.execute(READ).get)
-            assert open_files(tmp_path).count("x") == 2, "one writer, one reader"
-            assert lane.stats().log_bytes > 0
-
-    run(scenario)
-    assert open_files(tmp_path) == []
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import contextlib
 import msgspec
 
 from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.lanes import points
 from interlock.lanes.objects.bucket import Bucket, BucketError
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.capture import Capture
@@ -138,3 +139,4 @@ class ObjectLog:
         if now_s >= self._leased_s + self.manifest.lease_s * RENEWED_AFTER:
             self._keeper.change(lambda manifest: manifest)
             self._leased_s = now_s
+            points.reach("lease.renewed")

@@ -7,6 +7,7 @@ used again, and then brought to where the log ends.
 from pathlib import Path
 
 from interlock.errors import CorruptionError
+from interlock.lanes import points
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.log import ObjectLog
@@ -25,6 +26,7 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
     """
     cache = Cache(path)
     keeper, leased_s = claim(bucket, world, settings, cache.identity(world))
+    points.reach("epoch.taken")
     manifest = keeper.manifest
     upkeep = Upkeep(bucket, world, settings, keeper, path)
     try:
@@ -40,4 +42,5 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
         # An owner that is newer than us collects what we are reading: that is no damage, we are just too late.
         keeper.check()
         raise
+    points.reach("fence.stored")
     return ObjectLog(bucket, world, settings, keeper, upkeep, cache=cache, position=position, leased_s=leased_s)

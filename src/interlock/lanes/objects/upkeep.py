@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from interlock.lanes import points
 from interlock.lanes.objects import snapshots
 from interlock.lanes.objects.bucket import Bucket, BucketError
 from interlock.lanes.objects.manifest import Keeper, Manifest
@@ -71,12 +72,14 @@ class Upkeep:
 
         def stored() -> Update:
             snapshot = snapshots.store(self._bucket, self._world, manifest, source)
+            points.reach("snapshot.stored")
             return lambda manifest: snapshots.with_snapshot(manifest, snapshot, self._settings)
 
         self._run(stored)
 
     def _collected(self, manifest: Manifest) -> Update:
         collected = snapshots.collect(self._bucket, manifest)
+        points.reach("groups.deleted")
         return lambda manifest: msgspec.structs.replace(manifest, collected=collected)
 
     def _run(self, work: Callable[[], Update]) -> None:
@@ -96,3 +99,4 @@ class Upkeep:
         update, self._wait, self._update = self._update, None, None
         if update is not None:
             self._keeper.change(update)
+            points.reach("manifest.changed")

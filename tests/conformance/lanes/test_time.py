@@ -1,27 +1,26 @@
 """G8: a lane's time never goes back, whatever the wall clock does."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import apsw
-import pytest
 
 from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import SetClock, group, opened, run
+from tests.conformance.lanes.places import EVERYWHERE, Place, opened
+from tests.unit.lanes.lanes import SetClock, group, run
 
 
 def now() -> Work:
     return Work(lambda session: session.now_us())
 
 
-@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
-def test_time_follows_the_wall_clock_and_never_goes_back(tmp_path: Path, *, on_disk: bool) -> None:
+@EVERYWHERE
+def test_time_follows_the_wall_clock_and_never_goes_back(place: Place) -> None:
     clock = SetClock(100.0)
 
     async def scenario() -> None:
-        with opened(tmp_path / "x" if on_disk else None, clock=clock) as lane:
+        with opened(place, clock=clock) as lane:
             assert await lane.run(now()) == 100_000_000
             clock.now_wall_s = 200.0
             assert await lane.run(now()) == 200_000_000
@@ -33,7 +32,7 @@ def test_time_follows_the_wall_clock_and_never_goes_back(tmp_path: Path, *, on_d
     run(scenario)
 
 
-def test_time_stands_still_inside_a_transaction(tmp_path: Path) -> None:
+def test_time_stands_still_inside_a_transaction(place: Place) -> None:
     clock = SetClock(100.0)
 
     def asks_twice(session: Session) -> object:
@@ -42,7 +41,7 @@ def test_time_stands_still_inside_a_transaction(tmp_path: Path) -> None:
         return before, session.now_us()
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", clock=clock) as lane:
+        with opened(place, clock=clock) as lane:
             assert await group(lane, Work(asks_twice), Work(asks_twice)) == [
                 (100_000_000, 100_000_000),
                 (101_000_000, 101_000_000),
@@ -51,24 +50,24 @@ def test_time_stands_still_inside_a_transaction(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_time_does_not_go_back_when_the_lane_is_opened_again(tmp_path: Path) -> None:
+def test_time_does_not_go_back_when_the_lane_is_opened_again(place: Place) -> None:
     clock = SetClock(200.0)
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", clock=clock) as lane:
+        with opened(place, clock=clock) as lane:
             assert await lane.run(now()) == 200_000_000
         clock.now_wall_s = 10.0
-        with opened(tmp_path / "x", clock=clock) as lane:
+        with opened(place, clock=clock) as lane:
             assert await lane.run(now()) == 200_000_000
 
     run(scenario)
 
 
-def test_time_does_not_go_back_when_the_lane_wakes_up(tmp_path: Path) -> None:
+def test_time_does_not_go_back_when_the_lane_wakes_up(place: Place) -> None:
     clock = SetClock(200.0)
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", clock=clock, idle_s=0.0) as lane:
+        with opened(place, clock=clock, idle_s=0.0) as lane:
             assert await lane.run(now()) == 200_000_000
             clock.now_wall_s = 10.0
             assert await lane.run(now()) == 200_000_000
@@ -80,7 +79,7 @@ def register(connection: apsw.Connection, now_us: Callable[[], int]) -> None:
     connection.create_scalar_function("the_time", lambda *_values: now_us(), 0)
 
 
-def test_reads_do_not_see_time_going_back_either(tmp_path: Path) -> None:
+def test_reads_do_not_see_time_going_back_either(place: Place) -> None:
     clock = SetClock(200.0)
     times: list[object] = []
 
@@ -88,14 +87,14 @@ def test_reads_do_not_see_time_going_back_either(tmp_path: Path) -> None:
         return await lane.read(lambda connection: connection.execute("SELECT the_time()").get)
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", clock=clock, prepare=register) as lane:
+        with opened(place, clock=clock, prepare=register) as lane:
             times.append(await lane.run(now()))
             clock.now_wall_s = 10.0
             times.append(await read_time(lane))
             clock.now_wall_s = 300.0
             times.append(await read_time(lane))
         clock.now_wall_s = 10.0
-        with opened(tmp_path / "x", clock=clock, prepare=register) as lane:
+        with opened(place, clock=clock, prepare=register) as lane:
             times.append(await read_time(lane))
 
     run(scenario)

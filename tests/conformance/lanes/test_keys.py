@@ -3,7 +3,6 @@
 import uuid
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +13,8 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.results import decode_result, encode_result
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import SetClock, count, group, increment, make_counter, opened, rows, run, sql
+from tests.conformance.lanes.places import Place, opened
+from tests.unit.lanes.lanes import SetClock, count, group, increment, make_counter, rows, run, sql
 
 ADD = "UPDATE counter SET n = n + 1 WHERE id = 1"
 VALUES: list[object] = [
@@ -42,9 +42,9 @@ class Named(NamedTuple):
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_the_same_result_comes_back_with_its_types(tmp_path: Path, value: object) -> None:
+def test_the_same_result_comes_back_with_its_types(place: Place, value: object) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             for _ in range(2):
                 answer = await lane.run(Work(lambda _session: value, key="k"))
                 assert answer == value
@@ -62,25 +62,25 @@ def test_rows_with_names_are_made_by_whoever_knows_them() -> None:
     assert made[0].name == "a"
 
 
-def test_the_function_is_not_run_again(tmp_path: Path) -> None:
+def test_the_function_is_not_run_again(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             for _ in range(3):
                 assert await lane.run(sql(ADD, key="k")) == 1
             # Also within one group.
             assert await group(lane, sql(ADD, key="l"), sql(ADD, key="l"), sql(ADD, key="m")) == [1, 1, 1]
             assert await count(lane) == 3
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             assert await lane.run(sql(ADD, key="k")) == 1
             assert await count(lane) == 3
 
     run(scenario)
 
 
-def test_a_key_used_for_something_else_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_key_used_for_something_else_is_refused_and_harms_nobody(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql(ADD, key="k", digest=b"one"))
             answers = await group(
@@ -95,9 +95,9 @@ def test_a_key_used_for_something_else_is_refused_and_harms_nobody(tmp_path: Pat
     run(scenario)
 
 
-def test_only_a_committed_transaction_uses_its_key_up(tmp_path: Path) -> None:
+def test_only_a_committed_transaction_uses_its_key_up(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
 
             def fails(session: Session) -> object:
@@ -114,9 +114,9 @@ def test_only_a_committed_transaction_uses_its_key_up(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_result_that_cannot_be_kept_rolls_back(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_kept_rolls_back(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", key_result_bytes_max=64) as lane:
+        with opened(place, key_result_bytes_max=64) as lane:
             await make_counter(lane)
 
             def gives(result: object) -> Work:
@@ -140,9 +140,9 @@ async def add(lane: Lane, key: str) -> None:
     await lane.run(sql(ADD, key=key))
 
 
-def test_keys_are_kept_by_number(tmp_path: Path) -> None:
+def test_keys_are_kept_by_number(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", keys_max=10) as lane:
+        with opened(place, keys_max=10) as lane:
             await make_counter(lane)
             for number in range(30):
                 await add(lane, f"k{number}")
@@ -156,11 +156,11 @@ def test_keys_are_kept_by_number(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_keys_are_kept_for_a_time_and_removed_a_few_at_a_time(tmp_path: Path) -> None:
+def test_keys_are_kept_for_a_time_and_removed_a_few_at_a_time(place: Place) -> None:
     clock = SetClock()
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", clock=clock, keys_retained_s=60.0) as lane:
+        with opened(place, clock=clock, keys_retained_s=60.0) as lane:
             await make_counter(lane)
             for number in range(10):
                 await add(lane, f"k{number}")
@@ -188,11 +188,11 @@ def test_keys_are_kept_for_a_time_and_removed_a_few_at_a_time(tmp_path: Path) ->
     run(scenario)
 
 
-def test_our_own_statements_are_nobody_elses(tmp_path: Path) -> None:
+def test_our_own_statements_are_nobody_elses(place: Place) -> None:
     """A cached statement is not asked for its rights again: the text of ours must not be one that a user can write."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql(ADD, key="k"))
             for work in (

@@ -2,43 +2,22 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Generator
 
 import pytest
 
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
+from tests.conformance.lanes.places import Place, add, counted, value
 from tests.unit.lanes.lanes import sql
 
 TRACE: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
 
 
-@asynccontextmanager
-async def counted(folder: Path, **settings: float) -> AsyncIterator[Database]:
-    async with Database.open(f"lanes://{folder}/x", **settings) as db:  # type: ignore[arg-type]  # None of the others.
-        await db.execute("CREATE TABLE counter (id integer PRIMARY KEY, n integer NOT NULL CHECK (n >= 0))")
-        await db.execute("INSERT INTO counter (id, n) VALUES (1, 0)")
-        yield db
-
-
-async def value(db: Database) -> object:
-    [(n,)] = await db.query("SELECT n FROM counter WHERE id = 1")
-    return n
-
-
-async def add(tx: Transaction, amount: int = 1) -> int:
-    [(n,)] = await tx.query("SELECT n FROM counter WHERE id = 1")
-    assert isinstance(n, int)
-    await tx.execute("UPDATE counter SET n = $1 WHERE id = 1", n + amount)
-    return n + amount
-
-
-def test_it_returns_what_the_function_returns(tmp_path: Path) -> None:
+def test_it_returns_what_the_function_returns(place: Place) -> None:
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             assert await db.transact(add) == 1
             assert await db.transact(add, 41) == 42
             assert await value(db) == 42
@@ -46,9 +25,9 @@ def test_it_returns_what_the_function_returns(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_no_read_then_write_of_64_clients_is_lost(tmp_path: Path) -> None:
+def test_no_read_then_write_of_64_clients_is_lost(place: Place) -> None:
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             for _ in range(5):
                 await asyncio.gather(*(db.transact(add) for _ in range(64)))
             assert await value(db) == 5 * 64
@@ -78,9 +57,9 @@ async def awaits_something(tx: Transaction) -> None:
     await Elsewhere()
 
 
-def test_it_awaits_only_tx(tmp_path: Path) -> None:
+def test_it_awaits_only_tx(place: Place) -> None:
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             with pytest.raises(TransactionError, match="may await only its tx, but it awaited str"):
                 await db.transact(awaits_something)
             with pytest.raises(TransactionError, match="may await only its tx, but it asked for an event loop"):
@@ -92,16 +71,16 @@ def test_it_awaits_only_tx(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_function_that_is_not_async_is_refused(tmp_path: Path) -> None:
+def test_a_function_that_is_not_async_is_refused(place: Place) -> None:
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             with pytest.raises(TransactionError, match="it returned int instead of being `async def`"):
                 await db.transact(lambda _tx: 7)  # type: ignore[arg-type,return-value]
 
     asyncio.run(scenario())
 
 
-def test_the_first_failed_statement_ends_it_even_if_it_is_caught(tmp_path: Path) -> None:
+def test_the_first_failed_statement_ends_it_even_if_it_is_caught(place: Place) -> None:
     after: list[str] = []
 
     async def stubborn(tx: Transaction) -> str:
@@ -117,7 +96,7 @@ def test_the_first_failed_statement_ends_it_even_if_it_is_caught(tmp_path: Path)
         return "fine"
 
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             with pytest.raises(ConstraintViolation):
                 await db.transact(stubborn)
             assert after == ["caught", "finally"]
@@ -126,13 +105,13 @@ def test_the_first_failed_statement_ends_it_even_if_it_is_caught(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_a_statement_outside_the_dialect_ends_it_too(tmp_path: Path) -> None:
+def test_a_statement_outside_the_dialect_ends_it_too(place: Place) -> None:
     async def wrong(tx: Transaction) -> None:
         await add(tx)
         await tx.execute("VACUUM")
 
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             with pytest.raises(DialectError):
                 await db.transact(wrong)
             assert await value(db) == 0
@@ -147,13 +126,13 @@ class Stop(BaseException):
 @pytest.mark.parametrize(
     "error", [ValueError("sold out"), KeyboardInterrupt(), Stop(), asyncio.CancelledError()], ids=repr
 )
-def test_anything_it_raises_rolls_it_back_and_harms_nobody(tmp_path: Path, error: BaseException) -> None:
+def test_anything_it_raises_rolls_it_back_and_harms_nobody(place: Place, error: BaseException) -> None:
     async def fails(tx: Transaction) -> None:
         await add(tx, 100)
         raise error
 
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             answers = await asyncio.gather(
                 db.transact(add), db.transact(fails), db.transact(add), return_exceptions=True
             )
@@ -165,7 +144,7 @@ def test_anything_it_raises_rolls_it_back_and_harms_nobody(tmp_path: Path, error
     asyncio.run(scenario())
 
 
-def test_it_runs_again_when_the_group_vanished_and_starts_afresh(tmp_path: Path) -> None:
+def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -> None:
     runs: list[str] = []
 
     async def first(tx: Transaction) -> int:
@@ -175,7 +154,7 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(tmp_path: Path)
 
     async def scenario() -> None:
         TRACE.set("caller")
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
             # Not a statement of the dialect: given to the lane below, it takes the whole group with it.
             culprit = db._lane.run(sql("INSERT OR ROLLBACK INTO counter VALUES (1, 7)"))
             answers = await asyncio.gather(db.transact(first), culprit, db.transact(add), return_exceptions=True)
@@ -188,14 +167,14 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_a_function_that_holds_the_lane_is_ended(tmp_path: Path) -> None:
+def test_a_function_that_holds_the_lane_is_ended(place: Place) -> None:
     async def holds(tx: Transaction) -> None:
         await add(tx, 100)
         while True:
             pass
 
     async def scenario() -> None:
-        async with counted(tmp_path, transaction_timeout_s=0.05) as db:
+        async with counted(place, transaction_timeout_s=0.05) as db:
             answers = await asyncio.gather(
                 db.transact(add), db.transact(holds), db.transact(add), return_exceptions=True
             )
@@ -207,11 +186,11 @@ def test_a_function_that_holds_the_lane_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["execute", "query", "transact", "open"])
-def test_another_database_inside_is_refused_with_the_reason(tmp_path: Path, call: str) -> None:
+def test_another_database_inside_is_refused_with_the_reason(place: Place, call: str) -> None:
     """D17."""
 
     async def scenario() -> None:
-        async with counted(tmp_path / "one") as one, counted(tmp_path / "two") as two:
+        async with counted(place, "one") as one, counted(place, "two") as two:
 
             async def across(tx: Transaction) -> object:
                 await add(tx)
@@ -231,9 +210,9 @@ def test_another_database_inside_is_refused_with_the_reason(tmp_path: Path, call
     asyncio.run(scenario())
 
 
-def test_the_database_itself_inside_its_own_transaction_is_refused(tmp_path: Path) -> None:
+def test_the_database_itself_inside_its_own_transaction_is_refused(place: Place) -> None:
     async def scenario() -> None:
-        async with counted(tmp_path) as db:
+        async with counted(place) as db:
 
             async def inside(tx: Transaction) -> None:
                 await add(tx)

@@ -1,4 +1,4 @@
-"""The servers, started once per test process, when the first test asks for one."""
+"""The servers, started once per test process, when the first test asks for one. Loaded by the conftest of all tests."""
 
 import os
 import uuid

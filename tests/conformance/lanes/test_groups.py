@@ -1,14 +1,14 @@
 """D1, D2: transactions share a group and never harm each other, whatever one of them does."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from interlock.errors import ConstraintViolation, Overloaded, TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, read_then_write, rows, run, sql
+from tests.conformance.lanes.places import EVERYWHERE, Place, opened
+from tests.unit.lanes.lanes import count, group, increment, make_counter, read_then_write, rows, run, sql
 
 VIOLENT = {
     "COMMIT": "COMMIT",
@@ -31,10 +31,10 @@ ENDS_THE_GROUP = {
 
 
 @pytest.mark.parametrize("work", [increment, read_then_write], ids=["one statement", "read, then write"])
-@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
-def test_no_increment_of_64_clients_is_lost(tmp_path: Path, work: object, *, on_disk: bool) -> None:
+@EVERYWHERE
+def test_no_increment_of_64_clients_is_lost(place: Place, work: object) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x" if on_disk else None) as lane:
+        with opened(place) as lane:
             await make_counter(lane)
 
             async def client() -> None:
@@ -49,9 +49,9 @@ def test_no_increment_of_64_clients_is_lost(tmp_path: Path, work: object, *, on_
 
 
 @pytest.mark.parametrize("statement", VIOLENT.values(), ids=VIOLENT)
-def test_what_would_break_out_is_refused_and_harms_nobody(tmp_path: Path, statement: str) -> None:
+def test_what_would_break_out_is_refused_and_harms_nobody(place: Place, statement: str) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             before, culprit, after = await group(lane, increment(), sql(statement), increment())
             assert isinstance(culprit, TransactionError)
@@ -61,11 +61,11 @@ def test_what_would_break_out_is_refused_and_harms_nobody(tmp_path: Path, statem
     run(scenario)
 
 
-def test_a_cached_control_statement_is_not_a_way_out(tmp_path: Path) -> None:
+def test_a_cached_control_statement_is_not_a_way_out(place: Place) -> None:
     """The statement cache is keyed by text and a cached statement is not authorized again."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             for statement in ("BEGIN IMMEDIATE", "COMMIT", "SAVEPOINT work", "RELEASE work", "ROLLBACK TO work"):
                 [answer] = await group(lane, sql(statement))
@@ -76,9 +76,9 @@ def test_a_cached_control_statement_is_not_a_way_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ENDS_THE_GROUP.values(), ids=ENDS_THE_GROUP)
-def test_a_group_that_vanishes_is_run_again_without_the_culprit(tmp_path: Path, statement: str) -> None:
+def test_a_group_that_vanishes_is_run_again_without_the_culprit(place: Place, statement: str) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql("CREATE TABLE trap (x INTEGER)"))
             await lane.run(sql("CREATE TRIGGER t BEFORE INSERT ON trap BEGIN SELECT RAISE(ROLLBACK, 'gone'); END"))
@@ -89,9 +89,9 @@ def test_a_group_that_vanishes_is_run_again_without_the_culprit(tmp_path: Path, 
     run(scenario)
 
 
-def test_many_culprits_leave_clean_errors(tmp_path: Path) -> None:
+def test_many_culprits_leave_clean_errors(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             culprits = [sql(ENDS_THE_GROUP["OR ROLLBACK"]) for _ in range(5)]
             answers = await group(lane, increment(), *culprits, increment())
@@ -102,9 +102,9 @@ def test_many_culprits_leave_clean_errors(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_constraint_and_a_deferred_foreign_key_end_only_their_own_transaction(tmp_path: Path) -> None:
+def test_a_constraint_and_a_deferred_foreign_key_end_only_their_own_transaction(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql("CREATE TABLE child (id INTEGER REFERENCES counter (id) DEFERRABLE INITIALLY DEFERRED)"))
             answers = await group(
@@ -123,9 +123,9 @@ def test_a_constraint_and_a_deferred_foreign_key_end_only_their_own_transaction(
     run(scenario)
 
 
-def test_a_function_that_fails_halfway_leaves_nothing(tmp_path: Path) -> None:
+def test_a_function_that_fails_halfway_leaves_nothing(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
 
             def half(session: Session) -> object:
@@ -139,12 +139,12 @@ def test_a_function_that_fails_halfway_leaves_nothing(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_statement_that_does_not_end_is_ended(tmp_path: Path) -> None:
+def test_a_statement_that_does_not_end_is_ended(place: Place) -> None:
     endless = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r"
     endless_write = f"UPDATE counter SET n = ({endless}) WHERE id = 1"
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", statement_timeout_s=0.05) as lane:
+        with opened(place, statement_timeout_s=0.05) as lane:
             await make_counter(lane)
             answers = await group(lane, increment(), rows(endless), sql(endless_write), increment())
             assert isinstance(answers[1], TransactionError)
@@ -157,10 +157,10 @@ def test_a_statement_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("swallowed", [Exception, BaseException])
 def test_a_function_that_holds_the_lane_is_ended_and_the_others_go_on(
-    tmp_path: Path, swallowed: type[BaseException]
+    place: Place, swallowed: type[BaseException]
 ) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
 
             def holds(session: Session) -> object:
@@ -179,9 +179,9 @@ def test_a_function_that_holds_the_lane_is_ended_and_the_others_go_on(
     run(scenario)
 
 
-def test_a_cancelled_client_that_waits_has_done_nothing(tmp_path: Path) -> None:
+def test_a_cancelled_client_that_waits_has_done_nothing(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             tasks = [asyncio.ensure_future(lane.run(increment())) for _ in range(10)]
             await asyncio.sleep(0)
@@ -196,9 +196,9 @@ def test_a_cancelled_client_that_waits_has_done_nothing(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_full_queue_refuses_at_once(tmp_path: Path) -> None:
+def test_a_full_queue_refuses_at_once(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", queue_max=5) as lane:
+        with opened(place, queue_max=5) as lane:
             await make_counter(lane)
             answers = await group(lane, *(increment() for _ in range(8)))
             refused = [answer for answer in answers if isinstance(answer, Overloaded)]
@@ -209,9 +209,9 @@ def test_a_full_queue_refuses_at_once(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_batch_is_never_larger_than_its_bound(tmp_path: Path) -> None:
+def test_a_batch_is_never_larger_than_its_bound(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", group_commit_max_batch=4) as lane:
+        with opened(place, group_commit_max_batch=4) as lane:
             await make_counter(lane)
             await group(lane, *(increment() for _ in range(20)))
             assert await count(lane) == 20
@@ -220,9 +220,9 @@ def test_a_batch_is_never_larger_than_its_bound(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_window_gathers_those_who_come_a_little_later(tmp_path: Path) -> None:
+def test_a_window_gathers_those_who_come_a_little_later(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", group_commit_window=0.5, group_commit_max_batch=3) as lane:
+        with opened(place, group_commit_window=0.5, group_commit_max_batch=3) as lane:
             await make_counter(lane)
             before = lane.stats().groups
             first = asyncio.ensure_future(lane.run(increment()))

@@ -1,7 +1,6 @@
 """The wall that statements of users cannot climb, and settings that are bounds."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,8 @@ from interlock.errors import DefinitionError, TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, rows, run, sql
+from tests.conformance.lanes.places import Place, opened
+from tests.unit.lanes.lanes import count, group, increment, make_counter, rows, run, sql
 
 ON_OUR_TABLES = [
     "ALTER TABLE interlock_lane RENAME TO mine",
@@ -24,9 +24,9 @@ ON_OUR_TABLES = [
 
 
 @pytest.mark.parametrize("statement", ON_OUR_TABLES)
-def test_our_tables_are_out_of_reach(tmp_path: Path, statement: str) -> None:
+def test_our_tables_are_out_of_reach(place: Place, statement: str) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             before, answer, after = await group(lane, increment(), rows(statement), increment())
             assert isinstance(answer, TransactionError)
@@ -38,11 +38,11 @@ def test_our_tables_are_out_of_reach(tmp_path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["UPDATE counter SET n = n + 1 RETURNING n", "SELECT 1 UNION ALL SELECT 2"])
-def test_a_statement_with_rows_that_nobody_reads_is_run_to_its_end(tmp_path: Path, statement: str) -> None:
+def test_a_statement_with_rows_that_nobody_reads_is_run_to_its_end(place: Place, statement: str) -> None:
     """Left half-way it would keep the savepoint from ending, and with it everybody in the group."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql("INSERT INTO counter VALUES (2, 0), (3, 0)"))
             answers = await group(lane, increment(), sql(statement), increment())
@@ -52,9 +52,9 @@ def test_a_statement_with_rows_that_nobody_reads_is_run_to_its_end(tmp_path: Pat
     run(scenario)
 
 
-def test_no_number_of_culprits_harms_the_others(tmp_path: Path) -> None:
+def test_no_number_of_culprits_harms_the_others(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             works = []
             for _ in range(20):
@@ -72,13 +72,13 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), Stop(), GeneratorExit()], ids=repr)
-def test_even_what_is_no_exception_ends_only_its_own_transaction(tmp_path: Path, error: BaseException) -> None:
+def test_even_what_is_no_exception_ends_only_its_own_transaction(place: Place, error: BaseException) -> None:
     def function(session: Session) -> object:
         session.execute("UPDATE counter SET n = n + 100 WHERE id = 1")
         raise error
 
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             before, answer, after = await group(lane, increment(), Work(function), increment())
             assert (before, after) == (1, 1)
@@ -89,9 +89,9 @@ def test_even_what_is_no_exception_ends_only_its_own_transaction(tmp_path: Path,
     run(scenario)
 
 
-def test_a_double_quoted_text_is_an_error(tmp_path: Path) -> None:
+def test_a_double_quoted_text_is_an_error(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             [answer] = await group(lane, rows('SELECT "no such column" FROM counter'))
             assert isinstance(answer, TransactionError)

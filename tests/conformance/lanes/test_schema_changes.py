@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from interlock.database.transactions import Transaction, execute_in
 from interlock.errors import TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
+from tests.conformance.lanes.places import Place
 
 ADD = "INSERT INTO note (id, said) VALUES ($1, $2)"
 CHANGE = ("DROP TABLE note", "CREATE TABLE note (id integer PRIMARY KEY, said integer)")
@@ -19,8 +19,8 @@ CHANGE = ("DROP TABLE note", "CREATE TABLE note (id integer PRIMARY KEY, said in
 
 
 @asynccontextmanager
-async def noted(folder: Path) -> AsyncIterator[Database]:
-    async with Database.open(f"lanes://{folder}/x") as db:
+async def noted(folder: Place) -> AsyncIterator[Database]:
+    async with folder.database() as db:
         await db.execute("CREATE TABLE note (id integer PRIMARY KEY, said text)")
         await db.execute(ADD, 1, "a text")
         yield db
@@ -58,10 +58,10 @@ TAKEN_BACK = {"rolled back alone": _rolled_back, "gone with its group": _vanishe
 
 @pytest.mark.parametrize("begin", TAKEN_BACK.values(), ids=TAKEN_BACK)
 def test_a_change_that_was_taken_back_is_forgotten(
-    tmp_path: Path, begin: Callable[[Database], asyncio.Future[object]]
+    place: Place, begin: Callable[[Database], asyncio.Future[object]]
 ) -> None:
     async def scenario() -> None:
-        async with noted(tmp_path) as db:
+        async with noted(place) as db:
             answers = await asyncio.gather(
                 db.execute(ADD, 2, "before"), begin(db), db.execute(ADD, 3, "behind"), return_exceptions=True
             )
@@ -73,9 +73,9 @@ def test_a_change_that_was_taken_back_is_forgotten(
     asyncio.run(scenario())
 
 
-def test_a_change_is_known_to_the_next_statement_and_to_readers(tmp_path: Path) -> None:
+def test_a_change_is_known_to_the_next_statement_and_to_readers(place: Place) -> None:
     async def scenario() -> None:
-        async with noted(tmp_path) as db:
+        async with noted(place) as db:
             assert await db.query("SELECT said FROM note") == [("a text",)]
             answers = await asyncio.gather(db.transact(change), db.execute(ADD, 2, "no number"), return_exceptions=True)
             assert answers[0] is None

@@ -1,15 +1,15 @@
 """A single statement has no savepoint of its own, and harms nobody all the same."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from interlock.errors import TransactionError, UnavailableError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
-from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, rows, run, sql
-from tests.unit.lanes.test_groups import ENDS_THE_GROUP
+from tests.conformance.lanes.places import Place, opened
+from tests.conformance.lanes.test_groups import ENDS_THE_GROUP
+from tests.unit.lanes.lanes import count, group, increment, make_counter, rows, run, sql
 
 
 def single(text: str, *, then: Exception | None = None) -> Work:
@@ -34,9 +34,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("culprit", BROKEN)
-def test_a_single_statement_without_a_savepoint_harms_nobody_either(tmp_path: Path, culprit: str) -> None:
+def test_a_single_statement_without_a_savepoint_harms_nobody_either(place: Place, culprit: str) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             await lane.run(sql("CREATE TABLE child (id INTEGER REFERENCES counter (id) DEFERRABLE INITIALLY DEFERRED)"))
             broken = Work(BROKEN[culprit].function, single=True)
@@ -48,9 +48,9 @@ def test_a_single_statement_without_a_savepoint_harms_nobody_either(tmp_path: Pa
     run(scenario)
 
 
-def test_cancelled_works_do_not_fill_the_queue(tmp_path: Path) -> None:
+def test_cancelled_works_do_not_fill_the_queue(place: Place) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x", queue_max=4) as lane:
+        with opened(place, queue_max=4) as lane:
             await make_counter(lane)
             tasks = [asyncio.ensure_future(lane.run(increment())) for _ in range(4)]
             await asyncio.sleep(0)
@@ -62,11 +62,11 @@ def test_cancelled_works_do_not_fill_the_queue(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_stop_iteration_ends_its_own_transaction_only(tmp_path: Path) -> None:
+def test_a_stop_iteration_ends_its_own_transaction_only(place: Place) -> None:
     """To Python it means that a coroutine has ended, so it cannot be handed to one that waits."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             await make_counter(lane)
             nothing = iter(())
             answers = await group(lane, increment(), Work(lambda _session: next(nothing)), increment())
@@ -76,9 +76,9 @@ def test_a_stop_iteration_ends_its_own_transaction_only(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_lane_that_gets_no_thread_says_so_and_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_gets_no_thread_says_so_and_goes_on_later(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
+        with opened(place) as lane:
             with monkeypatch.context() as patched:
                 patched.setattr("threading.Thread.start", refuse)
                 [answer] = await group(lane, sql("CREATE TABLE a (x)"))
