@@ -201,7 +201,7 @@ def plot(times: Mapping[str, Times], logs: Sequence[Log], places: Sequence[Place
     ]
     return draw(
         "Recovery of a database in a bucket, into an empty folder",
-        "Medians. Snapshots keep the replay short: with the default settings one is due about every thousand groups.",
+        "Medians. Snapshots keep the replay short: by default one is due after about 650 groups of one page.",
         [
             Panel(
                 "From the open to the first answer",
