@@ -204,7 +204,7 @@ def plot(times: Mapping[str, Times], logs: Sequence[Log], places: Sequence[Place
         "Medians. Snapshots keep the replay short: by default one is due after about 650 groups of one page.",
         [
             Panel(
-                "From the open to the first answer",
+                "How long the open takes",
                 Axis("groups in the log", logarithmic=True),
                 Axis("seconds", logarithmic=True),
                 lines,
