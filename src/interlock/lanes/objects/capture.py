@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.errors import CorruptionError
+from interlock.lanes.objects.checksum import running_checksum
 from interlock.lanes.objects.format import Page
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
-_WORD = 0xFFFFFFFF
 _MAGIC = 0x377F0683 if sys.byteorder == "big" else 0x377F0682
 """The log is always this machine's own, so its checksum reads words in this machine's order."""
 
@@ -110,14 +110,6 @@ def _read(data: bytes, frames: int, start: _Position, page_bytes: int) -> tuple[
     # A page behind the end was cut off by a later commit among these.
     kept = tuple(sorted((number, page) for number, page in latest.items() if number <= pages_in_all))
     return Changed(kept, page_bytes, pages_in_all), _Position(start.salts, frames, sums)
-
-
-def running_checksum(sums: tuple[int, int], data: bytes) -> tuple[int, int]:
-    """SQLite's checksum of its log, carried on over more bytes."""
-    first, second = sums
-    for word in memoryview(data).cast("I"):
-        first, second = second, (first + second + word) & _WORD
-    return first, second
 
 
 def _broken(why: str) -> CorruptionError:

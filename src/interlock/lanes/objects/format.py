@@ -40,6 +40,11 @@ HEADER_BYTES = _HEADER.size + HASH_BYTES
 _SNAPSHOT = struct.Struct(">6sH4xI16sQQ32s16sIIIII")
 """magic, version, page size, database, epoch, seq, hash, nonce, part, parts, first page, pages here, body."""
 
+# To make one costs more than to pack a page with it. Each is used by one thread at a time, and never again after an
+# error; there are no more of them than were in use at once.
+_compressors: list[zstandard.ZstdCompressor] = []
+_decompressors: list[zstandard.ZstdDecompressor] = []
+
 Kind = Literal["group", "fence"]
 _KINDS: dict[Kind, int] = {"group": 1, "fence": 2}
 _KIND_NAMES: dict[int, Kind] = {number: name for name, number in _KINDS.items()}
@@ -192,16 +197,27 @@ def corrupt(key: str, why: str) -> CorruptionError:
 
 
 def _packed(pieces: Sequence[bytes]) -> bytes:
-    return zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compress(b"".join(pieces))
+    try:
+        compressor = _compressors.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL)
+    packed = compressor.compress(b"".join(pieces))
+    _compressors.append(compressor)
+    return packed
 
 
 def _unpacked(body: bytes, size: int, key: str) -> bytes:
     if not 0 < size <= BODY_BYTES_MAX:
         raise corrupt(key, f"it claims to hold {size:,} bytes")
     try:
-        raw = zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+        decompressor = _decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    try:
+        raw = decompressor.decompress(body, max_output_size=size)
     except zstandard.ZstdError as error:
         raise corrupt(key, f"its body cannot be unpacked ({error})") from error
+    _decompressors.append(decompressor)
     if len(raw) != size:
         raise corrupt(key, f"its body has {len(raw):,} bytes instead of {size:,}")
     return raw

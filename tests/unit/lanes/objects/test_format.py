@@ -2,6 +2,8 @@
 
 import re
 import struct
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,11 @@ def test_the_page_has_every_byte(title: str, layout: struct.Struct) -> None:
         for _ in range(1 if letter in "sx" else int(number or 1))
     ]
     assert sizes == expanded
+
+
+def test_several_threads_pack_and_unpack_at_once() -> None:
+    # What packs is kept for the next one; two threads with the same one would mix up their pages.
+    entries = [ENTRY._replace(seq=seq, pages=((1, bytes([seq]) * 512 * 128),), page_bytes=65_536) for seq in range(64)]
+    with ThreadPoolExecutor(8) as threads:
+        packed = list(threads.map(wire.encode_entry, entries))
+        assert list(threads.map(wire.decode_entry, packed, repeat("log/1"))) == entries
