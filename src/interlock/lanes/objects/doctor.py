@@ -119,7 +119,7 @@ class _Below(NamedTuple):
 
 
 def _below(bucket: Bucket, manifest: Manifest, notes: symptoms.Notes) -> _Below:
-    first = manifest.snapshots[0].seq if manifest.snapshots else 0
+    first = manifest.kept
     seqs: list[int] = []
     old: list[int] = []
     strays, last = 0, manifest.floor

@@ -82,7 +82,7 @@ class ObjectLog:
             position.seq + 1,
             position.hash,
             self._world.nonce(),
-            max(time_us, position.time_us, int(self._world.clock.wall_s() * 1_000_000)),
+            max(time_us, position.time_us),
             changed.page_bytes,
             changed.pages_in_all,
             changed.pages,

@@ -47,7 +47,7 @@ def no_database(name: str) -> TargetNotFound:
     )
 
 
-def flaw_of(manifest: Manifest) -> str:
+def flaw_of(manifest: Manifest) -> str:  # noqa: PLR0911 -- one line for each flaw.
     """What the manifest says that cannot be so; nothing when all of it can."""
     snapshots = manifest.snapshots
     if not _is_hex(manifest.database, ID_BYTES):
@@ -59,7 +59,9 @@ def flaw_of(manifest: Manifest) -> str:
             return f"its snapshot at {each.seq} has {each.parts} parts and {each.pages} pages of {each.page_bytes}"
     if any(one.seq >= other.seq for one, other in pairwise(snapshots)):
         return "its snapshots are not in order"
-    if manifest.collected and (not snapshots or manifest.collected >= snapshots[0].seq):
+    if manifest.kept and (not snapshots or manifest.kept != snapshots[0].seq):
+        return f"its history begins at {manifest.kept}, where no snapshot is"
+    if manifest.collected and manifest.collected >= manifest.kept:
         return f"groups are deleted up to {manifest.collected}, where no snapshot takes their place"
     return ""
 
@@ -78,10 +80,9 @@ def moved(bucket: Bucket, before: Manifest) -> bool:
         return True
     now = found[0]
     kept = {(each.seq, each.nonce) for each in now.snapshots}
-    first = now.snapshots[0].seq if now.snapshots else 0
     return (
         now.database != before.database
-        or first != (before.snapshots[0].seq if before.snapshots else 0)
+        or now.kept != before.kept
         or not {(each.seq, each.nonce) for each in before.snapshots} <= kept
     )
 

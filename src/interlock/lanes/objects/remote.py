@@ -60,6 +60,18 @@ _REFUSED = re.compile(
 
 _Store = S3Store | GCSStore | AzureStore
 
+_threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
+"""Reads side by side, for all buckets of the process. It has a thread only once somebody has read so."""
+
+
+def _in_child() -> None:
+    # Threads do not come through a fork.
+    global _threads  # noqa: PLW0603 -- one pool per process.
+    _threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
+
+
+os.register_at_fork(after_in_child=_in_child)
+
 
 class _Clients(NamedTuple):
     once: _Store
@@ -110,8 +122,7 @@ class RemoteBucket:
         """Several objects side by side, or their first bytes."""
         if len(keys) <= 1:
             return [self._begin_of(key, bytes_max) for key in keys]
-        with ThreadPoolExecutor(min(len(keys), READS_AT_ONCE), thread_name_prefix="interlock-reads") as readers:
-            return list(readers.map(self._begin_of, keys, repeat(bytes_max)))
+        return list(_threads.map(self._begin_of, keys, repeat(bytes_max)))
 
     def create(self, key: str, data: bytes) -> object:
         """Store it unless the key is taken. One request, whatever becomes of it."""

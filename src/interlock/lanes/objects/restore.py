@@ -161,7 +161,7 @@ def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
         early, shown = [each for each in snapshots if each.seq <= at], f"at {at}"
     else:
         early, shown = [each for each in snapshots if each.time_us <= _us(at)], f"of {at.isoformat()}"
-    if not early:
+    if not early and manifest.kept:
         first = snapshots[-1]
         raise _not_kept(shown, f"the first that is kept is {first.seq}, of {_moment(first.time_us).isoformat()}")
     return early

@@ -16,6 +16,9 @@ from interlock.lanes.objects.world import Patience, World
 READ_AHEAD = 32
 """Slots that are asked for at once when the log is read; the round trips overlap."""
 
+READ_AHEAD_FIRST = 4
+"""So many at first, then twice as many each time: most logs that are opened have nothing new."""
+
 
 class Position(NamedTuple):
     """A place in the log: the last slot, its hash, and the lane's time there."""
@@ -67,9 +70,10 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
 
     Raises CorruptionError for a chain that does not hold, BucketError when the bucket does not answer.
     """
-    before, epoch = start, 0
+    before, epoch, ahead = start, 0, min(READ_AHEAD, READ_AHEAD_FIRST)
     while until is None or before.seq < until:
-        last = before.seq + READ_AHEAD if until is None else min(until, before.seq + READ_AHEAD)
+        last = before.seq + ahead if until is None else min(until, before.seq + ahead)
+        ahead = min(READ_AHEAD, 2 * ahead)
         keys = [log_key(seq) for seq in range(before.seq + 1, last + 1)]
         bodies = bucket.get_many(keys)
         found = next((at for at, data in enumerate(bodies) if data is None), len(bodies))
@@ -79,9 +83,14 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
             check_link(stored.entry, database, before, epoch, key)
             before, epoch = stored.position, stored.entry.epoch
             yield stored
-        # The slots were read side by side: with others behind it, an empty one may have been written since.
-        if found < len(bodies) and not (any(bodies[found:]) and bucket.get(keys[found])):
+        if found == len(bodies):
+            continue
+        if not any(bodies[found:]):
             break
+        # The slots were read side by side, so an empty one may have been written since. One that is still empty is no
+        # end: a fence in there would hide everything behind it.
+        if bucket.get(keys[found]) is None:
+            raise corrupt(keys[found], "it is missing, and there are objects behind it")
     if until is not None and before.seq < until:
         raise corrupt(log_key(before.seq + 1), "it is missing")
 

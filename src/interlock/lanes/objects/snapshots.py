@@ -128,8 +128,7 @@ def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings
     # the log itself, until a snapshot covers that time.
     while len(snapshots) > settings.snapshots_retained and snapshots[1].time_us <= oldest_us:
         del snapshots[0]
-    covered = snapshots[0].time_us <= oldest_us and len(snapshots) >= settings.snapshots_retained
-    kept = snapshots[0].seq if covered or manifest.kept else 0
+    kept = snapshots[0].seq if manifest.kept or snapshots[0].time_us <= oldest_us else 0
     while len(snapshots) > SNAPSHOTS_MAX:
         gaps = [snapshots[at + 1].seq - snapshots[at - 1].seq for at in range(1, len(snapshots) - 1)]
         del snapshots[1 + gaps.index(min(gaps))]

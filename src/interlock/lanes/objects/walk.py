@@ -34,12 +34,12 @@ class Walk:
         self._end = end
         self._notes = notes
         self._watch = watch
-        self._begin = manifest.snapshots[0].seq if manifest.snapshots else 1
-        self._before: Position | None = None if manifest.snapshots else Position()
+        self._begin = manifest.kept or 1
+        self._before: Position | None = None if manifest.kept else Position()
         """The object before; None when it could not be read."""
         self._next = 1
         self._missing_from = 0
-        self._lost_from: int | None = 0 if manifest.snapshots else None
+        self._lost_from: int | None = 0 if manifest.kept else None
         """Since when the replay is not whole; 0 before there is any."""
         self.lost: list[tuple[int, int]] = []
         self.epoch = 0
@@ -57,11 +57,11 @@ class Walk:
     def run(self) -> Path | None:
         """Walk. Returns the file with the newest state that is whole, if there is any."""
         snapshots = self._manifest.snapshots
-        if not snapshots:
+        if not self._manifest.kept:
             self._replayed.touch()
         for snapshot in snapshots:
-            # The slot of the first snapshot is kept too, for the sake of local files that stand there.
-            self._walk(snapshot.seq if snapshot is snapshots[0] else self._next, snapshot.seq)
+            # The slot where the history begins is kept too, for the sake of local files that stand there.
+            self._walk(max(self._next, self._manifest.kept), snapshot.seq)
             self._meet(snapshot, newest=snapshot is snapshots[-1])
             self.replay_objects = self.replay_bytes = 0
         self._walk(self._next, self._end)
