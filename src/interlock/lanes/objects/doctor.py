@@ -150,7 +150,11 @@ def _below(bucket: Bucket, manifest: Manifest, notes: symptoms.Notes) -> _Below:
             elif seq <= manifest.collected:
                 old.append(seq)
     known = {part_key(each.seq, bytes.fromhex(each.nonce), 0).rpartition("/")[0] for each in manifest.snapshots}
-    parts = sum(key.rpartition("/")[0] not in known for key in bucket.keys("snapshot/"))
+    # Those behind what is collected go with the next collection, or are just being stored.
+    below = part_key(manifest.collected + 1, b"", 0).partition("-")[0]
+    parts = sum(
+        key.rpartition("/")[0] not in known and key.partition("-")[0] < below for key in bucket.keys("snapshot/")
+    )
     for finding in symptoms.left_over(len(old), parts, strays):
         notes.add(finding)
     begins = first <= 1 or (bool(seqs) and seqs[0] == 1 and 1 not in old)

@@ -1,5 +1,6 @@
 """A database in a bucket whose every state is known, and ways to look at it from outside, for tests."""
 
+import random
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -47,6 +48,7 @@ class History:
         self.snapshot_bytes_min = snapshot_bytes_min
         self.states: dict[int, Rows] = {}
         self.times_us: dict[int, int] = {}
+        self._luck = random.Random(1)
         self.owners = 0
         self.owner = self.open()
         self.write("CREATE TABLE interlock_lane (time_us INTEGER)")
@@ -78,7 +80,7 @@ class History:
     def insert(self, count: int = 1) -> None:
         """So many groups of one row."""
         for _ in range(count):
-            self.write("INSERT INTO t (b) VALUES (hex(randomblob(40)))")
+            self.write(f"INSERT INTO t (b) VALUES ('{self._luck.randbytes(40).hex()}')")
 
     def insert_behind_snapshot(self, count: int) -> None:
         """Groups until exactly so many lie behind the newest snapshot."""

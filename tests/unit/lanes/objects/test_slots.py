@@ -121,7 +121,7 @@ def test_a_slot_written_while_the_log_was_read_is_not_missed() -> None:
 
     def get(key: str) -> object:
         found = real(key)
-        if key == log_key(5):
+        if key == log_key(4):
             bucket.objects[log_key(3)] = third
         return found
 
