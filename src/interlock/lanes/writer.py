@@ -24,6 +24,7 @@ from interlock.lanes.contention import Contention
 from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.keys import Keys
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.results import MakeRow
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
@@ -60,6 +61,7 @@ class Writer:
         *,
         settings: LaneSettings,
         clock: Clock,
+        time: LaneTime,
         ids: Ids,
         prepare: Prepare,
         contention: Contention | None,
@@ -77,14 +79,14 @@ class Writer:
         self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
         self._undo, self._abandon, self._log_time = f"ROLLBACK TO work{mark}", f"ROLLBACK{mark}", f"{LOG_TIME}{mark}"
-        self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
+        self.session = Session(connection, clock=clock, time=time, statement_timeout_s=settings.statement_timeout_s)
         self._log_frames = 0
         self.frames = 0
         """SQLite's frame count at the last commit, or 0 when that commit had nothing to write."""
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
         self._own(LANE_SCHEMA + KEYS_SCHEMA)
-        self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
+        self.session.time_us = time.at_least(int(str(self._own("SELECT time_us FROM interlock_lane").get)))
         prepare(connection, self.session.now_us)
         self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
