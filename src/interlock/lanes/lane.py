@@ -24,6 +24,7 @@ from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import again, closed, not_executed, opening, stopped
 from interlock.lanes.file import LaneFile
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
@@ -74,7 +75,7 @@ class Lane:
         self.durable = 0
         """Groups that nothing can take back."""
         self._held: dict[asyncio.Future[None], tuple[int, asyncio.AbstractEventLoop]] = {}
-        self._time_us = 0
+        self._time = LaneTime(clock)
         self._readers: Readers | None = None
         self._ownership: Ownership | None = None
         self._writer: Writer | None = None
@@ -96,14 +97,15 @@ class Lane:
             make_folder(path.parent)
             self._ownership = Ownership.take(path, self._clock)
             self._readers = Readers(
-                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, last_us=self._last_us
+                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, time=self._time
             )
         if open_log is not None:
             self._log = open_log(path)
             self._file.sync = self._log.local_sync
         self._writer = self._open_writer()
         if self._log is not None:
-            self._log.append(self._writer.frames, stored_us(self._time_us, self._clock))  # A new lane's own tables.
+            frames, at_us = self._writer.frames, stored_us(self._time.shown_us, self._clock)
+            self._log.append(frames, at_us)  # The lane's own tables, when it is new.
         if path is not None:
             self._close_writer()  # It is sound, and idle until somebody wants something.
 
@@ -232,13 +234,16 @@ class Lane:
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
-                    self._arrived.wait(self.settings.idle_s)
+                    self._arrived.wait_for(self._stirs, self.settings.idle_s)
                 if self._waiting:
                     if window_s and not self._closing:
                         self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)
                     return self._waiting.take(full)
             if self._rests():
                 return None
+
+    def _stirs(self) -> bool:
+        return bool(self._waiting) or self._closing or (self._readers is not None and self._readers.stuck)
 
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
@@ -259,7 +264,7 @@ class Lane:
         writer.commit()
         points.reach("group.committed")
         if self._log is not None:
-            self._log.append(writer.frames, stored_us(self._time_us, self._clock))
+            self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
         self.durable += 1
         points.reach("group.durable")
         self._count(group)
@@ -271,10 +276,7 @@ class Lane:
     def _executed(self, group: Sequence[Work]) -> Writer:
         self._file.refuse_if_gone()
         writer = self._writer = self._writer or self._open_writer()
-        try:
-            writer.execute(group)
-        finally:
-            self._time_us = writer.session.time_us
+        writer.execute(group)
         return writer
 
     def _give_up(self, error: Exception, group: Sequence[Work]) -> None:
@@ -326,23 +328,19 @@ class Lane:
             with contextlib.suppress(apsw.Error):  # What is durable is in the log, whether or not it could be folded.
                 writer.close()
 
-    def _last_us(self) -> int:
-        return self._time_us
-
     def _open_writer(self) -> Writer:
-        writer = self._file.open_writer(
+        return self._file.open_writer(
             lambda connection: Writer(
                 connection,
                 settings=self.settings,
                 clock=self._clock,
+                time=self._time,
                 ids=RandomIds(),
                 prepare=self._prepare,
                 contention=self.contention,
                 make_row=self._make_row,
             )
         )
-        self._time_us = max(self._time_us, writer.session.time_us)
-        return writer
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -360,7 +358,7 @@ class Lane:
         )
 
     def close(self) -> None:
-        """Finish what waits, fold the log, give the lane up. Blocks; a second time does nothing."""
+        """Finish the transactions that wait, end the reads, fold the log, give the lane up. Blocks; twice is once."""
         with self._lock:
             self._closing = True
             if self._waiting and not self._driving:

@@ -39,30 +39,6 @@ def test_a_reader_cannot_write(place: Place) -> None:
     run(scenario)
 
 
-def test_a_read_that_runs_while_the_lane_is_closed_closes_its_own_connection(place: Place) -> None:
-    async def scenario() -> None:
-        begun, go = threading.Event(), threading.Event()
-        used: list[apsw.Connection] = []
-
-        def slow(connection: apsw.Connection) -> object:
-            used.append(connection)
-            begun.set()
-            go.wait()
-            return connection.execute("SELECT n FROM counter").get
-
-        with opened(place) as lane:
-            await make_counter(lane)
-            reading = asyncio.ensure_future(lane.read(slow))
-            await asyncio.to_thread(begun.wait)
-            lane.close()
-            go.set()
-            assert await reading == 0
-        with pytest.raises(apsw.ConnectionClosedError):
-            used[0].execute("SELECT 1")
-
-    run(scenario)
-
-
 class Watched(SystemClock):
     """A clock that stops a read at its second look and lets everything be overdue at the third."""
 

@@ -1,16 +1,20 @@
 """Statements are translated with the schema that is there: after a change, and after a change that was taken back."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction, execute_in
+from interlock.database.translation import Translator
 from interlock.errors import TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
+from interlock.sql.statement import Statement
 from tests.conformance.lanes.places import Place
 
 ADD = "INSERT INTO note (id, said) VALUES ($1, $2)"
@@ -81,5 +85,36 @@ def test_a_change_is_known_to_the_next_statement_and_to_readers(place: Place) ->
             assert answers[0] is None
             assert isinstance(answers[1], TransactionError)
             assert await db.query("SELECT said + 1 FROM note") == [(43,)]
+
+    asyncio.run(scenario())
+
+
+def test_a_read_is_decoded_by_the_schema_that_it_has_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is made anew, of another type, between the look at the schema and the reading."""
+    looked, go = threading.Event(), threading.Event()
+    look = Translator.statement
+
+    def paused(translator: Translator, sql: str, undone: int | None = None) -> Statement:
+        statement = look(translator, sql, undone)
+        if undone is None:
+            looked.set()
+            go.wait()
+        return statement
+
+    async def anew(tx: Transaction) -> None:
+        await tx.execute("DROP TABLE note")
+        await tx.execute("CREATE TABLE note (id integer PRIMARY KEY, said timestamptz)")
+        await tx.execute("INSERT INTO note VALUES (1, now())")
+
+    async def scenario() -> None:
+        async with noted(place) as db:
+            monkeypatch.setattr(Translator, "statement", paused)
+            reading = asyncio.ensure_future(db.query("SELECT said FROM note"))
+            await asyncio.to_thread(looked.wait)
+            await db.transact(anew)
+            go.set()
+            assert await reading == [("a text",)]
+            [[said]] = await db.query("SELECT said FROM note")
+            assert isinstance(said, datetime)
 
     asyncio.run(scenario())

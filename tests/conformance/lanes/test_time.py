@@ -8,7 +8,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
-from tests.unit.lanes.lanes import SetClock, group, run
+from tests.unit.lanes.lanes import SetClock, group, rested, run
 
 
 def now() -> Work:
@@ -79,12 +79,30 @@ def register(connection: apsw.Connection, now_us: Callable[[], int]) -> None:
     connection.create_scalar_function("the_time", lambda *_values: now_us(), 0)
 
 
+async def read_time(lane: Lane) -> object:
+    return await lane.read(lambda connection: connection.execute("SELECT the_time()").get)
+
+
+def test_a_time_that_a_read_has_shown_is_not_taken_back(place: Place) -> None:
+    clock = SetClock(200.0)
+
+    async def scenario() -> None:
+        with opened(place, clock=clock, prepare=register, idle_s=0.0) as lane:
+            assert await read_time(lane) == 200_000_000
+            clock.now_wall_s = 10.0
+            assert await read_time(lane) == 200_000_000, "by another read"
+            await rested(lane)
+            assert await read_time(lane) == 200_000_000, "by a read on another connection"
+            assert await lane.run(now()) == 200_000_000, "by the writer"
+        with opened(place, clock=clock) as lane:
+            assert await lane.run(now()) == 200_000_000, "and the writer has logged it"
+
+    run(scenario)
+
+
 def test_reads_do_not_see_time_going_back_either(place: Place) -> None:
     clock = SetClock(200.0)
     times: list[object] = []
-
-    async def read_time(lane: Lane) -> object:
-        return await lane.read(lambda connection: connection.execute("SELECT the_time()").get)
 
     async def scenario() -> None:
         with opened(place, clock=clock, prepare=register) as lane:

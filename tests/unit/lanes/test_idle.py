@@ -81,6 +81,35 @@ def test_at_the_hard_limit_there_is_a_clear_error(error: Exception, monkeypatch:
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [((256, resource.RLIM_INFINITY), (512, resource.RLIM_INFINITY)), ((256, 4_096), (4_096, 4_096))],
+    ids=["without a hard limit", "with one"],
+)
+def test_the_limit_is_raised_as_far_as_it_goes(
+    limits: tuple[int, int], raised: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Exception | str] = [OSError(errno.EMFILE, "too many"), "opened"]
+    asked: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr(descriptors, "_limits", lambda: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda what, to: asked.append((what, to)))
+    assert descriptors.with_room(lambda: gives(answers.pop(0))) == "opened"
+    assert asked == [(resource.RLIMIT_NOFILE, raised)]
+
+
+@pytest.mark.parametrize("limits", [(256, resource.RLIM_INFINITY), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)])
+def test_a_limit_that_cannot_be_raised_is_a_clear_error(
+    limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_limits: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(descriptors, "_limits", lambda: limits)
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with pytest.raises(UnavailableError, match="too many"):
+        descriptors.with_room(lambda: raises(OSError(errno.EMFILE, "too many")))
+
+
 def test_another_failure_stays_what_it_is() -> None:
     with pytest.raises(PermissionError):
         descriptors.with_room(lambda: raises(PermissionError(errno.EACCES, "no")))
@@ -88,3 +117,9 @@ def test_another_failure_stays_what_it_is() -> None:
 
 def raises(error: Exception) -> None:
     raise error
+
+
+def gives(answer: Exception | str) -> str:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

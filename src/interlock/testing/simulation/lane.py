@@ -16,12 +16,13 @@ from typing import cast
 import apsw
 
 from interlock.lanes.beyond import DurableLog
+from interlock.lanes.gate import Shares
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.log import ObjectLog
 from interlock.lanes.objects.opening import open_log
 from interlock.lanes.objects.world import World
-from interlock.lanes.reads import Read, Readers, _Call  # pyright: ignore[reportPrivateUsage]
+from interlock.lanes.reads import READ_THREADS_MAX, Readers, _Call  # pyright: ignore[reportPrivateUsage]
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import SeededIds
 from interlock.testing.simulation.baton import Baton, Life
@@ -33,14 +34,10 @@ CACHE_PAGES = 10
 
 
 class _InlineReaders(Readers):
-    async def run(self, read: Read, left: Callable[[], None]) -> object:
-        """Run the read here and now: nothing else runs anyway."""
-        await self._gate.enter()
-        try:
-            return self._read(_Call(read))
-        finally:
-            left()
-            self._gate.leave()
+    def start(self, call: _Call) -> bool:
+        """Run the read in the strand of its event loop: there are no threads here."""
+        call.future.get_loop().call_soon_threadsafe(self._serve, call)
+        return True
 
 
 class SimulatedLane(Lane):
@@ -60,8 +57,14 @@ class SimulatedLane(Lane):
         self._life = life
         super().__init__(path, settings=settings, clock=clock, prepare=_prepare, open_log=open_log)
         self._arrived = cast("threading.Condition", BatonCondition(baton, self._lock))
+        # Places of its own: those of a process that is killed are gone with it.
         self._readers = _InlineReaders(
-            self._file, settings=settings, clock=clock, prepare=_prepare, last_us=self._last_us
+            self._file,
+            settings=settings,
+            clock=clock,
+            prepare=_prepare,
+            time=self._time,
+            shares=Shares(READ_THREADS_MAX),
         )
 
     @property

@@ -80,6 +80,10 @@ class BatonLoop:
         """A future of this loop."""
         return asyncio.Future(loop=self._self)
 
+    def is_closed(self) -> bool:
+        """Never: it ends with its process."""
+        return False
+
     def get_debug(self) -> bool:
         """Never: it would be slow."""
         return False
