@@ -80,7 +80,7 @@ def described(function: object, around: tuple[object, ...] = ()) -> object:
         raise _incomparable(around[0], f"is nested deeper than {NESTED_MAX} levels, or holds itself")
     if isinstance(function, functools.partial):
         bound = cast("functools.partial[object]", function)
-        around = (*around, function)
+        around = (*around, bound)
         given = [_value(value, around) for value in bound.args]
         named = {name: _value(value, around) for name, value in bound.keywords.items()}
         return ["partial", described(bound.func, around), given, named]
