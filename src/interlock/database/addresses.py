@@ -31,6 +31,17 @@ def stream_name(key: str) -> str:
     return f"={hashlib.blake2b(data, digest_size=20).hexdigest()}"
 
 
+def refuse_no_address(url: object, home: object) -> None:
+    """Raise BadUsage for an address or home that is not even a text, such as a Path."""
+    for what, given in (("address or name of a database", url), ("home", home)):
+        if not isinstance(given, str) and not (given is None and what == "home"):
+            raise BadUsage(
+                f"{type(given).__name__} {given!r} is not the {what}: it must be a text.",
+                why="The scheme in front of the path says which engine keeps the data.",
+                fix='Write "lanes:///var/shop/stock", or f"lanes://{path}" with an absolute path.',
+            )
+
+
 def lane_path(url: str) -> Path | None:
     """The file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":

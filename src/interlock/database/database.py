@@ -22,7 +22,7 @@ import apsw
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
-from interlock.database.addresses import stream_name, stream_url
+from interlock.database.addresses import refuse_no_address, stream_name, stream_url
 from interlock.database.hot import hot_rows
 from interlock.database.identity import check_key, digest_of
 from interlock.database.opening import opened_lane
@@ -33,7 +33,7 @@ from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
-from interlock.lanes.failures import opening
+from interlock.lanes.failures import opening, overdue_read
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import redacted
 from interlock.lanes.session import Session
@@ -76,6 +76,7 @@ class Database:
         of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`. `cache` is the
         folder for the local file of a database in a bucket.
         """
+        refuse_no_address(url, home)
         name = None if home is None else url
         with opening(home or url):
             address = url if home is None else Catalog(home).locate(url)
@@ -143,6 +144,7 @@ class Database:
 
     async def close(self) -> None:
         """Finish what waits and give the lane up; streams too. Cancelled, it is closed all the same."""
+        refuse_inside(self.url, self)
         await self._streams.close(self._lane.close)
 
     def _open_stream(self, key: str) -> "tuple[Lane, Database]":
@@ -164,7 +166,13 @@ class Database:
         statement = self._translators.of(connection).statement(sql)
         if statement.kind != "read":
             return None
-        rows = connection.execute(statement.text, statement.encode(args)).fetchall()
+        values = statement.encode(args)
+        try:
+            rows = connection.execute(statement.text, values).fetchall()
+        except apsw.InterruptError as error:
+            if self._lane.path is None:
+                raise  # It ran in the writer, which has its own words for it.
+            raise overdue_read() from error
         return [statement.decode(row) for row in rows]
 
 

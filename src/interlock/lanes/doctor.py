@@ -83,6 +83,7 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     Raises TargetNotFound when there is none, and LaneOwned when it stays locked.
     """
     try:
+        path = path.resolve()  # The log and the lock lie beside the file itself.
         exists, is_file = path.exists(), path.is_file()
     except OSError as error:
         raise UnusableFile(f"{path} cannot be looked at: {error.strerror or error}.") from error

@@ -66,6 +66,15 @@ def not_executed(error: Exception) -> InterlockError:
     )
 
 
+def overdue_read() -> TransactionError:
+    """The error for a read beside the writer that ran too long."""
+    return TransactionError(
+        "a read ran longer than statement_timeout_s and was ended.",
+        why="Only a few reads run at a time (readers_max), and the log cannot be folded while one of them needs it.",
+        fix="Make it touch fewer rows, add an index, or raise statement_timeout_s. Nothing was changed.",
+    )
+
+
 def closed() -> UnavailableError:
     """The error for using a lane that was closed."""
     return UnavailableError("the lane is closed.", fix="Open the database again.")

@@ -95,7 +95,7 @@ class Lane:
         if path is not None:
             forks.refuse_inherited(path)
             make_folder(path.parent)
-            self._ownership = Ownership.take(path, self._clock)
+            self._ownership = self._file.ownership = Ownership.take(path, self._clock)
             self._readers = Readers(
                 self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, time=self._time
             )
@@ -252,6 +252,7 @@ class Lane:
             return
         if not group:
             return
+        self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
         points.reach("group.begun")
         try:
             writer = self._executed(group)

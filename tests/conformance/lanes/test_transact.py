@@ -60,9 +60,9 @@ async def awaits_something(tx: Transaction) -> None:
 def test_it_awaits_only_tx(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:
-            with pytest.raises(TransactionError, match="may await only its tx, but it awaited str"):
+            with pytest.raises(TransactionError, match=r"may await only its tx, .* but it awaited str"):
                 await db.transact(awaits_something)
-            with pytest.raises(TransactionError, match="may await only its tx, but it asked for an event loop"):
+            with pytest.raises(TransactionError, match=r"may await only its tx, .* needs an event loop"):
                 await db.transact(sleeps)
             with pytest.raises(RuntimeError, match="of its own"):
                 await db.transact(fails_by_itself)
@@ -74,7 +74,7 @@ def test_it_awaits_only_tx(place: Place) -> None:
 def test_a_function_that_is_not_async_is_refused(place: Place) -> None:
     async def scenario() -> None:
         async with counted(place) as db:
-            with pytest.raises(TransactionError, match="it returned int instead of being `async def`"):
+            with pytest.raises(TransactionError, match="not `async def`: it returned int"):
                 await db.transact(lambda _tx: 7)  # type: ignore[arg-type,return-value]
 
     asyncio.run(scenario())
