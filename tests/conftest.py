@@ -3,11 +3,15 @@
 `default` explores anew on every run and remembers its failures; `ci` is deterministic, so that a red run is red
 again; `proof` tries twenty times as many examples. Choose with HYPOTHESIS_PROFILE. A test that sets its own
 `max_examples` opts out of the profiles: prefer none.
+
+The servers with buckets are fixtures of all tests, so that no process ever starts one of them twice.
 """
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ("tests.integration.objects.fixtures",)
 
 EXAMPLES = 100
 PROOF_FACTOR = 20

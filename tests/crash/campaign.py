@@ -1,6 +1,6 @@
 """One database through many crashes: what is certain after each, and what has to be true at the end.
 
-Between two lives the files are copied and the copy is examined, so that the next life meets exactly what the kill left.
+Between two lives a copy of the database is examined, so that the next life meets exactly what the kill left.
 """
 
 import shutil
@@ -11,6 +11,7 @@ import apsw
 
 from interlock.seams import SystemChance
 from interlock.testing.faults.processes import At, Process, Processes
+from tests.crash.sites import Site
 from tests.crash.workloads import KEYED, UNKEYED
 
 ROUNDS = 50
@@ -20,21 +21,19 @@ ROUNDS = 50
 class Campaign:
     """The lives of one database, from one seed."""
 
-    def __init__(self, processes: Processes, folder: Path, *, seed: int, kind: str) -> None:
-        self.told = f"seed {seed}, kind {kind!r}, database {folder}"
+    def __init__(self, processes: Processes, folder: Path, site: Site, *, seed: int, kind: str) -> None:
+        self.told = f"seed {seed}, kind {kind!r}, database {site.url}"
         self.crashes = 0
         self._processes = processes
         self._chance = SystemChance(seed)
         self._kind = kind
-        self._folder = folder
-        self._path = folder / "x.lane"
-        self._url = f"lanes://{folder}/x"
+        self._copies = folder / "copy"
+        self._site = site
         self._lives = 0
         self._keyed_asked: set[str] = set()
         self._keyed_done: set[str] = set()
         self._unkeyed_least = self._unkeyed_most = 0
-        folder.mkdir()
-        life = processes.start("tests.crash.workloads:make", self._url)
+        life = processes.start("tests.crash.workloads:make", site.url, site.cache)
         assert list(life.lines()) == ["made"], self.told
         life.end()
         life.close()
@@ -66,8 +65,9 @@ class Campaign:
     def _start(self, rounds: int, die_at: At | None) -> Process:
         self._lives += 1
         unknown = sorted(self._keyed_asked - self._keyed_done)
+        site, kind, name = self._site, self._kind, str(self._lives)
         return self._processes.start(
-            "tests.crash.workloads:count", self._url, self._kind, str(self._lives), unknown, rounds, die_at=die_at
+            "tests.crash.workloads:count", site.url, site.cache, kind, name, unknown, rounds, die_at=die_at
         )
 
     def _crashed(self, life: Process, lines: Iterable[str]) -> None:
@@ -76,6 +76,7 @@ class Campaign:
         assert life.end() == -9, f"{self.told}: it ended by itself, so it was not killed"
         life.close()
         self.crashes += 1
+        self._site.crashed()
         self._examine()
 
     def _read(self, lines: Iterable[str]) -> None:
@@ -101,17 +102,13 @@ class Campaign:
         self._unkeyed_least = self._unkeyed_most = unkeyed
 
     def _examine(self) -> None:
-        copy = self._folder / "copy"
-        copy.mkdir()
-        for name in ("x.lane", "x.lane-wal"):
-            if (self._folder / name).exists():
-                shutil.copy(self._folder / name, copy / name)
-        connection = apsw.Connection(str(copy / "x.lane"))
+        self._copies.mkdir()
+        connection = apsw.Connection(str(self._site.copy(self._copies)))
         try:
             self._hold(connection)
         finally:
             connection.close()
-        shutil.rmtree(copy)
+        shutil.rmtree(self._copies)
 
     def _hold(self, connection: apsw.Connection) -> None:
         assert connection.execute("PRAGMA integrity_check").get == "ok", self.told

@@ -13,6 +13,7 @@ import pytest
 from interlock.lanes.points import POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.campaign import Campaign
+from tests.crash.sites import LocalSite
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")
 SEED = int(os.environ.get("INTERLOCK_SEED") or "1")
@@ -33,7 +34,7 @@ def processes() -> Iterator[Processes]:
 @KINDS
 @pytest.mark.parametrize("seed", range(SEED, SEED + DATABASES * FACTOR))
 def test_killed_at_any_instant(tmp_path: Path, processes: Processes, seed: int, kind: str) -> None:
-    campaign = Campaign(processes, tmp_path / "x", seed=seed, kind=kind)
+    campaign = Campaign(processes, tmp_path, LocalSite(tmp_path), seed=seed, kind=kind)
     for _ in range(CRASHES_PER_DATABASE):
         campaign.crash_somewhere()
     campaign.finish()
@@ -43,7 +44,7 @@ def test_killed_at_any_instant(tmp_path: Path, processes: Processes, seed: int, 
 @KINDS
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_every_point(tmp_path: Path, processes: Processes, point: str, kind: str) -> None:
-    campaign = Campaign(processes, tmp_path / "x", seed=SEED, kind=kind)
+    campaign = Campaign(processes, tmp_path, LocalSite(tmp_path), seed=SEED, kind=kind)
     for reached in REACHED * FACTOR:
         campaign.crash_at(point, reached)
     campaign.finish()

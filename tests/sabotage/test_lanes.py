@@ -32,9 +32,9 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def no_sync(patch: pytest.MonkeyPatch) -> None:
     def open_writer(
-        path: Path | None, *, vfs: str | None = None, check: connections.Check | None = None
+        path: Path | None, *, vfs: str | None = None, check: connections.Check | None = None, sync: bool = True
     ) -> apsw.Connection:
-        connection = connections.open_writer(path, vfs=vfs, check=check)
+        connection = connections.open_writer(path, vfs=vfs, check=check, sync=sync)
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
@@ -85,9 +85,9 @@ def hand_off_ignored(patch: pytest.MonkeyPatch) -> None:
     write = Lane._write
 
     def careless(lane: Lane, group: Sequence[Work]) -> None:
-        lane._hand_off, kept = None, lane._hand_off
+        lane._log, kept = None, lane._log
         write(lane, group)
-        lane._hand_off = kept
+        lane._log = kept
 
     patch.setattr(Lane, "_write", careless)
 

@@ -14,6 +14,7 @@ WIDTH = 760
 PLOT_HEIGHT = 250
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 36, 52
 HEAD = 64
+LEGEND_ROW = 20
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 _LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
 _DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
@@ -59,18 +60,20 @@ def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
     names = [line.name for line in panels[0].lines]
     assert all([line.name for line in panel.lines] == names for panel in panels)
     assert len(names) <= LINES_MAX, "more lines than looks"
+    legend, legend_rows = _legend(names)
+    head = HEAD + LEGEND_ROW * (legend_rows - 1)
     panel_height = TOP + PLOT_HEIGHT + BOTTOM
-    height = HEAD + panel_height * len(panels) + 24
+    height = head + panel_height * len(panels) + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {_size(height)}>',
         f"<title>{escape(title)}</title>",
         f"<style>{_style()}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
         f'<text class="title" x="24" y="28">{escape(title)}</text>',
-        *_legend(names),
+        *legend,
     ]
     for place, panel in enumerate(panels):
-        parts.append(f'<g transform="translate({LEFT} {HEAD + place * panel_height + TOP})">')
+        parts.append(f'<g transform="translate({LEFT} {head + place * panel_height + TOP})">')
         parts += _panel(panel)
         parts.append("</g>")
     parts += [f'<text class="soft" x="24" y="{height - 14}">{escape(remark)}</text>', "</svg>"]
@@ -112,15 +115,19 @@ def _size(height: int) -> str:
     return f'width="{WIDTH}" height="{height}"'
 
 
-def _legend(names: Sequence[str]) -> list[str]:
+def _legend(names: Sequence[str]) -> tuple[list[str], int]:
+    """The legend, and how many rows it takes."""
     parts: list[str] = []
-    x = 24.0
+    x, y, rows = 24.0, 50, 1
     for place, name in enumerate(names):
-        parts.append(f'<line class="line l{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="50" y2="50"/>')
-        parts.append(_mark(place, x + 13, 50))
-        parts.append(f'<text class="soft" x="{x + 33:.0f}" y="54">{escape(name)}</text>')
-        x += 33 + 7.0 * len(name) + 22
-    return parts
+        width = 33 + 7.0 * len(name)
+        if place and x + width > WIDTH:
+            x, y, rows = 24.0, y + LEGEND_ROW, rows + 1
+        parts.append(f'<line class="line l{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="{y}" y2="{y}"/>')
+        parts.append(_mark(place, x + 13, y))
+        parts.append(f'<text class="soft" x="{x + 33:.0f}" y="{y + 4}">{escape(name)}</text>')
+        x += width + 22
+    return parts, rows
 
 
 def _mark(place: int, x: float, y: float) -> str:

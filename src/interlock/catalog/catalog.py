@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from interlock.errors import BadUsage, CorruptionError, UnusableFile
+from interlock.lanes.objects.addresses import is_bucket
 
 FILE = "interlock-catalog.json"
 FORMAT = 1
@@ -38,14 +39,14 @@ class Catalog:
     """The catalog of one home."""
 
     def __init__(self, home: str) -> None:
-        self._folder = None if home == "memory:" else _folder_of(home)
+        self._folder = None if home == "memory:" or is_bucket(home) else _folder_of(home)
         self.home = home.rstrip("/")
 
     def locate(self, name: str) -> str:
         """The URL of the database of that name, which is written down if it is new."""
         _check_name(name)
         if self._folder is None:
-            return "memory:"
+            return "memory:" if self.home == "memory:" else _below_bucket(self.home, name)
         place = self.names().get(name)
         if place is None:
             place = Place()
@@ -57,9 +58,9 @@ class Catalog:
         _check_name(name)
         if self._folder is None:
             raise BadUsage(
-                f"{name!r} cannot be placed at a home in memory.",
-                why="It is gone with the process, and where a database lives has to be known in the next one.",
-                fix="Name a home that stays: lanes:///var/shop.",
+                f"{name!r} cannot be placed at a home in memory or in a bucket.",
+                why="Where a database lives is written down in a file of the home; these two have none.",
+                fix="Name a home on a disk: lanes:///var/shop. At a bucket every name lives below the home.",
             )
         with _usable(self._folder / FILE), _locked(self._folder):
             databases = {**self.names(), name: Place(url)}
@@ -92,13 +93,18 @@ class Catalog:
         return dict(sorted(written.databases.items()))
 
 
+def _below_bucket(home: str, name: str) -> str:
+    folder, mark, options = home.partition("?")
+    return f"{folder.rstrip('/')}/{quote(name)}{mark}{options}"
+
+
 def _folder_of(home: object) -> Path:
     if isinstance(home, str) and home.startswith("lanes:///") and not {"?", "#"} & set(home):
         path = unquote(home.removeprefix("lanes://"))
         if path.strip("/") and path.isprintable() and ".." not in Path(path).parts:
             return Path(path)
     raise BadUsage(
-        f"{home!r} is not a home; lanes:///folder and memory: are.",
+        f"{home!r} is not a home; lanes:///folder, s3://bucket/folder and memory: are.",
         why="The catalog is kept there, beside the databases.",
         fix="Write three slashes and an absolute path: lanes:///var/shop.",
     )

@@ -1,4 +1,4 @@
-"""`interlock doctor`: is a lane whole, who owns it, and what stands in its way.
+"""`interlock doctor`: is a lane whole, who owns it, and what stands in its way; in a file or in a bucket.
 
 It may be run at any time, beside the owner too, and changes nothing. The exit code is the answer for a script, the
 findings are the answer for a person.
@@ -13,8 +13,12 @@ from rich.text import Text
 
 from interlock.cli.exits import Exit
 from interlock.cli.output import SEVERITY_STYLES, counted, parts, show_raw, stdout
-from interlock.database.doctor import examine_database
+from interlock.cli.progress import watching
+from interlock.database.doctor import examine_database, examine_in_bucket
+from interlock.errors import BadUsage
 from interlock.lanes.doctor import LaneReport
+from interlock.lanes.objects.addresses import is_bucket
+from interlock.lanes.objects.report import BucketReport, State
 
 
 class Diagnosis(StrEnum):
@@ -25,16 +29,21 @@ class Diagnosis(StrEnum):
 
 
 def doctor(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The address of a lane: lanes:///folder/name.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The address of a lane: lanes:///folder/name or s3://bucket/name.")
+    ],
     *,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also test the bucket's conditional writes, with objects of its own.")
+    ] = False,
     output: Annotated[Diagnosis, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Diagnosis.TABLE,
 ) -> None:
     """Look at a lane: is it whole, who owns it, what stands in its way. Changes nothing.
 
     Exits with 1 when there are errors or warnings, with 4 when there is no such lane,
-    and with 5 when it is locked so that it cannot even be read.
+    and with 5 when it is locked so that it cannot even be read, or when its bucket does not answer.
     """
-    report = examine_database(url)
+    report = _examined(url, probe=probe)
     if output is Diagnosis.JSON:
         show_raw(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
@@ -43,9 +52,18 @@ def doctor(
         raise typer.Exit(Exit.ERROR)
 
 
-def _show(report: LaneReport) -> None:
+def _examined(url: str, *, probe: bool) -> LaneReport | BucketReport:
+    if is_bucket(url):
+        with watching() as watch:
+            return examine_in_bucket(url, probe=probe, watch=watch)
+    if probe:
+        raise BadUsage("--probe is for databases in buckets.", why="A local lane makes no use of a bucket.")
+    return examine_database(url)
+
+
+def _show(report: LaneReport | BucketReport) -> None:
     console = stdout()
-    for name, value in _rows(report):
+    for name, value in _rows(report) if isinstance(report, LaneReport) else _rows_in_bucket(report):
         console.print(Text.assemble((f" {name:<11}", "dim"), value), soft_wrap=True)
     for finding in report.findings:
         text = Text.assemble(
@@ -70,11 +88,46 @@ def _rows(report: LaneReport) -> list[tuple[str, str]]:
         ("database", f"{report.database_bytes:,} bytes"),
         ("log", f"{report.log_bytes:,} bytes"),
     ]
-    if report.pages is not None:
-        rows += [
-            ("pages", f"{report.pages:,} of {report.page_bytes:,} bytes, {report.pages_free:,} free"),
-            ("schema", f"version {report.schema_version}, {counted(report.tables or 0, 'table')}"),
-            ("keys", "unknown" if report.keys is None else f"{report.keys:,}"),
-            ("lane time", report.lane_time or "not asked for yet"),
-        ]
-    return rows
+    return rows + _contents(report)
+
+
+def _rows_in_bucket(report: BucketReport) -> list[tuple[str, str]]:
+    rows = [("lane", report.url)]
+    if report.database is None:
+        return rows
+    owner = report.owner
+    told = "nobody" if owner is None else f"process {owner.pid} on {owner.host}, with a lease of {owner.lease_s:g} s"
+    lost = [f"{first:,} to {last:,}" for first, last in report.lost]
+    log = f"{counted(report.log_objects, 'object')}, {report.log_bytes:,} bytes"
+    rows += [
+        ("database", report.database),
+        ("owner", told),
+        ("epoch", f"{report.epoch:,}, revision {report.revision:,} of the manifest"),
+        ("log", log),
+        ("fences", f"{report.fences:,} in the log, {report.fences_below:,} older"),
+        *(
+            ("snapshot", f"{each.seq:,}, {each.bytes:,} bytes, {counted(each.objects_behind, 'object')} ago")
+            for each in report.snapshots
+        ),
+        ("replay", f"{counted(report.replay_objects, 'object')}, {report.replay_bytes:,} bytes"),
+        ("history", f"{_state(report.first)} to {_state(report.last)}"),
+        *(("lost", each) for each in lost),
+    ]
+    return rows + _contents(report)
+
+
+def _state(state: State | None) -> str:
+    if state is None:
+        return "nothing"
+    return f"{state.seq:,} ({state.time or 'the beginning'})"
+
+
+def _contents(report: LaneReport | BucketReport) -> list[tuple[str, str]]:
+    if report.pages is None:
+        return []
+    return [
+        ("pages", f"{report.pages:,} of {report.page_bytes:,} bytes, {report.pages_free:,} free"),
+        ("schema", f"version {report.schema_version}, {counted(report.tables or 0, 'table')}"),
+        ("keys", "unknown" if report.keys is None else f"{report.keys:,}"),
+        ("lane time", report.lane_time or "not asked for yet"),
+    ]

@@ -27,7 +27,7 @@ MEANINGS = {
     Exit.ERROR: "an error, or the answer is no: findings of severity error, a plan that is not safe",
     Exit.USAGE: "the command line is wrong",
     Exit.REFUSED: "the machine refused the event; nothing was changed",
-    Exit.NOT_FOUND: "there is no such workflow, module, attribute or file",
+    Exit.NOT_FOUND: "there is no such workflow, module, attribute, file or database",
     Exit.UNAVAILABLE: "not now or not here; try again later, or at the owner that is named",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
 }

@@ -21,6 +21,8 @@ from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
+from interlock.cli.restore import restore
+from interlock.cli.simulate import simulate
 from interlock.errors import InterlockError, InternalError
 
 _EXITS = (
@@ -42,7 +44,9 @@ app.command(epilog="Example: interlock diagram shop.orders:order --format svg --
 app.command(epilog="Example: interlock describe shop.orders:order --output releases/order-1.json")(describe)
 app.command(epilog="Example: interlock plan releases/order-1.json shop.orders:order --rename packed=ready")(plan)
 app.command(epilog="Example: interlock doctor lanes:///var/shop/stock -o json")(doctor)
+app.command(epilog="Example: interlock restore s3://backups/shop/stock --at 4711 stock.lane")(restore)
 app.add_typer(bench, name="bench")
+app.add_typer(simulate, name="simulate")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

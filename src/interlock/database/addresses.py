@@ -31,6 +31,17 @@ def stream_name(key: str) -> str:
     return f"={hashlib.blake2b(data, digest_size=20).hexdigest()}"
 
 
+def refuse_no_address(url: object, home: object) -> None:
+    """Raise BadUsage for an address or home that is not even a text, such as a Path."""
+    for what, given in (("address or name of a database", url), ("home", home)):
+        if not isinstance(given, str) and not (given is None and what == "home"):
+            raise BadUsage(
+                f"{type(given).__name__} {given!r} is not the {what}: it must be a text.",
+                why="The scheme in front of the path says which engine keeps the data.",
+                fix='Write "lanes:///var/shop/stock", or f"lanes://{path}" with an absolute path.',
+            )
+
+
 def lane_path(url: str) -> Path | None:
     """The file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":
@@ -39,7 +50,7 @@ def lane_path(url: str) -> Path | None:
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + SUFFIX)
     raise BadUsage(
-        f"{url!r} is not the address of a database; lanes:///folder/name and memory: are.",
+        f"{url!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )
@@ -47,7 +58,10 @@ def lane_path(url: str) -> Path | None:
 
 def stream_url(url: str, key: str) -> str:
     """The address of one stream of the database at this address."""
-    return url if url == "memory:" else f"{url.rstrip('/')}.streams/{stream_name(key)}"
+    if url == "memory:":
+        return url
+    place, mark, options = url.partition("?")
+    return f"{place.rstrip('/')}.streams/{stream_name(key)}{mark}{options}"
 
 
 def _path(url: str) -> Path | None:

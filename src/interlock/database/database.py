@@ -22,17 +22,20 @@ import apsw
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured
-from interlock.database.addresses import lane_path, stream_name, stream_url
+from interlock.database.addresses import refuse_no_address, stream_name, stream_url
 from interlock.database.hot import hot_rows
 from interlock.database.identity import check_key, digest_of
 from interlock.database.opening import opened_lane
+from interlock.database.places import place_of
 from interlock.database.streams import Streams
 from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
 from interlock.errors import DefinitionError
+from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
-from interlock.lanes.failures import opening
-from interlock.lanes.lane import HandOff, Lane
+from interlock.lanes.failures import opening, overdue_read
+from interlock.lanes.lane import Lane
+from interlock.lanes.objects.addresses import redacted
 from interlock.lanes.session import Session
 from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
@@ -48,15 +51,14 @@ _READS = ("select", "with", "values", "(")
 class Database:
     """An open database. Make one with `Database.open`."""
 
-    def __init__(
-        self, url: str, lane: Lane, translators: "_Translators", *, clock: Clock, hand_off: HandOff | None
-    ) -> None:
-        self.url = url
+    def __init__(self, opening: "Opening", lane: Lane, translators: "_Translators") -> None:
+        self.url = redacted(opening.url)
+        """The address, without its secrets."""
+        self._opening = opening
         self._lane = lane
         self._translators = translators
-        self._clock = clock
-        self._hand_off = hand_off
-        self._streams: Streams[Database] = Streams(self._open_stream, settings=lane.settings, clock=clock)
+        self._clock = opening.clock
+        self._streams: Streams[Database] = Streams(self._open_stream, settings=lane.settings, clock=opening.clock)
 
     @staticmethod
     def open(
@@ -65,18 +67,23 @@ class Database:
         home: str | None = None,
         clock: Clock | None = None,
         hand_off: HandOff | None = None,
+        cache: str | None = None,
         **settings: float,
     ) -> "Opening":
         """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`.
 
         With `home` the first argument is a name, and the catalog at the home knows where it lives. Settings are those
-        of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
+        of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`. `cache` is the
+        folder for the local file of a database in a bucket.
         """
+        refuse_no_address(url, home)
         name = None if home is None else url
         with opening(home or url):
             address = url if home is None else Catalog(home).locate(url)
             chosen = {**configured(name or _name_of(url), KINDS), **settings}
-        return Opening(address, clock=clock or SystemClock(), hand_off=hand_off, settings=_settings(chosen))
+        return Opening(
+            address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=_settings(chosen)
+        )
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
@@ -137,11 +144,11 @@ class Database:
 
     async def close(self) -> None:
         """Finish what waits and give the lane up; streams too. Cancelled, it is closed all the same."""
+        refuse_inside(self.url, self)
         await self._streams.close(self._lane.close)
 
     def _open_stream(self, key: str) -> "tuple[Lane, Database]":
-        url, settings = stream_url(self.url, key), self._lane.settings
-        return Opening(url, clock=self._clock, hand_off=self._hand_off, settings=settings).open_here()
+        return self._opening.of_stream(key).open_here()
 
     def _run(
         self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
@@ -159,7 +166,13 @@ class Database:
         statement = self._translators.of(connection).statement(sql)
         if statement.kind != "read":
             return None
-        rows = connection.execute(statement.text, statement.encode(args)).fetchall()
+        values = statement.encode(args)
+        try:
+            rows = connection.execute(statement.text, values).fetchall()
+        except apsw.InterruptError as error:
+            if self._lane.path is None:
+                raise  # It ran in the writer, which has its own words for it.
+            raise overdue_read() from error
         return [statement.decode(row) for row in rows]
 
 
@@ -178,7 +191,7 @@ def _settings(chosen: dict[str, float]) -> LaneSettings:
 
 
 def _name_of(url: str) -> str:
-    return unquote(url.rstrip("/").rpartition("/")[2])
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
 def _execute(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> int:
@@ -208,11 +221,14 @@ class _Translators:
 class Opening:
     """A database that is about to be opened: enter it with `async with`, or await it."""
 
-    def __init__(self, url: str, *, clock: Clock, hand_off: HandOff | None, settings: LaneSettings) -> None:
-        self._url = url
-        self._path = lane_path(url)
-        self._clock = clock
+    def __init__(
+        self, url: str, *, clock: Clock, hand_off: HandOff | None, cache: str | None, settings: LaneSettings
+    ) -> None:
+        self.url = url
+        self.clock = clock
+        self._place = place_of(url, settings=settings, clock=clock, hand_off=hand_off, cache=cache)
         self._hand_off = hand_off
+        self._cache = cache
         self._settings = settings
         self._database: Database | None = None
 
@@ -231,24 +247,29 @@ class Opening:
 
     async def opened(self) -> Database:
         """Open it."""
-        refuse_inside(self._url)
+        refuse_inside(redacted(self.url))
         translators = _Translators()
         lane = await opened_lane(lambda: self._lane(translators))
-        return Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+        return Database(self, lane, translators)
+
+    def of_stream(self, key: str) -> "Opening":
+        """The same for one stream of this database."""
+        url = stream_url(self.url, key)
+        return Opening(url, clock=self.clock, hand_off=self._hand_off, cache=self._cache, settings=self._settings)
 
     def open_here(self) -> tuple[Lane, Database]:
         """Open it in this thread, which waits for the disk."""
         translators = _Translators()
         lane = self._lane(translators)
-        return lane, Database(self._url, lane, translators, clock=self._clock, hand_off=self._hand_off)
+        return lane, Database(self, lane, translators)
 
     def _lane(self, translators: _Translators) -> Lane:
         return Lane(
-            self._path,
+            self._place.path,
             settings=self._settings,
-            clock=self._clock,
+            clock=self.clock,
             prepare=translators.prepare,
-            hand_off=self._hand_off,
+            open_log=self._place.open_log,
             make_row=_row,
         )
 

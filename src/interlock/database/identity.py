@@ -28,6 +28,9 @@ from interlock.lanes.keys import KEY_CHARACTERS_MAX
 from interlock.lanes.results import KEPT_TYPES, NotPlain, plain
 
 DIGEST_BYTES = 16
+NESTED_MAX = 50
+"""G6: levels of functions and values that hold each other."""
+
 CODES_MAX = 512
 """Codes of nested functions whose mentions are remembered; looking at one takes some tens of microseconds."""
 
@@ -61,7 +64,8 @@ def digest_of(how: str, what: str | Callable[..., object], args: tuple[object, .
 def _argument(place: int, value: object) -> object:
     try:
         # Those two are taken wherever bytes are, and mean the same.
-        return plain(bytes(cast("bytes", value)) if isinstance(value, bytearray | memoryview) else value)
+        known = bytes(cast("bytes", value)) if isinstance(value, bytearray | memoryview) else value
+        return plain(known, compared=True)
     except NotPlain as error:
         raise InvalidPayload(
             f"argument {place} holds {error}, which cannot be compared when the key comes again.",
@@ -71,9 +75,12 @@ def _argument(place: int, value: object) -> object:
 
 
 def described(function: object, around: tuple[object, ...] = ()) -> object:
-    """A callable in plain terms; `around` are the functions whose captured functions are being described."""
+    """A callable in plain terms; `around` is what it is part of, from the outside in."""
+    if len(around) > NESTED_MAX:
+        raise _incomparable(around[0], f"is nested deeper than {NESTED_MAX} levels, or holds itself")
     if isinstance(function, functools.partial):
         bound = cast("functools.partial[object]", function)
+        around = (*around, bound)
         given = [_value(value, around) for value in bound.args]
         named = {name: _value(value, around) for name, value in bound.keywords.items()}
         return ["partial", described(bound.func, around), given, named]
@@ -125,12 +132,29 @@ def _value(value: object, around: tuple[object, ...]) -> object:
     if isinstance(value, enum.Enum):
         return ["member", kind, value.name]
     if dataclasses.is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[union-attr]
-        fields = {field.name: _value(getattr(value, field.name), around) for field in dataclasses.fields(value)}
-        return ["value", kind, fields]
+        return ["value", kind, _fields(value, (*around, value))]
     try:
-        return ["plain", kind, plain(value)]
+        return ["plain", kind, plain(value, compared=True)]
     except NotPlain:
         return ["object", kind]
+
+
+def _fields(value: object, around: tuple[object, ...]) -> dict[str, object]:
+    if len(around) > NESTED_MAX:
+        raise _incomparable(value, f"is nested deeper than {NESTED_MAX} levels, or holds itself")
+    try:
+        found = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]  # type: ignore[arg-type]
+    except AttributeError as error:
+        raise _incomparable(value, f"has a field that was never set ({error})") from error
+    return {name: _value(content, around) for name, content in found}
+
+
+def _incomparable(value: object, how: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"a {type(value).__name__} that the function holds {how}; it cannot be compared when the key comes again.",
+        why="With a key, a frozen dataclass or a partial is part of what is asked: it counts by what it holds.",
+        fix="Set all of its fields and let it hold plain values, or pass those as arguments.",
+    )
 
 
 def _has_name(value: object) -> bool:

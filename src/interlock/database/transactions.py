@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock.database.translation import Translator
 from interlock.errors import TransactionError
-from interlock.lanes.coroutines import Request, drive
+from interlock.lanes.coroutines import Request, Requests, drive
 from interlock.lanes.session import Session
 from interlock.sql.rows import Row
 
@@ -20,16 +20,17 @@ _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.Context
 class Transaction:
     """The running transaction. Await only its methods; it may run more than once, so do nothing outside it."""
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translator, requests: Requests) -> None:
         self._translator = translator
+        self._requests = requests
 
     def query(self, sql: str, /, *args: object) -> Request[list[Row]]:
         """Run one statement; returns its rows."""
-        return Request(lambda session: query_in(session, self._translator, sql, args))
+        return self._requests.make("query", sql, lambda session: query_in(session, self._translator, sql, args))
 
     def execute(self, sql: str, /, *args: object) -> Request[int]:
         """Run one statement; returns the number of rows it changed."""
-        return Request(lambda session: execute_in(session, self._translator, sql, args))
+        return self._requests.make("execute", sql, lambda session: execute_in(session, self._translator, sql, args))
 
 
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
@@ -58,10 +59,9 @@ def run_in(
     database: tuple[str, object],
 ) -> object:
     """Drive the user's function inside the session. The context is copied, so that a second run starts afresh."""
-    transaction = Transaction(translator)
     inside = context.copy()
     inside.run(_inside.set, database)
-    return drive(lambda: function(transaction, *args), session, inside)
+    return drive(lambda requests: function(Transaction(translator, requests), *args), session, inside)
 
 
 def refuse_no_function(function: object) -> None:

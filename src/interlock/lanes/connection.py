@@ -107,10 +107,13 @@ class Wall:
         return apsw.SQLITE_OK
 
 
-def open_writer(path: Path | None, *, vfs: str | None = None, check: Check | None = None) -> apsw.Connection:
+def open_writer(
+    path: Path | None, *, vfs: str | None = None, check: Check | None = None, sync: bool = True
+) -> apsw.Connection:
     """The single writing connection of a lane; None is a database in memory.
 
-    With `check` the file must exist, and is not changed before the check has passed.
+    With `check` the file must exist, and is not changed before the check has passed. Without `sync` it is only a cache
+    of what is durable elsewhere.
     """
     with _connected(path, vfs=vfs, make=check is None) as connection:
         if check is not None:
@@ -119,7 +122,8 @@ def open_writer(path: Path | None, *, vfs: str | None = None, check: Check | Non
             mode = connection.execute("PRAGMA journal_mode = WAL").get
             if mode != "wal":
                 raise apsw.CantOpenError(f"the file system cannot keep a write-ahead log (journal mode {mode!r})")
-        for pragma in ("synchronous = FULL", "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
+        synchronous = f"synchronous = {'FULL' if sync else 'OFF'}"
+        for pragma in (synchronous, "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
             connection.execute(f"PRAGMA {pragma}")
         _harden(connection)
     return connection

@@ -5,12 +5,16 @@ session and sends the answer back, all within one transaction and without leavin
 (a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so.
 
 The first statement that fails ends the transaction, even if the coroutine catches the error: both engines behave so.
+A request that was made and never awaited ends it too: to commit without it would acknowledge what did not happen (D2).
 """
 
 import contextlib
 import contextvars
 import inspect
+import reprlib
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
 from typing import Generic, TypeVar, cast
 
 from interlock.errors import TransactionError
@@ -18,57 +22,148 @@ from interlock.lanes.session import Session
 
 AnswerT = TypeVar("AnswerT")
 
+AWAITS_WHILE_ENDING_MAX = 100
+"""A coroutine that is told to end may await again, in `finally` blocks around each other: so often it is told again."""
+
+_NO_LOOP = ("no running event loop", "There is no current event loop")
+
+
+class Requests:
+    """What one run of a function asks of the database, and what of it was not awaited."""
+
+    __slots__ = ("_left", "over", "thread")
+
+    def __init__(self) -> None:
+        self._left: dict[Request[object], None] = {}
+        self.thread = threading.get_ident()
+        self.over = False
+
+    def make(self, call: str, sql: str, perform: Callable[[Session], AnswerT]) -> "Request[AnswerT]":
+        """A request that has to be awaited before the function ends."""
+        request = Request(self, f"tx.{call}", sql, perform)
+        self.refuse_if_over(request)
+        self._left[cast("Request[object]", request)] = None
+        return request
+
+    def perform(self, request: "Request[object]", session: Session) -> object:
+        """Perform it: it was awaited."""
+        self._left.pop(request, None)
+        return request.perform(session)
+
+    def refuse_if_over(self, request: "Request[AnswerT]") -> None:
+        """Raise TransactionError for a tx that is used when, or where, its function does not run."""
+        if self.over or self.thread != threading.get_ident():
+            raise TransactionError(
+                f"{request} was used outside of its transaction.",
+                why="A tx means nothing once the function it was given to has ended, nor in another task or thread.",
+                fix="Use tx only inside that function, and do not keep or return it.",
+            )
+
+    def refuse_left(self) -> None:
+        """Raise TransactionError for a request that nobody awaited."""
+        for request in self._left:
+            raise TransactionError(
+                f"{request} was called and not awaited, so it did not run; the transaction was rolled back.",
+                why="A statement runs when it is awaited. Without it the transaction would be another than the one "
+                "that was written.",
+                fix=f"Write `await {request.call}(...)`.",
+            )
+
 
 class Request(Generic[AnswerT]):
     """Something a transaction asks of the database: awaited by the user's function, performed by the driver."""
 
-    __slots__ = ("perform",)
+    __slots__ = ("_requests", "_sql", "call", "perform")
 
-    def __init__(self, perform: Callable[[Session], AnswerT]) -> None:
+    def __init__(self, requests: Requests, call: str, sql: str, perform: Callable[[Session], AnswerT]) -> None:
+        self._requests = requests
+        self._sql = sql
+        self.call = call
         self.perform = perform
 
     def __await__(self) -> Generator["Request[AnswerT]", AnswerT, AnswerT]:
         """Hand the request to the driver and wait for its answer."""
+        self._requests.refuse_if_over(self)
         answer = yield self
         return answer
 
+    def __str__(self) -> str:
+        return f"{self.call}({reprlib.repr(self._sql)})"
 
-def drive(start: Callable[[], Awaitable[object]], session: Session, context: contextvars.Context) -> object:
+
+def drive(start: Callable[[Requests], Awaitable[object]], session: Session, context: contextvars.Context) -> object:
     """Run the coroutine that `start` makes to its end; returns what it returns."""
-    coroutine = context.run(start)
+    requests = Requests()
+    coroutine = context.run(start, requests)
     if not inspect.iscoroutine(coroutine):
-        raise _not_only_tx(f"it returned {type(coroutine).__name__} instead of being `async def`")
+        requests.over = True
+        raise _not_async(coroutine)
     answer: object = None
+    returned: object = None
     try:
         while True:
             try:
                 request = context.run(coroutine.send, answer)
             except StopIteration as stop:
-                return cast("object", stop.value)
+                returned = cast("object", stop.value)
+                break
             if not isinstance(request, Request):
-                raise _not_only_tx(f"it awaited {type(request).__name__}")
+                raise _not_only_tx("a bare sleep" if request is None else type(request).__name__)
             try:
-                answer = cast("Request[object]", request).perform(session)
+                answer = requests.perform(cast("Request[object]", request), session)
             except Exception as error:
-                _unwind(coroutine, context, error)
+                _throw(coroutine, context, error)
                 raise
-    except RuntimeError as error:
-        if str(error) != "no running event loop":
+    except (RuntimeError, AttributeError) as error:
+        if not _wants_a_loop(error):
             raise
-        raise _not_only_tx("it asked for an event loop") from error
+        raise _not_only_tx("something that needs an event loop") from error
+    else:
+        requests.refuse_left()
+        return returned
     finally:
-        coroutine.close()
+        requests.over = _end(coroutine, context)
 
 
-def _unwind(coroutine: Coroutine[object, object, object], context: contextvars.Context, error: Exception) -> None:
+def _throw(coroutine: Coroutine[object, object, object], context: contextvars.Context, error: Exception) -> None:
     # Its `finally` blocks run; whatever it says afterwards, the transaction is over and this error is its end.
     with contextlib.suppress(BaseException):
         context.run(coroutine.throw, error)
 
 
+def _end(coroutine: Coroutine[object, object, object], context: contextvars.Context) -> bool:
+    """Tell the coroutine to end, again whenever a `finally` of it awaits; False when it will not."""
+    for _ in range(AWAITS_WHILE_ENDING_MAX):
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
+            return True
+        with contextlib.suppress(BaseException):  # What ended the transaction is known already.
+            context.run(coroutine.close)
+    return False
+
+
+def _wants_a_loop(error: Exception) -> bool:
+    """Whether asyncio has failed because no event loop runs here; not all of it says so."""
+    if str(error).startswith(_NO_LOOP):
+        return True
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("asyncio.")
+
+
 def _not_only_tx(what: str) -> TransactionError:
     return TransactionError(
-        f"a function given to transact may await only its tx, but {what}.",
-        why="It runs inside the single writer of the lane: while it waited for anything else, nobody would be served.",
-        fix="Do the other waiting before transact, and pass the result as an argument.",
+        f"a function given to transact may await only its tx, one call at a time, but it awaited {what}.",
+        why="It runs inside the single writer of the lane, without an event loop: while it waited for anything else, "
+        "nobody would be served.",
+        fix="Write `await tx.execute(...)`, one after the other, without gather, tasks or timeouts. Do other waiting "
+        "before transact, and pass the result as an argument.",
+    )
+
+
+def _not_async(returned: object) -> TransactionError:
+    return TransactionError(
+        f"the function given to transact is not `async def`: it returned {type(returned).__name__}.",
+        why="It awaits its tx, which only an `async def` can; a lambda or a plain function runs no statement.",
+        fix="Make it `async def function(tx, ...)`, and await every call of tx in it.",
     )

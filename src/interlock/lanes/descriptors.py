@@ -30,7 +30,7 @@ def with_room(opens: Callable[[], OpenedT]) -> OpenedT:
     if not _raised():
         raise UnavailableError(
             f"a file of the lane could not be opened: {refused}.",
-            why=f"The file cannot be opened, or the process has its {_limits()[1]:,} open files already.",
+            why=f"The file cannot be opened, or the process has its {_limits()[0]:,} open files already.",
             fix="Check the folder and its permissions, close databases, or raise the hard limit (ulimit -Hn).",
         ) from refused
     return opens()
@@ -42,7 +42,12 @@ def _limits() -> tuple[int, int]:
 
 def _raised() -> bool:
     soft, hard = _limits()
-    if soft >= hard:
+    if soft in {hard, resource.RLIM_INFINITY}:
         return False
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # Without a hard limit the system has one all the same, which it does not tell: so twice as many, each time.
+    most = 2 * soft if hard == resource.RLIM_INFINITY else hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (ValueError, OSError):
+        return False
     return True

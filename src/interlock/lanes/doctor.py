@@ -23,7 +23,7 @@ import apsw
 import msgspec
 
 from interlock.core.values import Finding
-from interlock.errors import LaneOwned, TargetNotFound, UnusableFile
+from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnusableFile
 from interlock.lanes.connection import Prepare
 from interlock.lanes.ownership import lock_path, owner_of
 from interlock.lanes.symptoms import contents, log_and_owner, permissions, unreadable
@@ -64,7 +64,9 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-class _Facts(NamedTuple):
+class Facts(NamedTuple):
+    """What the pages of a lane say, all at the same instant."""
+
     page_bytes: int
     pages: int
     pages_free: int
@@ -81,6 +83,7 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     Raises TargetNotFound when there is none, and LaneOwned when it stays locked.
     """
     try:
+        path = path.resolve()  # The log and the lock lie beside the file itself.
         exists, is_file = path.exists(), path.is_file()
     except OSError as error:
         raise UnusableFile(f"{path} cannot be looked at: {error.strerror or error}.") from error
@@ -93,7 +96,7 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     if not is_file:
         raise UnusableFile(f"{path} is not a file.", why="A lane is one file.")
     findings = permissions(path)
-    facts: _Facts | None = None
+    facts: Facts | None = None
     for look in range(LOOKS_MAX):
         before = _traces(path)
         try:
@@ -114,7 +117,15 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     return _report(path, facts, findings)
 
 
-def _report(path: Path, facts: _Facts | None, findings: list[Finding]) -> LaneReport:
+def look_at(path: Path, *, clock: Clock, prepare: Prepare) -> Facts:
+    """Look at the pages of a file that nobody uses. Raises CorruptionError when they cannot even be read."""
+    try:
+        return _look(path, clock, prepare)
+    except apsw.Error as error:
+        raise CorruptionError(f"its pages cannot be read: {error}.") from error
+
+
+def _report(path: Path, facts: Facts | None, findings: list[Finding]) -> LaneReport:
     time_us = facts.lane_time_us if facts else None
     ranks = ("error", "warning", "info")
     return LaneReport(
@@ -134,7 +145,7 @@ def _report(path: Path, facts: _Facts | None, findings: list[Finding]) -> LaneRe
     )
 
 
-def _look(path: Path, clock: Clock, prepare: Prepare) -> _Facts:
+def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
     with _opened(path) as connection:
         prepare(connection, lambda: int(clock.wall_s() * 1_000_000))
         # One transaction, so that every number is of the same instant.
@@ -146,7 +157,7 @@ def _look(path: Path, clock: Clock, prepare: Prepare) -> _Facts:
         own = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         keys = connection.execute("SELECT count(*) FROM interlock_keys").get if "interlock_keys" in own else None
         time_us = connection.execute("SELECT max(time_us) FROM interlock_lane").get if "interlock_lane" in own else None
-        return _Facts(
+        return Facts(
             page_bytes,
             pages,
             pages_free,

@@ -15,6 +15,7 @@ from interlock.errors import (
     BadUsage,
     ConstraintViolation,
     CorruptionError,
+    Fenced,
     InterlockError,
     LaneOwned,
     TransactionError,
@@ -65,6 +66,15 @@ def not_executed(error: Exception) -> InterlockError:
     )
 
 
+def overdue_read() -> TransactionError:
+    """The error for a read beside the writer that ran too long."""
+    return TransactionError(
+        "a read ran longer than statement_timeout_s and was ended.",
+        why="Only a few reads run at a time (readers_max), and the log cannot be folded while one of them needs it.",
+        fix="Make it touch fewer rows, add an index, or raise statement_timeout_s. Nothing was changed.",
+    )
+
+
 def closed() -> UnavailableError:
     """The error for using a lane that was closed."""
     return UnavailableError("the lane is closed.", fix="Open the database again.")
@@ -72,6 +82,8 @@ def closed() -> UnavailableError:
 
 def stopped(error: InterlockError) -> UnavailableError:
     """The error for using a lane that this one has killed."""
+    if isinstance(error, Fenced):
+        return error
     return UnavailableError(
         f"this lane has stopped: {error.what}",
         why="After a failed commit it cannot know what is on the disk, and does not guess.",

@@ -6,11 +6,16 @@ its own in its file. Only the very first opening may make a file; every later on
 refused. The file's number tells a copy from the original, and is looked at before every group and every read.
 
 The odd choice is to use both: file systems give the number of a deleted file to the next one.
+
+The log has a number, too, while a writer is open. A commit into a log that has lost its name is gone with the process,
+so before every group it is looked at (one `stat`). When it was removed, the open connection still has it: everything in
+it is folded into the database file, and the lane stops. It could not go on: its readers share an index of the old log.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +27,7 @@ from interlock.errors import UnavailableError
 from interlock.lanes.connection import open_reader, open_writer
 from interlock.lanes.descriptors import with_room
 from interlock.lanes.failures import opening
+from interlock.lanes.ownership import Ownership
 from interlock.seams import Ids
 
 UserT = TypeVar("UserT")
@@ -42,9 +48,14 @@ class LaneFile:
         self.path = path
         self._name = str(path)
         self._vfs = vfs
+        self.sync = True
+        """False when the file is only a cache of what is durable elsewhere."""
         self._ids = ids
         self._identity: str | None = None
         self._number = (0, 0)
+        self._log_name = ""
+        self._log_number = (0, 0)
+        self.ownership: Ownership | None = None
 
     def open_writer(self, use: Callable[[apsw.Connection], UserT]) -> UserT:
         """Open the writing connection and give it to its user; when that fails it is closed again.
@@ -55,10 +66,12 @@ class LaneFile:
         def attempt() -> UserT:
             connection = self._writer()
             try:
-                return use(connection)
+                used = use(connection)
+                self._remember_log()
             except BaseException:
                 connection.close()
                 raise
+            return used
 
         with opening(self.path):
             return with_room(attempt)
@@ -81,22 +94,41 @@ class LaneFile:
         if (found.st_dev, found.st_ino) != self._number:
             raise _gone(self.path, "is another file than the one that was opened")
 
+    def refuse_if_lost(self, writing: apsw.Connection | None) -> None:
+        """Raise UnavailableError when the lane must stop: its lock, or the log of its writer, was taken away."""
+        if self.path is None:
+            return
+        if self.ownership is not None:
+            self.ownership.refuse_if_lost()
+        if writing is None:
+            return
+        try:
+            found = os.stat(self._log_name)  # noqa: PTH116 -- as above.
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._log_number:
+            raise _log_gone(self._log_name, saved=_folded(writing))
+
     def log_bytes(self) -> int:
         """How large the log is; an idle lane has none."""
-        if self.path is None:
-            return 0
         try:
-            return self.path.with_name(self.path.name + "-wal").stat().st_size
+            return Path(self._log_name).stat().st_size if self._log_name else 0
         except OSError:
             return 0
+
+    def _remember_log(self) -> None:
+        if self.path is not None:
+            self._log_name = f"{os.path.realpath(self.path)}-wal"  # SQLite follows symbolic links as well.
+            found = Path(self._log_name).stat()
+            self._log_number = (found.st_dev, found.st_ino)
 
     def _writer(self) -> apsw.Connection:
         if self.path is None:
             return open_writer(None)
         if self._identity is not None:
             self.refuse_if_gone()
-            return open_writer(self.path, vfs=self._vfs, check=self._check)
-        connection = open_writer(self.path, vfs=self._vfs)
+            return open_writer(self.path, vfs=self._vfs, check=self._check, sync=self.sync)
+        connection = open_writer(self.path, vfs=self._vfs, sync=self.sync)
         try:
             connection.execute(_SCHEMA.format(new=self._ids.new()))
             found = self.path.stat()
@@ -122,4 +154,24 @@ def _gone(path: Path, how: str) -> UnavailableError:
         f"the file of lane {path} {how}.",
         why="Somebody has removed or replaced it while the database was open; what was acknowledged is not in there.",
         fix="Put the file back; this did not happen. To begin with what is there now, close the database and open it.",
+    )
+
+
+def _folded(connection: apsw.Connection) -> bool:
+    """Fold all of the log into the database file, and wait for reads that need it; False when that failed."""
+    with contextlib.suppress(apsw.Error):
+        frames, folded = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        return frames == folded
+    return False
+
+
+def _log_gone(log: str, *, saved: bool) -> UnavailableError:
+    return UnavailableError(
+        f"the log {log} was removed or replaced while the database was open.",
+        why="What is committed into it would be gone with this process, so the lane stops. What it has acknowledged "
+        + ("was saved into the database file." if saved else "could NOT be saved into the database file."),
+        fix="This did not happen: open the database again and repeat it."
+        if saved
+        else "Open the database again, and check what it holds: the last transactions may be missing. Repeat those "
+        "with their keys.",
     )

@@ -1,7 +1,10 @@
-"""A gate with a few places: who comes when all are taken waits in an orderly queue, in its own event loop.
+"""A gate with a few places: who comes when all are taken waits in an orderly queue.
 
 No thread waits here, because the threads that read are shared by all lanes, and one busy lane must not keep them from
-the others (D4). So each lane has its gate, and all gates share out one number of threads:
+the others (D4). Nor does an event loop take part: whoever gets a place is started there and then, by the thread that
+has made room. A loop that has stopped, or was closed, can therefore never keep a place that it was given.
+
+Each lane has its gate, and all gates share out one number of threads:
 
 - A lane that reads nothing at the moment gets the next thread that is free, before any lane that reads already.
 - For its second and every further read a lane gets one only while more than half of all are free, in turn with the
@@ -10,12 +13,25 @@ the others (D4). So each lane has its gate, and all gates share out one number o
 The gate of a lane can also be held shut for a while: nobody enters until it is let go.
 """
 
-import asyncio
-import contextlib
 import threading
 from collections import OrderedDict
+from typing import Protocol
 
 from interlock.errors import Overloaded
+from interlock.lanes.failures import closed
+
+
+class Visitor(Protocol):
+    """Somebody who wants a place."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it wants none any more."""
+        ...
+
+    def start(self) -> bool:
+        """Begin, with a place; False when it cannot, and the place is free again. It may not wait, nor leave here."""
+        ...
 
 
 class Shares:
@@ -50,25 +66,17 @@ class Shares:
             self.stand(gate)
 
 
-class _Waiter:
-    __slots__ = ("future", "granted", "loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.future: asyncio.Future[None] = loop.create_future()
-        self.granted = False
-
-
 class Gate:
     """Lets at most `places` in at a time, from any number of event loops and threads."""
 
     def __init__(self, places: int, *, waiting_max: int, shares: Shares) -> None:
         self.inside = 0
         self.held = False
+        self._closed = False
         self._places = places
         self._waiting_max = waiting_max
         self._shares = shares
-        self._waiting: OrderedDict[_Waiter, None] = OrderedDict()
+        self._waiting: OrderedDict[Visitor, None] = OrderedDict()
 
     @property
     def wants(self) -> bool:
@@ -79,32 +87,31 @@ class Gate:
     def _has_room(self) -> bool:
         return self.inside < self._places and not self.held
 
-    async def enter(self) -> None:
-        """Wait for a place. Whoever has entered must leave."""
+    def enter(self, visitor: Visitor) -> None:
+        """Start the visitor now, or when there is a place for it. Whoever was started must leave."""
         with self._shares.lock:
+            if self._closed:
+                raise closed()
             if self._has_room and self._shares.enough(self.inside):
-                self._take()
+                self._let_in(visitor)
                 return
             if len(self._waiting) >= self._waiting_max:
                 raise Overloaded(1.0, f"{len(self._waiting):,} reads wait in this lane already (queue_max).")
-            waiter = _Waiter(asyncio.get_running_loop())
-            self._waiting[waiter] = None
+            self._waiting[visitor] = None
             self._shares.stand(self)
-        try:
-            await waiter.future
-        except asyncio.CancelledError:
-            with self._shares.lock:
-                if waiter.granted:
-                    self._give_back()
-                else:
-                    self._waiting.pop(waiter, None)
-                    self._shares.stand(self)
-            raise
+
+    def forget(self, visitor: Visitor) -> None:
+        """It does not wait any more, if it does."""
+        with self._shares.lock:
+            self._waiting.pop(visitor, None)
+            self._shares.stand(self)
 
     def leave(self) -> None:
         """Give the place to the next."""
         with self._shares.lock:
             self._give_back()
+            self._shares.stand(self)
+            self._shares.share_out()
 
     def hold(self) -> None:
         """Let nobody in any more."""
@@ -119,27 +126,30 @@ class Gate:
             self._shares.stand(self)
             self._shares.share_out()
 
+    def close(self) -> list[Visitor]:
+        """Let nobody in for good; returns those who have waited for nothing."""
+        with self._shares.lock:
+            self._closed = True
+            left = list(self._waiting)
+            self._waiting.clear()
+            self._shares.stand(self)
+            return left
+
     def admit(self) -> None:
         """Let the next in; called by the shares, with the lock held."""
         while self._waiting:
-            waiter, _ = self._waiting.popitem(last=False)
-            with contextlib.suppress(RuntimeError):  # A loop that is closed takes no place.
-                waiter.loop.call_soon_threadsafe(_open, waiter.future)
-                waiter.granted = True
-                self._take()
+            visitor, _ = self._waiting.popitem(last=False)
+            if not visitor.given_up and self._let_in(visitor):
                 return
 
-    def _take(self) -> None:
+    def _let_in(self, visitor: Visitor) -> bool:
         self.inside += 1
         self._shares.free -= 1
+        if visitor.start():
+            return True
+        self._give_back()
+        return False
 
     def _give_back(self) -> None:
         self.inside -= 1
         self._shares.free += 1
-        self._shares.stand(self)
-        self._shares.share_out()
-
-
-def _open(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -11,7 +11,7 @@ lock. G9: a commit or hand-off that fails kills the lane: its group gets Outcome
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +19,12 @@ import apsw
 
 from interlock.errors import CorruptionError, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import forks, points
+from interlock.lanes.beyond import DurableLog, OpenLog, stored_us
 from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import again, closed, not_executed, opening, stopped
 from interlock.lanes.file import LaneFile
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.ownership import Ownership
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
@@ -33,9 +35,6 @@ from interlock.lanes.waiting import Waiting
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from interlock.seams import Clock, RandomIds
-
-HandOff = Callable[[], None]
-"""What makes a committed group durable beyond the local disk; returns when it is, raises when it cannot be known."""
 
 
 class Lane:
@@ -48,7 +47,7 @@ class Lane:
         settings: LaneSettings,
         clock: Clock,
         prepare: Prepare,
-        hand_off: HandOff | None = None,
+        open_log: OpenLog | None = None,
         vfs: str | None = None,
         make_row: MakeRow = lambda _names, values: values,
     ) -> None:
@@ -59,7 +58,7 @@ class Lane:
         )
         self._clock = clock
         self._prepare = prepare
-        self._hand_off = hand_off
+        self._log: DurableLog | None = None
         self._file = LaneFile(path, vfs=vfs, ids=RandomIds())
         self._make_row = make_row
         self._lock = threading.Lock()
@@ -76,29 +75,37 @@ class Lane:
         self.durable = 0
         """Groups that nothing can take back."""
         self._held: dict[asyncio.Future[None], tuple[int, asyncio.AbstractEventLoop]] = {}
-        self._time_us = 0
+        self._time = LaneTime(clock)
         self._readers: Readers | None = None
         self._ownership: Ownership | None = None
         self._writer: Writer | None = None
         try:
             with opening(path):
-                self._take()
+                self._take(open_log)
         except BaseException:
+            if self._log is not None:
+                self._log.close(clean=False)
             if self._ownership is not None:
                 self._ownership.release()
             raise
         forks.watch(self)
 
-    def _take(self) -> None:
+    def _take(self, open_log: OpenLog | None) -> None:
         path = self.path
         if path is not None:
             forks.refuse_inherited(path)
             make_folder(path.parent)
-            self._ownership = Ownership.take(path, self._clock)
+            self._ownership = self._file.ownership = Ownership.take(path, self._clock)
             self._readers = Readers(
-                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, last_us=self._last_us
+                self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, time=self._time
             )
+        if open_log is not None:
+            self._log = open_log(path)
+            self._file.sync = self._log.local_sync
         self._writer = self._open_writer()
+        if self._log is not None:
+            frames, at_us = self._writer.frames, stored_us(self._time.shown_us, self._clock)
+            self._log.append(frames, at_us)  # The lane's own tables, when it is new.
         if path is not None:
             self._close_writer()  # It is sound, and idle until somebody wants something.
 
@@ -129,8 +136,10 @@ class Lane:
         self._refuse_if_unusable()
         if self._readers is None:
             return await self.run(Work(lambda session: session.lend(read)))
+        if self._log is not None and not self._log.current():
+            await self.run(Work(lambda _session: None))  # An empty group: it renews the lease, or finds it lost.
         answer = await self._readers.run(read, self._read_left)
-        if self._hand_off is not None:
+        if self._log is not None:
             await self._durable_up_to(self.committed)
         return answer
 
@@ -207,7 +216,17 @@ class Lane:
             self._acknowledge(group)
             points.reach("group.acknowledged")
             self._let_go()
+            self._look_after()
             group = []  # Not kept alive while the lane waits for the next one.
+
+    def _look_after(self) -> None:
+        if self._log is None or self._dead is not None:
+            return
+        try:
+            self._log.between()
+        except Exception as error:  # noqa: BLE001 -- as above; nothing is unknown here, but the lane has lost its log.
+            known = error if isinstance(error, UnavailableError) else UnavailableError(f"its upkeep failed: {error!r}")
+            self._die(known, ())
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
@@ -215,13 +234,16 @@ class Lane:
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
-                    self._arrived.wait(self.settings.idle_s)
+                    self._arrived.wait_for(self._stirs, self.settings.idle_s)
                 if self._waiting:
                     if window_s and not self._closing:
                         self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)
                     return self._waiting.take(full)
             if self._rests():
                 return None
+
+    def _stirs(self) -> bool:
+        return bool(self._waiting) or self._closing or (self._readers is not None and self._readers.stuck)
 
     def _write(self, group: Sequence[Work]) -> None:
         if self._dead is not None:
@@ -230,6 +252,7 @@ class Lane:
             return
         if not group:
             return
+        self._file.refuse_if_lost(None if self._writer is None else self._writer.connection)
         points.reach("group.begun")
         try:
             writer = self._executed(group)
@@ -241,8 +264,8 @@ class Lane:
         self.committed += 1
         writer.commit()
         points.reach("group.committed")
-        if self._hand_off is not None:
-            self._hand_off()
+        if self._log is not None:
+            self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
         self.durable += 1
         points.reach("group.durable")
         self._count(group)
@@ -254,10 +277,7 @@ class Lane:
     def _executed(self, group: Sequence[Work]) -> Writer:
         self._file.refuse_if_gone()
         writer = self._writer = self._writer or self._open_writer()
-        try:
-            writer.execute(group)
-        finally:
-            self._time_us = writer.session.time_us
+        writer.execute(group)
         return writer
 
     def _give_up(self, error: Exception, group: Sequence[Work]) -> None:
@@ -309,23 +329,19 @@ class Lane:
             with contextlib.suppress(apsw.Error):  # What is durable is in the log, whether or not it could be folded.
                 writer.close()
 
-    def _last_us(self) -> int:
-        return self._time_us
-
     def _open_writer(self) -> Writer:
-        writer = self._file.open_writer(
+        return self._file.open_writer(
             lambda connection: Writer(
                 connection,
                 settings=self.settings,
                 clock=self._clock,
+                time=self._time,
                 ids=RandomIds(),
                 prepare=self._prepare,
                 contention=self.contention,
                 make_row=self._make_row,
             )
         )
-        self._time_us = max(self._time_us, writer.session.time_us)
-        return writer
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -343,7 +359,7 @@ class Lane:
         )
 
     def close(self) -> None:
-        """Finish what waits, fold the log, give the lane up. Blocks; a second time does nothing."""
+        """Finish the transactions that wait, end the reads, fold the log, give the lane up. Blocks; twice is once."""
         with self._lock:
             self._closing = True
             if self._waiting and not self._driving:
@@ -351,10 +367,13 @@ class Lane:
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
             # Work that slips in from another thread after this is told so.
-            self._dead = self._dead or closed()
+            clean, self._dead = self._dead is None, self._dead or closed()
         with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is given up.
             if self._ownership is not None:
                 each.callback(self._ownership.release)
+            if self._log is not None:
+                each.callback(self._log.close, clean=clean)
+                self._log = None
             each.callback(self._close_writer)
             if self._readers is not None:
                 each.callback(self._readers.close)
@@ -375,5 +394,5 @@ class Lane:
         self._lock = self._ending = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._closing, self._driving = True, False
-        self._writer = self._readers = self._ownership = None
+        self._writer = self._readers = self._ownership = self._log = None
         self._waiting = Waiting()

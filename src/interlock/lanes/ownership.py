@@ -3,6 +3,12 @@
 A second process gets `LaneOwned`, which names the owner. The lock is the kernel's (`flock`), so it is gone the moment
 its holder is, however it died; what stands in the file is only for people.
 
+Two names must not make two owners. A symbolic link is followed first, so there is one lock file for what it points to.
+A file with hard links is refused: SQLite's log lies beside one of its names and is missing beside the other. And the
+lock is on a file, not on its name: whoever takes it looks whether the file is still there under that name, and the
+owner looks again before every group (one `fstat`, one or two microseconds), because after `rm x.lock` the next one
+would lock a file of its own. Until it looks, SQLite's own locks keep the two apart.
+
 The odd choice is a file of its own. Opening and closing the database file outside SQLite drops the POSIX locks SQLite
 holds on it for the whole process, and SQLite's exclusive mode would keep readers out.
 """
@@ -12,13 +18,17 @@ import fcntl
 import json
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import cast
 
-from interlock.errors import LaneOwned
+from interlock.errors import LaneOwned, UnavailableError
 from interlock.lanes import forks
 from interlock.lanes.descriptors import with_room
 from interlock.seams import Clock
+
+TAKES_MAX = 100
+"""So often the lock file may vanish while it is being taken."""
 
 
 class Ownership:
@@ -32,6 +42,14 @@ class Ownership:
     def take(cls, database: Path, clock: Clock) -> "Ownership":
         """Become the owner, or raise LaneOwned with the owner's process, host and since when."""
         path = lock_path(database)
+        for _ in range(TAKES_MAX):
+            ownership = cls._locked(path, database)
+            if ownership._holds(database, clock):  # noqa: SLF001 -- one of its own.
+                return ownership
+        raise _lost(path)
+
+    @classmethod
+    def _locked(cls, path: Path, database: Path) -> "Ownership":
         with forks.no_fork:
             descriptor = with_room(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
             ownership = cls(path, descriptor)
@@ -44,8 +62,12 @@ class Ownership:
         except BaseException:
             ownership.forked()
             raise
-        ownership._tell({"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()})
         return ownership
+
+    def refuse_if_lost(self) -> None:
+        """Raise UnavailableError when the lock file was removed: somebody else may own the lane by now."""
+        if self._descriptor is None or not os.fstat(self._descriptor).st_nlink:
+            raise _lost(self.path)
 
     def release(self) -> None:
         """Give the lane up; a second time does nothing. The file stays: removing it would race with the next owner."""
@@ -59,6 +81,22 @@ class Ownership:
         if descriptor is not None:
             os.close(descriptor)
 
+    def _holds(self, database: Path, clock: Clock) -> bool:
+        """Whether the lock is worth something: its file is still there under its name. Otherwise it is let go."""
+        assert self._descriptor is not None
+        try:
+            _refuse_other_names(database)
+            if os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
+                self._tell({"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()})
+                return True
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            self.forked()
+            raise
+        self.forked()
+        return False
+
     def _tell(self, told: dict[str, object] | None) -> None:
         # For people only: a disk that is full keeps nobody from owning a lane, nor from giving it up.
         assert self._descriptor is not None
@@ -69,8 +107,8 @@ class Ownership:
 
 
 def lock_path(database: Path) -> Path:
-    """The lock file of a lane."""
-    return database.with_name(database.name + ".lock")
+    """The lock file of a lane: beside the file itself, whatever name it was opened by."""
+    return Path(f"{os.path.realpath(database)}.lock")
 
 
 def owner_of(database: Path) -> dict[str, object] | None:
@@ -87,6 +125,29 @@ def owner_of(database: Path) -> dict[str, object] | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _refuse_other_names(database: Path) -> None:
+    try:
+        found = database.stat()
+    except FileNotFoundError:
+        return
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+        raise UnavailableError(
+            f"the file of lane {database} has {found.st_nlink} names (hard links); it cannot be opened.",
+            why="The log of a lane lies beside one name of its file. Opened by another one, what is in the log would "
+            "be missing, and two owners would not see each other.",
+            fix="Remove the other names (find -samefile), or give the lane a file of its own: cp, then mv over it.",
+        )
+
+
+def _lost(path: Path) -> UnavailableError:
+    return UnavailableError(
+        f"the lock file {path} was removed while the database was open.",
+        why="Another process may own the lane by now, so this one stops.",
+        fix="Leave lock files alone: a lock is gone with its owner, its file stays. This did not happen; open the "
+        "database again and repeat it.",
+    )
 
 
 def _owned(database: Path) -> LaneOwned:

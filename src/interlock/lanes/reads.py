@@ -20,17 +20,20 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import cast
 
 import apsw
 
 from interlock.errors import UnavailableError
 from interlock.lanes.connection import Prepare, Wall
-from interlock.lanes.failures import translated
+from interlock.lanes.failures import closed, translated
 from interlock.lanes.file import LaneFile
 from interlock.lanes.gate import Gate, Shares
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
-from interlock.seams import Clock
+from interlock.seams import Clock, RandomIds
 
 READ_THREADS_MAX = 16
 """Threads that read, for all lanes of the process. They are started when so many reads run at once."""
@@ -45,14 +48,53 @@ _shares = Shares(READ_THREADS_MAX)
 
 
 class _Call:
-    """One call of `Readers.run`."""
+    """One call of `Readers.run`: it stands at the gate, is given to a thread, and is answered in its event loop."""
 
-    __slots__ = ("given_up", "read")
+    __slots__ = ("_claimed", "_given_up", "_loop", "_readers", "future", "left", "read")
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, readers: "Readers", read: Read, left: Callable[[], None]) -> None:
+        self._readers = readers
+        self._claimed = threading.Lock()
         self.read = read
-        self.given_up = False
+        self.left = left
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+        self._given_up = False
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for its answer, or nobody can be told any more."""
+        return self._given_up or self._loop.is_closed()
+
+    def give_up(self) -> None:
         """Nobody waits for its answer."""
+        self._given_up = True
+
+    def start(self) -> bool:
+        """Give it to a thread; False when there is none."""
+        return self._readers.start(self)
+
+    def claim(self) -> bool:
+        """Whether it is the caller's to end; it is so only once."""
+        return self._claimed.acquire(blocking=False)
+
+    def tell(self, answer: Callable[[asyncio.Future[object]], None]) -> None:
+        """Answer whoever waits; from any thread."""
+        with contextlib.suppress(RuntimeError):  # A loop that is closed has nobody left who could be told.
+            self._loop.call_soon_threadsafe(_answer, self.future, answer)
+
+
+def _answer(future: asyncio.Future[object], answer: Callable[[asyncio.Future[object]], None]) -> None:
+    if not future.done():
+        answer(future)
+
+
+def _value(value: object, future: asyncio.Future[object]) -> None:
+    future.set_result(value)
+
+
+def _error(error: Exception, future: asyncio.Future[object]) -> None:
+    future.set_exception(error)
 
 
 def _in_child() -> None:
@@ -68,27 +110,43 @@ os.register_at_fork(after_in_child=_in_child)
 class _Reader:
     """One reading connection, with the time of the read that it runs."""
 
-    def __init__(self, file: LaneFile, prepare: Prepare, clock: Clock, last_us: Callable[[], int]) -> None:
+    def __init__(self, file: LaneFile, prepare: Prepare, clock: Clock, time: LaneTime) -> None:
         self.connection = file.open_reader()
+        self._own = self.connection.cursor().execute
+        # As the writer's: nobody else can write these texts, so nobody is given them from the cache.
+        mark = f" -- {RandomIds().new()}"
+        self._begin, self._end = f"BEGIN{mark}", f"COMMIT{mark}"
         self._clock = clock
-        self._last_us = last_us
-        self._now_us = 0
-        self._deadline_s = 0.0
+        self._time = time
+        self._now_us: int | None = None
+        self._deadline_s = float("inf")
         self._call: _Call | None = None
         prepare(self.connection, self._now)
-        self.connection.set_authorizer(Wall())
+        self._wall = Wall()
+        self.connection.set_authorizer(self._wall)
         self.connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def run(self, call: _Call, timeout_s: float) -> object:
-        self._now_us = max(self._last_us(), int(self._clock.wall_s() * 1_000_000))  # G8
+        """Run the read in one transaction: all its statements see one moment, the look at the schema included."""
+        self._control(self._begin)
+        self._now_us = None
         self._deadline_s = self._clock.monotonic_s() + timeout_s
         self._call = call
         try:
             return call.read(self.connection)
         finally:
             self._call = None  # An idle connection keeps nothing of its last read alive.
+            self._deadline_s = float("inf")
+            if self.connection.in_transaction:
+                self._control(self._end)
+
+    def _control(self, sql: str) -> None:
+        with self._wall.down():
+            self._own(sql)
 
     def _now(self) -> int:
+        if self._now_us is None:
+            self._now_us = self._time.now_us()  # G8
         return self._now_us
 
     def _overdue(self) -> bool:
@@ -100,39 +158,77 @@ class Readers:
     """The reading connections of one lane."""
 
     def __init__(
-        self, file: LaneFile, *, settings: LaneSettings, clock: Clock, prepare: Prepare, last_us: Callable[[], int]
+        self,
+        file: LaneFile,
+        *,
+        settings: LaneSettings,
+        clock: Clock,
+        prepare: Prepare,
+        time: LaneTime,
+        shares: Shares | None = None,
     ) -> None:
         self._file = file
         self._settings = settings
         self._clock = clock
         self._prepare = prepare
-        self._last_us = last_us
-        """The lane's own time, which reads never show to have gone back (G8)."""
+        self._time = time
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
-        self._gate = Gate(settings.readers_max, waiting_max=settings.queue_max, shares=_shares)
+        self._over = threading.Condition(self._lock)
+        self._running: set[_Call] = set()
+        self._gate = Gate(settings.readers_max, waiting_max=settings.queue_max, shares=shares or _shares)
         self._closed = False
 
     async def run(self, read: Read, left: Callable[[], None]) -> object:
         """Run the read in a thread of the process's own, which calls `left` when the connection is free again."""
-        await self._gate.enter()
-        call = _Call(read)
+        call = _Call(self, read, left)
+        self._gate.enter(call)
         try:
-            reading = _threads.submit(self._read, call)
-        except RuntimeError as error:
-            call.given_up = True  # It may stand in the queue of the threads all the same.
-            self._gate.leave()
-            raise UnavailableError(f"the lane could not start a thread that reads: {error}.") from error
-
-        def finished(_reading: object) -> None:
-            left()
-            self._gate.leave()
-
-        reading.add_done_callback(finished)
-        try:
-            return await asyncio.wrap_future(reading)
+            return await call.future
+        except asyncio.CancelledError:
+            self._gate.forget(call)
+            raise
         finally:
-            call.given_up = True
+            # Nothing else here: a loop that was left behind is cleared away by the garbage collector, at a moment when
+            # any lock may be held. The call then goes through the gate in its turn, and is passed over.
+            call.give_up()
+
+    def start(self, call: _Call) -> bool:
+        """Give the call, which has a place, to a thread; when there is none it is told so."""
+        with self._lock:
+            self._running.add(call)
+        try:
+            _threads.submit(self._serve, call)
+        except RuntimeError as error:
+            # It may stand in the queue of the threads all the same: whoever claims it first ends it.
+            if not call.claim():
+                return True
+            refused = UnavailableError(f"the lane could not start a thread that reads: {error}.")
+            refused.__cause__ = error
+            call.tell(partial(_error, refused))
+            self._ended(call)
+            return False
+        return True
+
+    def _serve(self, call: _Call) -> None:
+        if not call.claim():
+            return
+        try:
+            answer = partial(_value, self._read(call))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is the caller's.
+            answer = partial(_error, error)
+        self._ended(call)
+        try:
+            call.left()
+        finally:
+            self._gate.leave()
+            call.tell(answer)
+            del answer  # An error keeps this frame alive.
+
+    def _ended(self, call: _Call) -> None:
+        with self._lock:
+            self._running.discard(call)
+            self._over.notify_all()
 
     @property
     def idle(self) -> bool:
@@ -143,6 +239,11 @@ class Readers:
     def held(self) -> bool:
         """Whether new reads wait, so that the log can be folded."""
         return self._gate.held
+
+    @property
+    def stuck(self) -> bool:
+        """Whether new reads wait and none runs: the log can be folded as soon as the writer lets go of it."""
+        return self._gate.held and not self._running
 
     def make_way(self, log_bytes: int) -> None:
         """Told after every group how large the log is; 0 when all of it has been folded.
@@ -165,30 +266,41 @@ class Readers:
         self._gate.let_go()
 
     def close(self) -> None:
-        """Close for good; a read that is running closes its own connection."""
+        """Close for good: reads that wait are refused, and those that run are ended, and waited for.
+
+        While a read runs SQLite cannot fold its log. One that does not ask whether it was given up, because it runs no
+        statement, is waited for as long as a statement may run; it closes its own connection.
+        """
         self._closed = True
+        for visitor in self._gate.close():
+            cast("_Call", visitor).tell(partial(_error, closed()))
+        with self._lock:
+            for call in self._running:
+                call.give_up()
+            self._over.wait_for(lambda: not self._running, self._settings.statement_timeout_s)
         self.close_idle()
 
     def _read(self, call: _Call) -> object:
         reader: _Reader | None = None
         try:
             if call.given_up:
-                return None  # Nobody is told: whoever wanted to know has gone.
+                raise closed()  # noqa: TRY301 -- or nobody is told: whoever wanted to know has gone.
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
             self._file.refuse_if_gone()
             if reader is None:
-                reader = _Reader(self._file, self._prepare, self._clock, self._last_us)
+                reader = _Reader(self._file, self._prepare, self._clock, self._time)
             return reader.run(call, self._settings.statement_timeout_s)
         except BaseException as error:
-            raise translated(error) from error
+            ended = isinstance(error, apsw.InterruptError) and self._closed
+            raise (closed() if ended else translated(error)) from error
         finally:
             if reader is not None:
                 self._put_back(reader)
 
     def _put_back(self, reader: _Reader) -> None:
         with self._lock:
-            if not self._closed:
+            if not self._closed and not reader.connection.in_transaction:
                 self._idle.append(reader)
                 return
         with contextlib.suppress(apsw.Error):

@@ -7,6 +7,7 @@ long ones in decimal, because that takes quadratic time.
 """
 
 import base64
+import contextlib
 import datetime
 import decimal
 import json
@@ -48,19 +49,23 @@ def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values
     return _value(json.loads(data), make_row)
 
 
-def plain(value: object, depth: int = 0) -> object:
-    """The value in terms of JSON, with tags for what JSON does not have. Raises NotPlain."""
+def plain(value: object, depth: int = 0, *, compared: bool = False) -> object:
+    """The value in terms of JSON, with tags for what JSON does not have. Raises NotPlain.
+
+    One that is only `compared` is written alike for all values of its type that are equal: 1.0 and 1.00, 0.0 and -0.0,
+    the same instant in two zones. Otherwise it is written as it is, so that it can be given back.
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else {_TAG: "int", "v": hex(value)}
     for name, (kind, write, _) in _SCALARS.items():
         if isinstance(value, kind):
-            return {_TAG: name, "v": write(value)}
+            return {_TAG: name, "v": _COMPARED.get(name, write)(value) if compared else write(value)}
     if depth >= DEPTH_MAX:
         raise NotPlain(f"a value nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, list | tuple):
-        items = [plain(item, depth + 1) for item in cast("list[object]", value)]
+        items = [plain(item, depth + 1, compared=compared) for item in cast("list[object]", value)]
         if isinstance(value, list):
             return items
         names = getattr(cast("object", value), "_fields", None)
@@ -69,7 +74,7 @@ def plain(value: object, depth: int = 0) -> object:
         members = cast("dict[object, object]", value)
         if not all(isinstance(name, str) for name in members):
             raise NotPlain("a dict with keys that are not text")
-        return {_TAG: "dict", "v": {name: plain(item, depth + 1) for name, item in members.items()}}
+        return {_TAG: "dict", "v": {name: plain(item, depth + 1, compared=compared) for name, item in members.items()}}
     raise NotPlain(f"a value of type {type(value).__name__}")
 
 
@@ -96,4 +101,27 @@ _SCALARS: dict[str, _Scalar] = {
     "decimal": (decimal.Decimal, str, decimal.Decimal),
     "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
     "uuid": (uuid.UUID, str, uuid.UUID),
+}
+
+
+def _compared_decimal(value: decimal.Decimal) -> str:
+    # Not `normalize`: that rounds to the precision of the context.
+    sign, digits, exponent = value.as_tuple()
+    if isinstance(exponent, str):  # Infinity, or not a number.
+        return str(value)
+    shown = "".join(map(str, digits))
+    kept = shown.rstrip("0")
+    return f"{'-' * sign}{kept}E{exponent + len(shown) - len(kept)}" if kept else "0"
+
+
+def _compared_datetime(value: datetime.datetime) -> str:
+    with contextlib.suppress(OverflowError):  # Within a day of the first or the last year.
+        value = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+    return value.isoformat()
+
+
+_COMPARED: dict[str, Callable[[Any], str]] = {
+    "float": lambda value: (value + 0.0).hex(),
+    "decimal": _compared_decimal,
+    "datetime": _compared_datetime,
 }

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import apsw
 
+from interlock.lanes.lanetime import LaneTime
 from interlock.seams import Clock
 
 ResultT = TypeVar("ResultT")
@@ -25,12 +26,15 @@ STEPS_BETWEEN_LOOKS = 20_000
 class Session:
     """The running transaction's hands."""
 
-    def __init__(self, connection: apsw.Connection, *, clock: Clock, statement_timeout_s: float) -> None:
+    def __init__(
+        self, connection: apsw.Connection, *, clock: Clock, time: LaneTime, statement_timeout_s: float
+    ) -> None:
         self.connection = connection
         self._run = connection.cursor().execute
         self._clock = clock
         self._timeout_s = statement_timeout_s
         self._deadline_s = float("inf")
+        self._time = time
         self.time_us = 0
         self.time_asked = False
         self._time_stands = False
@@ -63,7 +67,7 @@ class Session:
         """
         if not self._time_stands:
             self._time_stands = self.time_asked = True
-            self.time_us = max(self.time_us, int(self._clock.wall_s() * 1_000_000))
+            self.time_us = self._time.now_us()
         return self.time_us
 
     def begin_transaction(self) -> None:

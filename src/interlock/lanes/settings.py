@@ -58,6 +58,24 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     contention_flag_threshold: float = 50.0
     """A row with more serialized hand-offs per second than this is flagged."""
 
+    lease_s: float = 10.0
+    """On a bucket: another process may take the lane over when its owner has shown no sign of life for so long."""
+
+    append_deadline_s: float = 30.0
+    """On a bucket: an append without a clear answer is tried so long, then its outcome is unknown."""
+
+    request_timeout_s: float = 10.0
+    """On a bucket: one request may take so long."""
+
+    snapshot_bytes_min: int = 4_194_304
+    """On a bucket: no snapshot is taken before the log behind the last one weighs so much (a group counts 4 KiB)."""
+
+    snapshots_retained: int = 2
+    """On a bucket: so many snapshots are always kept."""
+
+    retention_s: float = 24 * 3_600.0
+    """On a bucket: every state of so long ago can be restored."""
+
     def __post_init__(self) -> None:
         for name, kind in KINDS.items():
             value: object = getattr(self, name)
@@ -107,4 +125,10 @@ _LEAST: dict[str, float] = {
     "streams_max": 1,
     "contention_rows_max": 1,
     "contention_flag_threshold": 0.0,
+    "lease_s": 0.1,
+    "append_deadline_s": 0.1,
+    "request_timeout_s": 0.01,
+    "snapshot_bytes_min": 4_096,
+    "snapshots_retained": 1,
+    "retention_s": 0.0,
 }

@@ -30,10 +30,11 @@ class TouchedRows:
 
     def clear(self) -> None:
         """A transaction begins."""
-        self._rows.clear()
+        if self._rows:
+            self._rows = set()
 
     def taken(self) -> set[RowKey]:
-        """The rows of the transaction that has just ended."""
+        """The rows of the transaction that has just ended; they are the caller's."""
         return self._rows
 
     def touched(self, update: apsw.PreUpdate) -> None:

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from interlock.errors import TransactionError
+from interlock.errors import TransactionError, UnavailableError
 from interlock.seams import SystemClock
 
 ResultT = TypeVar("ResultT")
@@ -98,14 +98,26 @@ class _Watchdog:
         with self._changed:
             while self._watches and self._watches[0][2].over:
                 heapq.heappop(self._watches)  # G6: what is over does not wait for its deadline.
+            if self._thread is None:
+                self._thread = self._started()
             deadline_s = self._clock.monotonic_s() + limit_s
             heapq.heappush(self._watches, (deadline_s, next(self._numbers), watch))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._guard, name="interlock-watchdog", daemon=True)
-                self._thread.start()
-            elif deadline_s < self._wakes_s:
+            if deadline_s < self._wakes_s:
                 self._changed.notify()
         return watch
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._guard, name="interlock-watchdog", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # Unwatched no function may run: it could hold the lane for ever. The next one tries again.
+            raise UnavailableError(
+                f"the thread that watches functions could not be started: {error}; this did not happen.",
+                why="The system allows no more threads, or the program is ending.",
+                fix="Repeat the transaction when there are fewer threads, or raise their limit.",
+            ) from error
+        return thread
 
     def _guard(self) -> None:
         with self._changed:

@@ -4,8 +4,9 @@ A plain object, stepped by a driver: `execute(group)`, then `commit()`. A thread
 in tests; nothing here waits for anything but the disk.
 
 A savepoint alone does not isolate. An error that SQLite answers by rolling the whole transaction back (an interrupt, a
-full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. A work's effects
-are in the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
+full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. The works behind a
+culprit are tried first, so that one pass finds all culprits and their number does not matter. A work's effects are in
+the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -16,24 +17,30 @@ from functools import partial
 
 import apsw
 
-from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError
+from interlock.errors import ConstraintViolation, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.lanes import watchdog
 from interlock.lanes.connection import Prepare, Wall
 from interlock.lanes.contention import Contention
 from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.keys import Keys
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.results import MakeRow
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.touched import TouchedRows
+from interlock.lanes.touched import RowKey, TouchedRows
+from interlock.lanes.turns import Turns
 from interlock.lanes.work import Work
 from interlock.seams import Clock, Ids
 
 LARGE_GROUP = 8
 LARGE_GROUPS_PER_LOOK = 16
 """The contention signal costs about three microseconds a transaction: a third of all that a transaction costs in a
-large group. So of large groups every sixteenth is looked at."""
+large group. So one of sixteen large groups is looked at."""
+
+PASSES_MAX = 8
+"""So often a group is run because works of it ended it. The second pass is the last one, unless works end the group
+only when others ran before them; then this bounds what all of them cost (G6)."""
 
 PAGE_BYTES = 4_096
 
@@ -54,6 +61,7 @@ class Writer:
         *,
         settings: LaneSettings,
         clock: Clock,
+        time: LaneTime,
         ids: Ids,
         prepare: Prepare,
         contention: Contention | None,
@@ -71,36 +79,64 @@ class Writer:
         self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
         self._save, self._release = f"SAVEPOINT work{mark}", f"RELEASE work{mark}"
         self._undo, self._abandon, self._log_time = f"ROLLBACK TO work{mark}", f"ROLLBACK{mark}", f"{LOG_TIME}{mark}"
-        self.session = Session(connection, clock=clock, statement_timeout_s=settings.statement_timeout_s)
-        self._own(LANE_SCHEMA + KEYS_SCHEMA)
-        self.session.time_us = int(str(self._own("SELECT time_us FROM interlock_lane").get))
-        prepare(connection, self.session.now_us)
+        self.session = Session(connection, clock=clock, time=time, statement_timeout_s=settings.statement_timeout_s)
         self._log_frames = 0
+        self.frames = 0
+        """SQLite's frame count at the last commit, or 0 when that commit had nothing to write."""
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
+        self._own(LANE_SCHEMA + KEYS_SCHEMA)
+        self.session.time_us = time.at_least(int(str(self._own("SELECT time_us FROM interlock_lane").get)))
+        prepare(connection, self.session.now_us)
         self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
+        self._careful = False
+        """Every work of this group gets a savepoint, because one without has ended it."""
         self._weight = 0.0
-        self._turn = 0
+        self._turns = Turns(LARGE_GROUPS_PER_LOOK)
+        self._written: list[tuple[set[RowKey], float, float]] = []
 
     def execute(self, works: Sequence[Work]) -> None:
         """Run the group up to, but not including, its commit. Every work has its value or its error afterwards."""
         alive = list(works)
         self._watch(len(alive))
-        while True:
-            self._control(self._begin)
-            culprit = next((index for index, work in enumerate(alive) if not self._run(work)), None)
-            if culprit is None:
+        self._careful = False
+        for _ in range(PASSES_MAX):
+            culprits = self._culprits(alive)
+            if not culprits:
+                self._report()
                 return
-            # The group is gone, and with it what the works before the culprit did: they run again without it. Each
-            # time there is one work less, so this ends, and no number of culprits harms the others.
-            self.session.undone += 1
-            del alive[culprit]
-            self._rows.forget_keys()  # Of tables that are gone with the group.
+            alive = [work for work in alive if work not in culprits]
+        for work in alive:
+            work.value, work.error = None, _ended_too_often()
+        self._control(self._begin)
+
+    def _culprits(self, works: Sequence[Work]) -> set[Work]:
+        """Run them all in one transaction. When some of them end it, those are returned, and nothing has happened."""
+        culprits: set[Work] = set()
+        self._written.clear()
+        self._control(self._begin)
+        for work in works:
+            if not self._run(work):
+                # The group is gone, and with it what the works before did. Those behind are run all the same, each as
+                # if it had come early: an error that they end the group with is theirs, whatever runs before them.
+                culprits.add(work)
+                self._vanished()
+                self._control(self._begin)
+        if culprits:
+            self._control(self._abandon)
+            self._vanished()
+        return culprits
+
+    def _vanished(self) -> None:
+        self._careful = True
+        self.session.undone += 1
+        self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
         """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
         session = self.session
+        self.frames = 0
         try:
             if session.time_asked:
                 session.time_asked = False
@@ -138,12 +174,9 @@ class Writer:
 
     def _watch(self, size: int) -> None:
         """Look at the rows of small groups always, and of large ones in turn: a hot row is hot in every group."""
-        self._turn += 1
         weight = 0.0
         if self._contention is not None:
-            weight = (
-                1.0 if size < LARGE_GROUP else float(LARGE_GROUPS_PER_LOOK) * (self._turn % LARGE_GROUPS_PER_LOOK == 1)
-            )
+            weight = 1.0 if size < LARGE_GROUP else self._turns.weight()
         if bool(weight) != bool(self._weight):
             self.connection.preupdate_hook(self._rows.touched if weight else None)
         self._weight = weight
@@ -155,7 +188,8 @@ class Writer:
         """
         connection, session = self.connection, self.session
         changes = connection.total_changes()
-        if not work.single:
+        single = work.single and not self._careful
+        if not single:
             self._control(self._save)
         if self._weight:
             self._rows.clear()
@@ -170,7 +204,7 @@ class Writer:
             return False
         if work.error is None and connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
             work.error = ConstraintViolation("a deferred foreign key is still violated at the end of the transaction.")
-        if work.single:
+        if single:
             if work.error is not None and not self._undone(changes):
                 return False
         else:
@@ -179,15 +213,19 @@ class Writer:
                 session.undone += 1
             self._control(self._release)
         if self._weight and self._contention is not None and work.error is None:
-            now_s = self._clock.monotonic_s()
-            self._contention.wrote(
-                self._rows.taken(), waiting_since_s=work.waiting_since_s, now_s=now_s, weight=self._weight
-            )
+            self._written.append((self._rows.taken(), work.waiting_since_s, self._clock.monotonic_s()))
             if self._rows.unknown:
                 session.unlimited()
                 with self._wall.down():
                     self._contention.learned(self._rows.learn())
         return True
+
+    def _report(self) -> None:
+        # Only now: what vanished with a group was not written, and its second run would wait for its first.
+        if self._contention is not None:
+            for rows, waiting_since_s, now_s in self._written:
+                self._contention.wrote(rows, waiting_since_s=waiting_since_s, now_s=now_s, weight=self._weight)
+        self._written.clear()
 
     def _undone(self, changes: int) -> bool:
         """A single statement failed: True when SQLite has undone it by itself, as it does with a failing statement.
@@ -227,5 +265,14 @@ class Writer:
             self._wall.up = True
 
     def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
-        self._log_frames = frames
+        self._log_frames = self.frames = frames
         return apsw.SQLITE_OK
+
+
+def _ended_too_often() -> UnavailableError:
+    return UnavailableError(
+        f"the group of this transaction was ended by others {PASSES_MAX} times; it did not happen.",
+        why="Statements that run too long or find the disk full take the whole group with them; it was run again "
+        "without them, and others ended it again.",
+        fix="Repeat the transaction. Look for statements that time out, and at the disk.",
+    )

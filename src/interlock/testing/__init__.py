@@ -2,6 +2,9 @@
 
 Importing it needs nothing but Interlock. `walks` needs Hypothesis and is loaded on first use; the pytest plugin needs
 pytest and is loaded by pytest itself. Both come with `pip install "interlock[testing]"`.
+
+Below it: `interlock.testing.faults` breaks disks and processes, `interlock.testing.objects` has a bucket in memory, and
+`interlock.testing.simulation` runs lanes on a bucket in virtual time.
 """
 
 from importlib import import_module

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from interlock.lanes.connection import make_folder, open_writer
 from interlock.lanes.contention import Contention
+from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
@@ -31,6 +32,7 @@ class SteppedLane:
             open_writer(path, vfs=vfs),
             settings=self.settings,
             clock=clock,
+            time=LaneTime(clock),
             ids=ids,
             prepare=lambda _connection, _now_us: None,
             contention=Contention(

@@ -73,3 +73,20 @@ def test_the_plot_of_group_commit_has_a_line_per_window_in_both_panels() -> None
     assert {"no window", "window 5 ms", "commits per second", "milliseconds"} <= set(texts(drawing))
     assert len(re.findall("<polyline", drawing)) == 4
     assert "one after the other" in drawing
+
+
+def test_a_long_legend_goes_on_in_the_next_row_and_pushes_the_panels_down() -> None:
+    short = [Line(name, [(1, 1)]) for name in "abcd"]
+    long = [Line(name * 40, [(1, 1)]) for name in "abcd"]
+    heights: list[int] = []
+    for lines in (short, long):
+        root = ET.fromstring(draw("t", "r", [panel(*lines)]))
+        heights.append(int(root.attrib["height"]))
+        names = [each for each in root.iter(f"{SVG}text") if each.text in {line.name for line in lines}]
+        assert len(names) == 4
+        for each in names:
+            assert float(each.attrib["x"]) + 7 * len(each.text or "") <= chart.WIDTH
+        panels = [each for each in root if each.tag == f"{SVG}g"]
+        top = float(re.findall(r"translate\(\d+ (\d+)\)", panels[0].attrib["transform"])[0])
+        assert max(float(each.attrib["y"]) for each in names) < top - chart.TOP + 1
+    assert heights[1] > heights[0]

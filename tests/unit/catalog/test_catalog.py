@@ -22,7 +22,6 @@ NO_HOMES = [
     "lanes:///shop/../other",
     "lanes:///a%00b",
     "lanes:///\ud800",
-    "s3://bucket/shop",
 ]
 
 
@@ -112,3 +111,11 @@ def test_a_disk_that_fails_leaves_the_old_catalog_whole(tmp_path: Path, monkeypa
             Catalog(home(tmp_path)).locate("other")
     assert (tmp_path / FILE).read_bytes() == before
     assert Catalog(home(tmp_path)).locate("other") == f"{home(tmp_path)}/other"
+
+
+def test_at_a_bucket_every_name_lives_below_the_home() -> None:
+    catalog = Catalog("s3://bucket/shop/?endpoint=http://127.0.0.1:9")
+    assert catalog.locate("stock room") == "s3://bucket/shop/stock%20room?endpoint=http://127.0.0.1:9"
+    assert catalog.names() == {}
+    with pytest.raises(BadUsage, match="cannot be placed"):
+        catalog.place("stock", "lanes:///elsewhere/stock")

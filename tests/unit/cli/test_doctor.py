@@ -39,7 +39,7 @@ def test_a_healthy_lane_exits_with_0(interlock: Interlock, url: str) -> None:
 
 
 def test_the_sample_on_the_page_has_the_lines_of_the_real_thing(interlock: Interlock, url: str) -> None:
-    [sample] = [block.text for block in read_blocks(PAGE.read_text()) if "$ interlock doctor" in block.text]
+    [sample] = [block.text for block in read_blocks(PAGE.read_text()) if "$ interlock doctor lanes:" in block.text]
     labels = [line[:11] for line in sample.splitlines()[1:]]
     assert [line[:11] for line in interlock("doctor", url).out.splitlines()] == labels
 

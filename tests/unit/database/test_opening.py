@@ -30,18 +30,6 @@ def url(path: Path) -> str:
     return f"lanes://{path}/stock"
 
 
-def test_a_database_is_there_again_after_it_was_closed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with Database.open(url(tmp_path)) as db:
-            await db.execute(TABLE)
-            await db.execute("INSERT INTO counter VALUES ($1, $2)", 1, 7)
-        again = await Database.open(url(tmp_path))
-        assert await again.query("SELECT n FROM counter WHERE id = $1", 1) == [(7,)]
-        await again.close()
-
-    asyncio.run(scenario())
-
-
 def test_a_database_in_memory_is_gone_when_it_is_closed() -> None:
     async def scenario() -> None:
         for _ in range(2):
@@ -139,22 +127,6 @@ def test_settings_come_from_the_file_for_that_database(tmp_path: Path, monkeypat
     assert asyncio.run(largest_group(Database.open(url(tmp_path), group_commit_max_batch=3))) == 3
 
 
-def test_each_stream_has_a_database_of_its_own(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with Database.open(url(tmp_path), db_per_write_stream=True) as db:
-            one, other, same = await asyncio.gather(db.stream("sku-1"), db.stream("a/b"), db.stream("sku-1"))
-            assert one is same
-            assert one is not other
-            await one.execute(TABLE)
-            await other.execute(TABLE)
-            await one.execute("INSERT INTO counter VALUES (1, 5)")
-            assert await other.query("SELECT count(*) FROM counter") == [(0,)]
-        async with Database.open(url(tmp_path), db_per_write_stream=True) as db:
-            assert await (await db.stream("sku-1")).query("SELECT n FROM counter") == [(5,)]
-
-    asyncio.run(scenario())
-
-
 def test_without_streams_the_stream_is_the_database_itself() -> None:
     async def scenario() -> None:
         async with Database.open("memory:") as db:
@@ -183,16 +155,3 @@ def test_what_is_no_key_of_a_stream_is_refused(key: str) -> None:
 
     with pytest.raises(InvalidPayload):
         asyncio.run(scenario())
-
-
-def test_a_column_can_be_added_and_a_default_may_be_the_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with Database.open(url(tmp_path)) as db:
-            await db.execute("CREATE TABLE entry (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())")
-            await db.execute("ALTER TABLE entry ADD COLUMN note text")
-            await db.execute("INSERT INTO entry (id, note) VALUES ($1, $2)", 1, "x")
-            [(at, note)] = await db.query("SELECT at, note FROM entry")
-            assert at is not None
-            assert note == "x"
-
-    asyncio.run(scenario())

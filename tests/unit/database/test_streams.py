@@ -17,7 +17,9 @@ TABLE = "CREATE TABLE IF NOT EXISTS counter (id bigint PRIMARY KEY, n bigint NOT
 def parent(folder: Path, *, clock: SetClock | None = None, **settings: float) -> "asyncio.Future[Database]":
     async def opened() -> Database:
         url = f"lanes://{folder}/x"
-        return await Database.open(url, home=None, clock=clock, hand_off=None, db_per_write_stream=True, **settings)
+        return await Database.open(
+            url, home=None, clock=clock, hand_off=None, cache=None, db_per_write_stream=True, **settings
+        )
 
     return asyncio.ensure_future(opened())
 
@@ -31,20 +33,6 @@ def test_what_failed_to_open_is_tried_again(tmp_path: Path) -> None:
                 await db.stream("a")
         (tmp_path / "x.streams").unlink()
         await (await db.stream("a")).execute(TABLE)
-        await db.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_stream_that_was_closed_is_opened_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        db = await parent(tmp_path)
-        first = await db.stream("a")
-        await first.execute(TABLE)
-        await first.close()
-        again = await db.stream("a")
-        assert again is not first
-        assert await again.query("SELECT count(*) FROM counter") == [(0,)]
         await db.close()
 
     asyncio.run(scenario())
@@ -122,19 +110,6 @@ def test_a_stream_that_rests_makes_room_for_another(tmp_path: Path) -> None:
         await asyncio.gather(db.stream("b"), db.stream("b"))
         with pytest.raises(UnavailableError, match="closed"):
             await first.execute(TABLE)
-        await db.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_busy_stream_is_not_closed_for_another(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = SetClock()
-        db = await parent(tmp_path, clock=clock, streams_max=1, idle_s=10.0)
-        await (await db.stream("a")).execute(TABLE)  # Its thread waits for more.
-        clock.now_monotonic_s = 11.0
-        with pytest.raises(Overloaded):
-            await db.stream("b")
         await db.close()
 
     asyncio.run(scenario())

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.lanes.beyond import HandedOff, HandOff, OpenLog
 from interlock.lanes.connection import Prepare
-from interlock.lanes.lane import HandOff, Lane
+from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
@@ -35,6 +36,7 @@ def opened(
     *,
     clock: Clock | None = None,
     hand_off: HandOff | None = None,
+    open_log: OpenLog | None = None,
     vfs: str | None = None,
     prepare: Prepare = lambda _connection, _now: None,
     **knobs: float,
@@ -45,7 +47,7 @@ def opened(
         settings=LaneSettings(**knobs),  # type: ignore[arg-type]  # LaneSettings checks them itself.
         clock=clock or SystemClock(),
         prepare=prepare,
-        hand_off=hand_off,
+        open_log=open_log if hand_off is None else lambda _path: HandedOff(hand_off),
         vfs=vfs,
     )
     try:

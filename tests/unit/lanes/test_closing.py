@@ -2,129 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes.lane import Lane
-from interlock.lanes.session import Session
-from interlock.lanes.work import Work
 from interlock.testing.faults.disk import FaultyDisk
-from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
-
-
-@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
-def test_what_waits_is_finished(tmp_path: Path, *, on_disk: bool) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x" if on_disk else None, group_commit_max_batch=3) as lane:
-            await make_counter(lane)
-            waiting = [asyncio.ensure_future(lane.run(increment())) for _ in range(20)]
-            await asyncio.sleep(0)
-            lane.close()
-            assert await asyncio.gather(*waiting) == [1] * 20
-            lane.close()
-        if on_disk:
-            with opened(tmp_path / "x") as lane:
-                assert await count(lane) == 20
-
-    run(scenario)
-
-
-def test_what_waits_is_finished_even_before_anybody_was_nudged(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x", idle_s=0.0) as lane:
-            await make_counter(lane)
-            await rested(lane)
-            work = increment()
-            running = lane.run(work).__await__()
-            next(running)  # It waits; the event loop has not turned since.
-            lane.close()
-            assert work.future is not None
-            await asyncio.sleep(0)
-            assert work.future.result() == 1
-            running.close()
-
-    run(scenario)
-
-
-def test_use_after_close_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-        for _ in range(2):
-            with pytest.raises(UnavailableError, match="the lane is closed"):
-                await lane.run(increment())
-            with pytest.raises(UnavailableError, match="the lane is closed"):
-                await lane.read(lambda connection: connection)
-
-    run(scenario)
-
-
-def test_while_it_closes_new_work_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        begun, go = threading.Event(), threading.Event()
-
-        def slow(session: Session) -> object:
-            begun.set()
-            go.wait()
-            return session.execute("UPDATE counter SET n = n + 1 WHERE id = 1")
-
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            running = asyncio.ensure_future(lane.run(Work(slow)))
-            await asyncio.to_thread(begun.wait)
-            closing = asyncio.ensure_future(asyncio.to_thread(lane.close))
-            while not lane._closing:  # noqa: ASYNC110 -- set by the other thread at once.
-                await asyncio.sleep(0)
-            with pytest.raises(UnavailableError, match="the lane is closed"):
-                await lane.run(increment())
-            go.set()
-            await closing
-            assert await running == 1
-
-    run(scenario)
-
-
-def test_work_that_slips_in_while_another_thread_closes_is_told(tmp_path: Path) -> None:
-    """It passed the check, then the lane was closed, then it joined the queue: nobody would ever drive it."""
-
-    async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            slipped = increment()
-            slipped.future = asyncio.get_running_loop().create_future()
-            lane.close()
-            lane._waiting.add(slipped)
-            lane._nudge()
-            with pytest.raises(UnavailableError, match="the lane is closed"):
-                await slipped.future
-
-    run(scenario)
-
-
-def test_closing_does_not_wait_for_company(tmp_path: Path) -> None:
-    """A window of an hour is over at once, and a work that was cancelled in it leaves a group of nobody."""
-
-    async def scenario() -> None:
-        with opened(tmp_path / "x", group_commit_window=3_600.0, group_commit_max_batch=2) as lane:
-            waited = threading.Event()
-            wait_for = lane._arrived.wait_for
-
-            def waits(enough: Callable[[], bool], timeout_s: float | None = None) -> bool:
-                waited.set()
-                return wait_for(enough, timeout_s)
-
-            lane._arrived.wait_for = waits  # type: ignore[method-assign,assignment]
-            running = asyncio.ensure_future(lane.run(increment()))
-            await asyncio.to_thread(waited.wait)
-            running.cancel()
-            await asyncio.wait({running})
-            lane.close()
-            assert lane.stats().groups == 0
-
-    run(scenario)
+from tests.conformance.lanes.test_reads import ENDLESS
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
+from tests.unit.lanes.test_resting import all_left
 
 
 def test_a_database_in_memory_that_cannot_be_opened_has_nothing_to_give_back() -> None:
@@ -151,58 +39,6 @@ def test_a_dead_lane_can_be_closed(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_two_event_loops_in_two_threads_share_a_lane(tmp_path: Path) -> None:
-    with opened(tmp_path / "x") as lane:
-        asyncio.run(make_counter(lane))
-
-        async def client() -> None:
-            for _ in range(50):
-                await lane.run(increment())
-
-        async def clients() -> None:
-            await asyncio.gather(*(client() for _ in range(8)))
-
-        threads = [threading.Thread(target=asyncio.run, args=(clients(),)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert asyncio.run(count(lane)) == 2 * 8 * 50
-
-
-def test_a_loop_that_never_runs_again_keeps_nobody_waiting(tmp_path: Path) -> None:
-    with opened(tmp_path / "x") as lane:
-        asyncio.run(make_counter(lane))
-        abandoned = asyncio.new_event_loop()
-        task = abandoned.create_task(lane.run(increment()))
-        abandoned.call_soon(abandoned.stop)
-        abandoned.run_forever()  # One turn: the work waits, and the nudge would come in the next.
-        assert lane._nudging is abandoned
-        assert asyncio.run(count(lane)) == 1
-        abandoned.run_until_complete(task)
-        abandoned.close()
-
-
-def test_a_loop_that_is_closed_has_nobody_left_to_be_told(tmp_path: Path) -> None:
-    with opened(tmp_path / "x") as lane:
-        asyncio.run(make_counter(lane))
-        begun, go = threading.Event(), threading.Event()
-
-        def slow(session: Session) -> object:
-            begun.set()
-            go.wait()
-            return session.execute("UPDATE counter SET n = n + 1 WHERE id = 1")
-
-        async def leave() -> None:
-            task = asyncio.ensure_future(lane.run(Work(slow)))
-            await asyncio.to_thread(begun.wait)
-            task.cancel()
-
-        asyncio.run(leave())
-        go.set()
-        assert asyncio.run(count(lane)) == 1, "cancelled too late: it happened wholly"
-
-
 def test_in_memory_everything_is_gone_with_the_lane() -> None:
     async def scenario() -> None:
         with opened(None) as lane:
@@ -210,6 +46,64 @@ def test_in_memory_everything_is_gone_with_the_lane() -> None:
             assert await read(lane) == 0
         with opened(None) as lane:
             await make_counter(lane)
+
+    run(scenario)
+
+
+def test_reads_are_ended_before_the_lane_is_closed_and_everything_is_in_its_file(tmp_path: Path) -> None:
+    """While a read runs SQLite cannot fold its log: a copy of the file alone would lack what was acknowledged."""
+
+    async def scenario() -> None:
+        begun = threading.Event()
+
+        def endless(connection: apsw.Connection) -> object:
+            begun.set()
+            return connection.execute(ENDLESS).get
+
+        with opened(tmp_path / "x", readers_max=1) as lane:
+            await make_counter(lane)
+            reading, waiting = (asyncio.ensure_future(lane.read(endless)) for _ in range(2))
+            await asyncio.to_thread(begun.wait)
+            assert await lane.run(increment()) == 1
+            lane.close()
+            assert lane.stats().log_bytes == 0
+            copy = tmp_path / "copy"
+            copy.write_bytes((tmp_path / "x").read_bytes())
+            for each in (reading, waiting):
+                with pytest.raises(UnavailableError, match="the lane is closed"):
+                    await each
+        with opened(copy) as lane:
+            assert await count(lane) == 1
+
+    run(scenario)
+
+
+def test_a_read_that_does_not_end_keeps_the_lane_open_for_as_long_as_a_statement_may_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        begun, go = threading.Event(), threading.Event()
+        used: list[apsw.Connection] = []
+
+        def slow(connection: apsw.Connection) -> object:
+            used.append(connection)
+            connection.execute("SELECT n FROM counter").fetchall()
+            begun.set()
+            go.wait()
+            return "done"
+
+        with opened(tmp_path / "x", statement_timeout_s=0.05) as lane:
+            await make_counter(lane)
+            reading = asyncio.ensure_future(lane.read(slow))
+            await asyncio.to_thread(begun.wait)
+            assert await lane.run(increment()) == 1
+            lane.close()
+            assert (tmp_path / "x-wal").stat().st_size, "it could not be folded, and is there for the next opening"
+            go.set()
+            assert await reading == "done"
+            await all_left(lane)
+        with pytest.raises(apsw.ConnectionClosedError):
+            used[0].execute("SELECT 1")
+        with opened(tmp_path / "x") as lane:
+            assert await count(lane) == 1
 
     run(scenario)
 

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.lanes import descriptors
-from tests.unit.lanes.lanes import count, increment, make_counter, opened, rested, run
+from tests.unit.lanes.lanes import count, increment, make_counter, opened, run
 
 DESCRIPTORS = Path("/proc/self/fd")
 READ = "SELECT n FROM counter WHERE id = 1"
@@ -27,38 +27,6 @@ def open_files(folder: Path) -> list[str]:
             if target.is_relative_to(folder):
                 found.append(target.name)
     return sorted(found)
-
-
-def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x", idle_s=0.0) as lane:
-            assert open_files(tmp_path) == ["x.lock"], "a lane that was never used"
-            await make_counter(lane)
-            for turn in range(3):
-                assert await lane.run(increment()) == 1
-                await rested(lane)
-                assert open_files(tmp_path) == ["x.lock"], "after a write"
-                answer = await lane.read(lambda connection: connection.execute(READ).get)
-                assert answer == turn + 1
-                await rested(lane)
-                assert open_files(tmp_path) == ["x.lock"], "after a read"
-            assert not [thread for thread in threading.enumerate() if thread.name == "interlock-lane"]
-            assert lane.stats().log_bytes == 0
-            assert await count(lane) == 3
-
-    run(scenario)
-
-
-def test_a_lane_that_is_used_keeps_its_files_open(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x", idle_s=60.0) as lane:
-            await make_counter(lane)
-            await lane.read(lambda connection: connection.execute(READ).get)
-            assert open_files(tmp_path).count("x") == 2, "one writer, one reader"
-            assert lane.stats().log_bytes > 0
-
-    run(scenario)
-    assert open_files(tmp_path) == []
 
 
 @pytest.fixture
@@ -113,6 +81,35 @@ def test_at_the_hard_limit_there_is_a_clear_error(error: Exception, monkeypatch:
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [((256, resource.RLIM_INFINITY), (512, resource.RLIM_INFINITY)), ((256, 4_096), (4_096, 4_096))],
+    ids=["without a hard limit", "with one"],
+)
+def test_the_limit_is_raised_as_far_as_it_goes(
+    limits: tuple[int, int], raised: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Exception | str] = [OSError(errno.EMFILE, "too many"), "opened"]
+    asked: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr(descriptors, "_limits", lambda: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda what, to: asked.append((what, to)))
+    assert descriptors.with_room(lambda: gives(answers.pop(0))) == "opened"
+    assert asked == [(resource.RLIMIT_NOFILE, raised)]
+
+
+@pytest.mark.parametrize("limits", [(256, resource.RLIM_INFINITY), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)])
+def test_a_limit_that_cannot_be_raised_is_a_clear_error(
+    limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_limits: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(descriptors, "_limits", lambda: limits)
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with pytest.raises(UnavailableError, match="too many"):
+        descriptors.with_room(lambda: raises(OSError(errno.EMFILE, "too many")))
+
+
 def test_another_failure_stays_what_it_is() -> None:
     with pytest.raises(PermissionError):
         descriptors.with_room(lambda: raises(PermissionError(errno.EACCES, "no")))
@@ -120,3 +117,9 @@ def test_another_failure_stays_what_it_is() -> None:
 
 def raises(error: Exception) -> None:
     raise error
+
+
+def gives(answer: Exception | str) -> str:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -5,17 +5,53 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
-from interlock.errors import CorruptionError, OutcomeUnknown, TransactionError, UnavailableError
+from interlock.errors import CorruptionError, OutcomeUnknown, UnavailableError
 from interlock.lanes import reads
+from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.lane import Lane
-from interlock.seams import SystemClock
+from interlock.lanes.objects.bucket import Unclear
+from interlock.lanes.objects.opening import open_log
+from interlock.lanes.objects.world import World
+from interlock.lanes.settings import LaneSettings
+from interlock.testing.objects.memory import MemoryBucket
 from tests.sabotage.checks import SlowHandOff, read_count
 from tests.unit.lanes.lanes import increment, make_counter, opened, rested, run
 
-ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r"
+
+class SlowBucket(MemoryBucket):
+    """Objects of the log are stored when the hand-off lets them, and not at all when it fails."""
+
+    def __init__(self, hand_off: HandOff) -> None:
+        super().__init__()
+        self._hand_off = hand_off
+
+    def create(self, key: str, data: bytes) -> object:
+        if key.startswith("log/"):
+            try:
+                self._hand_off()
+            except OSError as error:
+                raise Unclear(str(error)) from error
+        return super().create(key, data)
+
+
+def through_a_bucket(hand_off: HandOff) -> OpenLog:
+    settings = LaneSettings(append_deadline_s=0.1)
+
+    def opened_log(path: Path | None) -> DurableLog:
+        assert path is not None
+        return open_log(SlowBucket(hand_off), path, settings=settings, world=World())
+
+    return opened_log
+
+
+def by_a_function(hand_off: HandOff) -> OpenLog:
+    return lambda _path: HandedOff(hand_off)
+
+
+Beyond = Callable[[HandOff], OpenLog]
+BEYOND = pytest.mark.parametrize("beyond", [by_a_function, through_a_bucket], ids=["a function", "the object log"])
 
 
 async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
@@ -23,11 +59,12 @@ async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
         await asyncio.sleep(0)
 
 
-def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path) -> None:
+@BEYOND
+def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path, beyond: Beyond) -> None:
     async def scenario() -> None:
         hand_off = SlowHandOff(asyncio.get_running_loop())
         hand_off.open = True
-        with opened(tmp_path / "x", hand_off=hand_off) as lane:
+        with opened(tmp_path / "x", open_log=beyond(hand_off)) as lane:
             await make_counter(lane)
             assert await read_count(lane) == 0
             hand_off.begun.clear()
@@ -49,8 +86,9 @@ def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path) -> Non
     run(scenario)
 
 
+@BEYOND
 @pytest.mark.parametrize("error", [OSError("the bucket is gone"), OutcomeUnknown("past its deadline")], ids=repr)
-def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) -> None:
+def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, beyond: Beyond, error: Exception) -> None:
     async def scenario() -> None:
         begun, let, fails = asyncio.Event(), threading.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -61,7 +99,7 @@ def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) 
                 let.wait()
                 raise error
 
-        with opened(tmp_path / "x", hand_off=hand_off) as lane:
+        with opened(tmp_path / "x", open_log=beyond(hand_off)) as lane:
             await make_counter(lane)
             fails.set()
             writing = asyncio.ensure_future(lane.run(increment()))
@@ -80,11 +118,12 @@ def test_a_hand_off_that_fails_is_never_shown(tmp_path: Path, error: Exception) 
     run(scenario)
 
 
-def test_a_read_between_two_groups_is_never_forgotten(tmp_path: Path) -> None:
+@BEYOND
+def test_a_read_between_two_groups_is_never_forgotten(tmp_path: Path, beyond: Beyond) -> None:
     """A read that is held at the very moment its group becomes durable is let go with that group."""
 
     async def scenario() -> None:
-        with opened(tmp_path / "x", hand_off=lambda: None) as lane:
+        with opened(tmp_path / "x", open_log=beyond(lambda: None)) as lane:
             await make_counter(lane)
             for turn in range(200):
                 writing = asyncio.ensure_future(lane.run(increment()))
@@ -112,90 +151,6 @@ def test_a_read_that_is_given_up_just_as_it_is_let_go_disturbs_nobody(tmp_path: 
             assert held.cancelled()
             await asyncio.sleep(0)
             assert not complaints
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("on_disk", [True, False], ids=["on disk", "in memory"])
-def test_a_read_that_does_not_end_is_ended(tmp_path: Path, *, on_disk: bool) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x" if on_disk else None, statement_timeout_s=0.05) as lane:
-            await make_counter(lane)
-            with pytest.raises(TransactionError, match="statement_timeout_s"):
-                await lane.read(lambda connection: connection.execute(ENDLESS).get)
-            assert await read_count(lane) == 0
-
-    run(scenario)
-
-
-def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            for statement in ("UPDATE counter SET n = 7", "PRAGMA query_only = OFF", "DROP TABLE counter"):
-                with pytest.raises(TransactionError):
-                    await lane.read(lambda connection, sql=statement: connection.execute(sql).get)  # type: ignore[misc]
-            assert await read_count(lane) == 0
-
-    run(scenario)
-
-
-def test_a_read_that_runs_while_the_lane_is_closed_closes_its_own_connection(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        begun, go = threading.Event(), threading.Event()
-        used: list[apsw.Connection] = []
-
-        def slow(connection: apsw.Connection) -> object:
-            used.append(connection)
-            begun.set()
-            go.wait()
-            return connection.execute("SELECT n FROM counter").get
-
-        with opened(tmp_path / "x") as lane:
-            await make_counter(lane)
-            reading = asyncio.ensure_future(lane.read(slow))
-            await asyncio.to_thread(begun.wait)
-            lane.close()
-            go.set()
-            assert await reading == 0
-        with pytest.raises(apsw.ConnectionClosedError):
-            used[0].execute("SELECT 1")
-
-    run(scenario)
-
-
-class Watched(SystemClock):
-    """A clock that stops a read at its second look and lets everything be overdue at the third."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-        self.looking, self.go = threading.Event(), threading.Event()
-
-    def monotonic_s(self) -> float:
-        if not threading.current_thread().name.startswith("interlock-read"):
-            return 0.0
-        self.looks += 1
-        if self.looks == 2:
-            self.looking.set()
-            self.go.wait()
-        return 0.0 if self.looks <= 2 else 1e9
-
-
-def test_a_read_that_is_given_up_ends_long_before_its_time_is_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = Watched()
-        with opened(tmp_path / "x", clock=clock, readers_max=1) as lane:
-            await make_counter(lane)
-            reading = asyncio.ensure_future(lane.read(lambda connection: connection.execute(ENDLESS).get))
-            await asyncio.to_thread(clock.looking.wait)
-            reading.cancel()
-            await asyncio.wait({reading})
-            later = asyncio.ensure_future(read_count(lane))
-            await asyncio.sleep(0)
-            assert not later.done(), "the one connection is still busy"
-            clock.go.set()
-            assert await later == 0, "nothing of the cancelling reaches the next read on the connection"
-            assert clock.looks == 3, "two of the first read and one of the next: the first was not overdue"
 
     run(scenario)
 
@@ -233,28 +188,5 @@ def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path: Path) -> None
             (tmp_path / "x").write_bytes(b"this is no database at all" * 1_000)
             with pytest.raises(CorruptionError, match="not a database"):
                 await read_count(lane)
-
-    run(scenario)
-
-
-def test_busy_lanes_keep_no_thread_from_the_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        go = threading.Event()
-
-        def slow(_connection: apsw.Connection) -> object:
-            return go.wait()
-
-        with (
-            opened(tmp_path / "busy", readers_max=100) as busy,
-            opened(tmp_path / "too", readers_max=100) as too,
-            opened(tmp_path / "other") as other,
-        ):
-            await make_counter(other)
-            slow_reads = [asyncio.ensure_future(lane.read(slow)) for lane in (busy, too) for _ in range(50)]
-            await asyncio.sleep(0)
-            assert await read_count(other) == 0
-            assert not any(read.done() for read in slow_reads)
-            go.set()
-            assert await asyncio.gather(*slow_reads) == [True] * 100
 
     run(scenario)

@@ -117,7 +117,7 @@ def test_a_connection_that_a_read_leaves_behind_while_the_lane_comes_to_rest_is_
                 close_idle(readers)
                 if not left:
                     left.append(1)
-                    readers._put_back(_Reader(lane._file, lane._prepare, lane._clock, lane._last_us))
+                    readers._put_back(_Reader(lane._file, lane._prepare, lane._clock, lane._time))
                     lane._read_left()
 
             monkeypatch.setattr(Readers, "close_idle", closes)
@@ -162,6 +162,8 @@ async def all_left(lane: Lane) -> None:
 
 def test_a_connection_that_cannot_be_closed_keeps_nobody_from_driving(tmp_path: Path) -> None:
     class Stubborn:
+        in_transaction = False
+
         def close(self) -> None:
             raise apsw.BusyError("not now")
 
@@ -169,7 +171,7 @@ def test_a_connection_that_cannot_be_closed_keeps_nobody_from_driving(tmp_path: 
         with opened(tmp_path / "x", idle_s=0.0) as lane:
             await make_counter(lane)
             assert lane._readers is not None
-            reader = _Reader(lane._file, lane._prepare, lane._clock, lane._last_us)
+            reader = _Reader(lane._file, lane._prepare, lane._clock, lane._time)
             real, reader.connection = reader.connection, Stubborn()  # type: ignore[assignment]
             lane._readers._put_back(reader)
             lane._read_left()
@@ -178,3 +180,21 @@ def test_a_connection_that_cannot_be_closed_keeps_nobody_from_driving(tmp_path: 
             real.close()
 
     run(scenario)
+
+
+def test_a_nudge_that_finds_nothing_does_not_end_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rests(_lane: Lane) -> bool:
+        raise AssertionError("it gives its files back, and needs them again at once")
+
+    with opened(tmp_path / "x", idle_s=60.0) as lane:
+        work = increment()
+        waits = [lambda: None, lambda: lane._waiting.add(work)]
+
+        def nudged(_timeout_s: float | None = None) -> bool:
+            waits.pop(0)()
+            return True
+
+        with monkeypatch.context() as patched:
+            patched.setattr(lane._arrived, "wait", nudged)
+            patched.setattr(Lane, "_rests", rests)
+            assert lane._gather() == [work]

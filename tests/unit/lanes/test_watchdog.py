@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.errors import TransactionError
+from interlock.errors import TransactionError, UnavailableError
 from interlock.lanes import watchdog
 from interlock.lanes.watchdog import BARK_EVERY_S, HeldTooLong, watched
 
@@ -142,6 +142,24 @@ def test_a_later_deadline_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(woken) == 1
     dog.begin(6.0, nothing)
     assert len(woken) == 2
+
+
+def test_without_its_thread_no_function_runs_and_the_next_one_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more_threads(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ran: list[int] = []
+    monkeypatch.setattr(watchdog, "_watchdog", watchdog._Watchdog())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more_threads)
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="can't start new thread") as caught:
+                watched(60.0, nothing, lambda: ran.append(1))
+            assert "Repeat" in caught.value.fix
+    assert not ran
+    assert not watchdog._watchdog._watches
+    with pytest.raises(TransactionError, match="held the lane"):
+        in_thread(lambda: watched(0.01, nothing, spin))
 
 
 def test_many_functions_leave_nothing_behind() -> None:

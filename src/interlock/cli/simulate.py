@@ -1,0 +1,121 @@
+"""`interlock simulate`: tell thousands of stories in which everything goes wrong, and check each of them.
+
+This module asks and shows; the stories are told by `interlock.testing.simulation`, which needs the packages of an extra
+and is loaded when it is asked for. Progress goes to stderr, so that the JSON on stdout stays JSON.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, cast
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from interlock.cli.exits import Exit
+from interlock.cli.output import counted, show_raw, stderr, stdout
+from interlock.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from interlock.testing.simulation.campaign import Campaign, Watcher
+    from interlock.testing.simulation.run import Simulated
+
+simulate = typer.Typer(
+    help="Tell stories in which everything goes wrong, and check each of them.", no_args_is_help=True
+)
+
+EXAMPLE = "Example: interlock simulate lanes --seeds 5000 --from 1000"
+STORIES_MAX = 3
+
+
+class Summary(StrEnum):
+    """How a campaign is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@simulate.command(name="lanes", epilog=EXAMPLE)
+def lanes(
+    *,
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds to run.")] = 500,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", help="The first seed.")] = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Machines that want the lane, 1 to 8; by default each seed has two to four."),
+    ] = None,
+    output: Annotated[Summary, typer.Option("--output", "-o", help="Text for people, or JSON.")] = Summary.TABLE,
+) -> None:
+    """Simulate lanes whose log is a bucket: processes that are killed or stand still, and a bucket that fails.
+
+    The real code runs in virtual time, and a seed decides everything: the same seed is the same story. Exits with 1
+    and tells the story when a promise was broken.
+    """
+    run = _loaded()
+    with _watching(stderr(), seeds) as watch:
+        campaign = run(first, seeds, processes=processes, watch=watch)
+    if output is Summary.JSON:
+        show_raw(msgspec.json.format(msgspec.json.encode(campaign), indent=2).decode())
+    else:
+        _show(stdout(), campaign)
+    if campaign.failed:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _loaded() -> "Callable[..., Campaign]":
+    try:
+        module = import_module("interlock.testing.simulation.campaign")
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"the simulation of lanes needs {error.name}, which is not installed.", extra="objects"
+        ) from error
+    return cast("Callable[..., Campaign]", module.run_campaign)
+
+
+@contextmanager
+def _watching(console: Console, seeds: int) -> "Generator[Watcher, None, None]":
+    if not console.is_terminal:
+        yield lambda _done: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("seeds", total=seeds)
+        yield lambda done: progress.update(task, advance=done)
+
+
+def _show(console: Console, campaign: "Campaign") -> None:
+    for result in campaign.failed[:STORIES_MAX]:
+        _tell(console, result)
+    last = campaign.first + campaign.seeds - 1
+    rate = campaign.seeds / campaign.seconds if campaign.seconds else 0.0
+    console.print(f"{counted(campaign.seeds, 'seed')}, {rate:,.1f} per second", soft_wrap=True)
+    _table(console, "what happened", campaign.counts)
+    _table(console, "faults", campaign.faults)
+    if campaign.failed:
+        console.print(Text(f"{counted(len(campaign.failed), 'seed')} broke a promise", style="bold red"))
+    else:
+        told = f"Every promise was kept, from seed {campaign.first} to {last}."
+        console.print(Text(told, style="green"), soft_wrap=True)
+
+
+def _tell(console: Console, result: "Simulated") -> None:
+    console.print(Text(f"seed {result.seed} broke a promise", style="bold red"))
+    for complaint in result.complaints[:STORIES_MAX]:
+        console.print(f"  {complaint}", soft_wrap=True)
+    for line in result.story:
+        console.print(line, soft_wrap=True)
+    console.print(f"Again: {result.repeat}\n", soft_wrap=True)
+
+
+def _table(console: Console, heading: str, counts: dict[str, int]) -> None:
+    console.print(Text(f"\n{heading}", style="bold"))
+    for name, count in counts.items():
+        console.print(Text.assemble(f" {count:>9,}  ", (name, "")), soft_wrap=True)
+    if not counts:
+        console.print("         -  nothing")

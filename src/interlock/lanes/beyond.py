@@ -1,0 +1,76 @@
+"""What makes a group durable beyond the local disk, as a lane sees it.
+
+A local lane needs nothing of the kind: its commit is durable when SQLite says so. A lane on a bucket hands every group
+on, and nobody is told, and nothing is shown, before that is done (G2, G7).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from interlock.seams import Clock
+
+
+class DurableLog(Protocol):
+    """The log beyond. Only the lane's driver calls it, but for `current`."""
+
+    local_sync: bool
+    """Whether the local file must be synced as well; False when it is only a cache."""
+
+    def append(self, frames: int, time_us: int) -> None:
+        """Make durable what SQLite has committed up to that frame of its write-ahead log; also when that is nothing.
+
+        Raises OutcomeUnknown when that cannot be known, Fenced when the group certainly did not happen.
+        """
+        ...
+
+    def between(self) -> None:
+        """Everybody has been told: time for upkeep. Raises as `append` does."""
+        ...
+
+    def current(self) -> bool:
+        """Whether this lane is surely still the owner, so that what a read shows is the latest that there is."""
+        ...
+
+    def close(self, *, clean: bool) -> None:
+        """The lane is closed. `clean`: everything that is in the local file is in the log."""
+        ...
+
+
+OpenLog = Callable[[Path | None], DurableLog]
+"""Opens the log of the lane whose local file this is (None: in memory); the file's lock is held already."""
+
+HandOff = Callable[[], None]
+"""A stand-in for a log: returns when the group is durable, raises when that cannot be known."""
+
+
+class HandedOff:
+    """A log beyond that is one function, for experiments and tests."""
+
+    local_sync = True
+
+    def __init__(self, hand_off: HandOff) -> None:
+        self._hand_off = hand_off
+
+    def append(self, frames: int, time_us: int) -> None:
+        """Hand it on."""
+        del frames, time_us
+        self._hand_off()
+
+    def between(self) -> None:
+        """There is nothing to look after."""
+
+    def current(self) -> bool:
+        """There is no other owner."""
+        return True
+
+    def close(self, *, clean: bool) -> None:
+        """There is nothing to close."""
+
+
+def stored_us(lane_us: int, clock: Clock) -> int:
+    """The time that a group is stored with: the clock's, or the lane's own if that is ahead.
+
+    The lane's own stands still while no transaction asks for the time, and history is kept and found by this one.
+    """
+    return max(lane_us, int(clock.wall_s() * 1_000_000))

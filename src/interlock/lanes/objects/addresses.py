@@ -1,0 +1,198 @@
+"""Where a database in a bucket lives, as a URL: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name`.
+
+What is not in the URL comes from the environment variables that every tool of the provider reads. Options follow a
+question mark (`?endpoint=http://127.0.0.1:9000&region=eu-central-1`); a misspelt one is refused, never ignored.
+
+An option may be a secret, so an address is only ever shown by `redacted`: it shows the values of the options that it
+knows to be harmless and no others, because a misspelt secret is still a secret. A plus sign stands for itself, as in
+half of all secret keys, and not for a space.
+"""
+
+import difflib
+import re
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from interlock.errors import BadUsage
+
+PATH_BYTES_MAX = 800
+"""Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
+
+MASK: Final = "***"
+
+S3_OPTIONS: Final = (
+    "endpoint",
+    "region",
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "virtual_hosted",
+    "allow_http",
+)
+GS_OPTIONS: Final = ("endpoint", "service_account", "allow_http")
+AZ_OPTIONS: Final = ("endpoint", "account", "access_key", "sas", "allow_http")
+
+OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
+SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
+
+_HARMLESS = frozenset(name for names in OPTIONS.values() for name in names) - SECRETS
+_SWITCHES = frozenset({"virtual_hosted", "allow_http"})
+_PLACES = frozenset({"endpoint", "account"})
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+_EXAMPLES = {"s3": "s3://bucket/shop/stock", "gs": "gs://bucket/shop/stock", "az": "az://container/shop/stock"}
+
+
+class Address(NamedTuple):
+    """The parts of a URL. Shown without its secrets."""
+
+    scheme: str
+    bucket: str
+    folder: str
+    """What the database shares with others; may be empty."""
+    name: str
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def path(self) -> str:
+        """Where the keys of the database begin."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    @property
+    def root(self) -> str:
+        """The folder in its bucket on its server: all databases with this root share one probe."""
+        where = "&".join(f"{name}={value}" for name, value in self.options if name in _PLACES)
+        return f"{self.scheme}://{self.bucket}/{quote(self.folder)}" + (f"?{where}" if where else "")
+
+    def option(self, name: str) -> str | None:
+        """The value of an option, or None when the URL does not have it."""
+        return dict(self.options).get(name)
+
+    def switch(self, name: str) -> bool | None:
+        """The value of an option that is true or false."""
+        value = self.option(name)
+        return None if value is None else value == "true"
+
+    def __str__(self) -> str:
+        shown = [f"{name}={MASK if name in SECRETS else value}" for name, value in self.options]
+        return f"{self.scheme}://{self.bucket}/{quote(self.path)}" + (f"?{'&'.join(shown)}" if shown else "")
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+
+def is_bucket(url: object) -> bool:
+    """Whether the URL speaks of a bucket at all; whatever is no text does not."""
+    return isinstance(url, str) and url.partition("://")[0] in OPTIONS and "://" in url
+
+
+def parse(url: str) -> Address:
+    """The address in a URL. Raises BadUsage, which never shows a secret."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme not in OPTIONS:
+        raise _bad(url, "is not the address of a database in a bucket", "Begin with s3://, gs:// or az://.")
+    if "#" in rest:
+        raise _bad(url, "has a # in it", "Write %23 for a # that belongs to a name or a value.")
+    rest, _, query = rest.partition("?")
+    bucket, _, path = rest.partition("/")
+    if "@" in bucket:
+        raise _bad(url, "has credentials in front of the bucket", "Give them as options, or in the environment.")
+    if not bucket:
+        raise _bad(url, "names no bucket", f"Write it as {_EXAMPLES[scheme]}.")
+    if not _BUCKET.fullmatch(bucket):
+        raise _bad(
+            url,
+            "does not begin with the name of a bucket",
+            "A bucket's name has 2 to 222 letters, digits, dots, dashes and underscores; a port belongs to ?endpoint=.",
+        )
+    folder, name = _folder_and_name(url, scheme, path)
+    return Address(scheme, bucket, folder, name, _options(url, scheme, query))
+
+
+def redacted(url: str) -> str:
+    """The URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong address."""
+    shown, hash_mark, _ = url.partition("#")
+    shown, mark, query = shown.partition("?")
+    shown = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", shown)
+    shown = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", shown)
+    options = [_shown_option(option) for option in query.split("&")] if mark else []
+    return shown + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
+
+
+def _shown_option(option: str) -> str:
+    name, mark, value = option.partition("=")
+    if not mark:
+        return name if name in _HARMLESS | SECRETS else MASK
+    if name == "endpoint":
+        value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
+    return f"{name}={value if name in _HARMLESS else MASK}"
+
+
+def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
+    if "&" in path:
+        raise _bad(url, "has an & in its path", "Options begin with a question mark; write %26 for an & in a name.")
+    path = unquote(path.removesuffix("/"))
+    if not path:
+        raise _bad(url, "names a bucket but no database", f"Write the database's name behind it: {_EXAMPLES[scheme]}.")
+    if len(path.encode(errors="replace")) > PATH_BYTES_MAX:
+        raise _bad(url, f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
+    if not path.isprintable() or "\\" in path or "\ufffd" in path:
+        raise _bad(url, "has a character in its path that no key can have", "Use printable characters, and no \\.")
+    parts = path.split("/")
+    if any(part in {"", ".", ".."} for part in parts):
+        raise _bad(url, "has an empty part, . or .. in its path", "Write each folder by its name, with one / between.")
+    return "/".join(parts[:-1]), parts[-1]
+
+
+def _options(url: str, scheme: str, query: str) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for option in query.split("&") if query else []:
+        name, _, value = option.partition("=")
+        value = unquote(value)
+        if name not in OPTIONS[scheme]:
+            close = difflib.get_close_matches(name, OPTIONS[scheme], n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise _bad(
+                url,
+                f"has an option that {scheme}:// does not have, {_shown_name(name)}",
+                f"{hint}There are {', '.join(OPTIONS[scheme])}.",
+            )
+        if name in found:
+            raise _bad(url, f"has the option {name} twice", "Give it once.")
+        if not value or not value.isprintable():
+            raise _bad(url, f"gives {name} no value", f"Write {name}=…, or leave it out.")
+        if name in _SWITCHES and value not in {"true", "false"}:
+            raise _bad(url, f"gives {name} another value than true or false", f"Write {name}=true or {name}=false.")
+        if name == "endpoint":
+            _check_endpoint(url, value)
+        found[name] = value
+    if found.get("allow_http") == "false" and found.get("endpoint", "").startswith("http://"):
+        raise _bad(url, "has an endpoint of http:// and allow_http=false", "Leave out one of the two.")
+    return tuple(sorted(found.items()))
+
+
+def _shown_name(name: str) -> str:
+    """An option's name; whatever else stands in its place may be half of a secret that had an & in it."""
+    return name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
+
+
+def _check_endpoint(url: str, endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+        parts = None
+    if not right or parts is None or "@" in parts.netloc or parts.query or parts.fragment:
+        raise _bad(
+            url,
+            "has an endpoint that is not the address of a server",
+            "Write it as endpoint=https://host or endpoint=http://host:port, without credentials.",
+        )
+
+
+def _bad(url: str, what: str, fix: str) -> BadUsage:
+    return BadUsage(
+        f"{redacted(url)!r} {what}.",
+        why="A database in a bucket is named by its scheme, its bucket, a folder if you like, and its own name.",
+        fix=fix,
+    )

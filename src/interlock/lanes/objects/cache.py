@@ -1,0 +1,117 @@
+"""The local file of a lane on a bucket: a cache, and nothing else.
+
+Its state is never a source of truth: a file that ran ahead of the bucket (a group that was committed here and never
+became durable) would resurrect what nobody acknowledged. So the file is used again only when the lane that wrote it was
+closed cleanly, which leaves a mark with the place in the log it stands at, and when the log still says the same at that
+place. In every other case it is thrown away and made anew. For the same reason nothing here is ever synced.
+"""
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.format import Entry, hash_of, log_key
+from interlock.lanes.objects.manifest import Manifest, Snapshot
+from interlock.lanes.objects.reading import Watch, read_parts, silent
+from interlock.lanes.objects.slots import Position
+from interlock.lanes.objects.world import World
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What a clean close leaves beside the file."""
+
+    database: str
+    seq: int
+    hash: str
+    time_us: int
+    bytes: int
+
+
+class Cache:
+    """The pages of one database on the local disk, while SQLite does not have them open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._mark = path.with_name(path.name + ".clean")
+
+    def identity(self, world: World) -> str:
+        """The name of this file among all machines: random, made once, kept beside it."""
+        path = self.path.with_name(self.path.name + ".id")
+        with contextlib.suppress(OSError):
+            if known := path.read_text():
+                return known
+        fresh = world.ids.new().hex
+        path.write_text(fresh)
+        return fresh
+
+    def reuse(self, bucket: Bucket, manifest: Manifest) -> Position | None:
+        """Where the file stands in the log, if it may be used; None after it was thrown away."""
+        position = self._checked(bucket, manifest)
+        # From here on the file may run ahead of the bucket; the mark comes back with the next clean close.
+        self._mark.unlink(missing_ok=True)
+        if position is None:
+            self.discard()
+        return position
+
+    def _checked(self, bucket: Bucket, manifest: Manifest) -> Position | None:
+        try:
+            mark = msgspec.json.decode(self._mark.read_bytes(), type=_Mark)
+            size = self.path.stat().st_size
+        except (OSError, msgspec.MsgspecError):
+            return None
+        if mark.database != manifest.database or mark.bytes != size or mark.seq < manifest.floor:
+            return None
+        found = bucket.get(log_key(mark.seq))
+        if found is None or hash_of(found.data).hex() != mark.hash:
+            return None
+        return Position(mark.seq, bytes.fromhex(mark.hash), mark.time_us)
+
+    def discard(self) -> None:
+        """Throw the file away, with everything SQLite keeps beside it."""
+        for suffix in ("", "-wal", "-shm", "-journal", ".clean"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def load(self, bucket: Bucket, manifest: Manifest, snapshot: Snapshot, watch: Watch = silent) -> Position:
+        """Make the file from a snapshot."""
+        with self.path.open("wb") as file:
+            for part in read_parts(bucket, manifest.database, snapshot):
+                file.seek((part.first_page - 1) * part.page_bytes)
+                file.write(part.data)
+                watch(f"loading the snapshot at {snapshot.seq}", part.part + 1, part.parts)
+        return Position(snapshot.seq, bytes.fromhex(snapshot.hash), snapshot.time_us)
+
+    def apply(self, entry: Entry) -> None:
+        """Write the pages of one group into the file."""
+        if not entry.pages:
+            return
+        with self.path.open("r+b" if self.path.exists() else "w+b") as file:
+            for number, page in entry.pages:
+                file.seek((number - 1) * entry.page_bytes)
+                file.write(page)
+            file.truncate(entry.pages_in_all * entry.page_bytes)
+
+    def page_one(self) -> bytes:
+        """The first page as the log has it; empty for a database that is new."""
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(100)
+                size = int.from_bytes(head[16:18])
+                return head + file.read((65_536 if size == 1 else size) - len(head))
+        except FileNotFoundError:
+            return b""
+
+    def keep(self, manifest: Manifest, position: Position) -> None:
+        """Leave the mark: SQLite has closed the file, and everything in it is in the log."""
+        if self.path.with_name(self.path.name + "-wal").exists():
+            return  # SQLite could not fold its log; without it the file is not whole.
+        with contextlib.suppress(OSError):
+            mark = _Mark(
+                database=manifest.database,
+                seq=position.seq,
+                hash=position.hash.hex(),
+                time_us=position.time_us,
+                bytes=self.path.stat().st_size,
+            )
+            self._mark.write_bytes(msgspec.json.encode(mark))

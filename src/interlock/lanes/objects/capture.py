@@ -1,0 +1,120 @@
+"""Reads the pages that a group changed out of SQLite's write-ahead log.
+
+Pages and not changesets, because pages miss nothing: tables without a primary key, schema changes and `sqlite_sequence`
+are all in them. The file is read beside SQLite, which costs a copy; a layer under SQLite would cost half a
+millisecond per commit.
+
+The odd choice is where to stop. After a large transaction was rolled back, frames of it stand behind the last commit
+with valid salts; who reads until the salts change brings its rows back to life. So reading ends at the frame count
+that SQLite's own hook gave at the commit, and the checksum, which runs through every frame from the header on, must be
+right at each one: anything else is a bug or a broken disk, and the lane stops before it hands on a wrong page.
+"""
+
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.errors import CorruptionError
+from interlock.lanes.objects.checksum import running_checksum
+from interlock.lanes.objects.format import Page
+
+HEADER_BYTES = 32
+FRAME_HEADER_BYTES = 24
+_MAGIC = 0x377F0683 if sys.byteorder == "big" else 0x377F0682
+"""The log is always this machine's own, so its checksum reads words in this machine's order."""
+
+
+class Changed(NamedTuple):
+    """What a group changed: the last state of each page, in the order of their numbers, and the database's size."""
+
+    pages: tuple[Page, ...]
+    page_bytes: int
+    pages_in_all: int
+
+
+class _Position(NamedTuple):
+    """How far the log has been read: which log it is, and the running checksum behind the last frame."""
+
+    salts: bytes
+    frames: int
+    sums: tuple[int, int]
+
+
+class Capture:
+    """Reads one lane's write-ahead log from commit to commit. Used by the lane's driver alone."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + "-wal")
+        self._position: _Position | None = None
+        self._next: _Position | None = None
+
+    def changed(self, frames: int) -> Changed | None:
+        """The pages of every frame since the last call, up to the frame count that the commit gave; None if none.
+
+        The position moves on only with `took`: what could not be handed on is read again.
+        """
+        if not frames:
+            return None
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        # Safe although SQLite has it open: its locks are on the -shm file, and only closing that one would drop them.
+        try:
+            header = os.pread(descriptor, HEADER_BYTES, 0)
+            start, page_bytes = self._start(header)
+            if frames == start.frames:
+                return None
+            size = FRAME_HEADER_BYTES + page_bytes
+            data = os.pread(descriptor, (frames - start.frames) * size, HEADER_BYTES + start.frames * size)
+        finally:
+            os.close(descriptor)
+        changed, self._next = _read(data, frames, start, page_bytes)
+        return changed
+
+    def took(self) -> None:
+        """What `changed` gave is handed on: go on behind it."""
+        self._position = self._next
+
+    def _start(self, header: bytes) -> tuple[_Position, int]:
+        """Where to go on: behind the last frame taken, or at the beginning when SQLite has started its log anew."""
+        if len(header) < HEADER_BYTES:
+            raise _broken("its header is cut off")
+        magic, _, page_bytes, _, _, _, sum_1, sum_2 = struct.unpack(">8I", header)
+        if magic != _MAGIC:
+            raise _broken(f"its magic is {magic:#x}")
+        salts = header[16:24]
+        if self._position is not None and self._position.salts == salts:
+            return self._position, page_bytes
+        sums = running_checksum((0, 0), header[:24])
+        if sums != (sum_1, sum_2):
+            raise _broken("the checksum of its header is wrong")
+        return _Position(salts, 0, sums), page_bytes
+
+
+def _read(data: bytes, frames: int, start: _Position, page_bytes: int) -> tuple[Changed, _Position]:
+    size = FRAME_HEADER_BYTES + page_bytes
+    if frames < start.frames or len(data) != (frames - start.frames) * size:
+        raise _broken(f"it ends before frame {frames}")
+    sums, latest, pages_in_all = start.sums, dict[int, bytes](), 0
+    for at in range(0, len(data), size):
+        number, pages_in_all, _, _, sum_1, sum_2 = struct.unpack_from(">6I", data, at)
+        page = data[at + FRAME_HEADER_BYTES : at + size]
+        if data[at + 8 : at + 16] != start.salts:
+            raise _broken(f"frame {start.frames + at // size + 1} belongs to an older log")
+        sums = running_checksum(running_checksum(sums, data[at : at + 8]), page)
+        if sums != (sum_1, sum_2):
+            raise _broken(f"the checksum of frame {start.frames + at // size + 1} is wrong")
+        latest[number] = page
+    if not pages_in_all:
+        raise _broken(f"frame {frames} is not the last one of a commit")
+    # A page behind the end was cut off by a later commit among these.
+    kept = tuple(sorted((number, page) for number, page in latest.items() if number <= pages_in_all))
+    return Changed(kept, page_bytes, pages_in_all), _Position(start.salts, frames, sums)
+
+
+def _broken(why: str) -> CorruptionError:
+    return CorruptionError(
+        f"the local write-ahead log cannot be handed on: {why}.",
+        why="Only pages that are certainly the group's may reach the bucket.",
+        fix="Open the database again: its local file is made anew from the bucket. If it happens again, test the disk.",
+    )

@@ -1,0 +1,38 @@
+"""The way into a lane on a bucket, for those who have an address: as its owner, or only to read.
+
+Who reads gets the bucket without the probe: it would write, and reading stands on none of the promises that it proves.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from interlock.lanes.beyond import DurableLog, OpenLog
+from interlock.lanes.objects.addresses import Address
+from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.opening import open_log
+from interlock.lanes.objects.probe import REQUEST_TIMEOUT_S_MIN
+from interlock.lanes.objects.remote import open_bucket, open_folder, open_proven
+from interlock.lanes.objects.world import World
+from interlock.lanes.settings import LaneSettings
+from interlock.seams import Clock
+
+
+def log_opener(address: Address, *, settings: LaneSettings, clock: Clock) -> OpenLog:
+    """What opens the log behind the address, once the local file's lock is held."""
+    return partial(_open, address, settings, World(clock=clock))
+
+
+def bucket_of(address: Address) -> Bucket:
+    """The objects of the database at the address, to be read."""
+    return open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
+
+
+def folder_of(address: Address) -> Bucket:
+    """The folder that the database shares with others, to be probed."""
+    return open_folder(address, request_timeout_s=REQUEST_TIMEOUT_S_MIN)
+
+
+def _open(address: Address, settings: LaneSettings, world: World, path: Path | None) -> DurableLog:
+    assert path is not None, "a lane on a bucket has a local file"
+    bucket = open_proven(address, request_timeout_s=settings.request_timeout_s, world=world)
+    return open_log(bucket, path, settings=settings, world=world)

@@ -1,0 +1,289 @@
+"""A bucket of Amazon S3, Google Cloud Storage, Azure, or of a server that speaks like one, by way of obstore.
+
+There are two clients for each bucket. The one for conditional writes never repeats a request: a repeated one meets its
+own first attempt and reports "exists already" for an object that we have written ourselves. The other one, for reads,
+deletions and parts of snapshots, repeats a few times within one request's time.
+
+All databases of a bucket share the clients, because each of them costs a pool of connections and a set of root
+certificates. obstore's calls let go of Python's lock, so several threads read at once.
+
+What went wrong is told by class (see `bucket`). obstore's own exceptions end here: they carry the whole request, with
+whatever signature was in it, so they are not even chained.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import lru_cache
+from itertools import repeat
+from typing import NamedTuple, cast
+
+from interlock.errors import BadUsage
+from interlock.lanes.objects.addresses import MASK, SECRETS, Address
+from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
+from interlock.lanes.objects.extra import missing_extra
+from interlock.lanes.objects.probe import REQUEST_TIMEOUT_S_MIN, prove
+from interlock.lanes.objects.world import World
+
+try:
+    import obstore
+    from obstore import exceptions
+    from obstore.store import AzureStore, GCSStore, S3Store
+except ModuleNotFoundError as error:
+    raise missing_extra("obstore") from error
+
+RETRIES = 3
+"""How often a request that may be repeated is repeated, all within the time of one."""
+
+BACKOFF_FIRST_S = 0.05
+CONNECT_TIMEOUT_S_MAX = 5.0
+READS_AT_ONCE = 32
+CLIENTS_MAX = 64
+"""Buckets whose clients are kept for the next database."""
+
+TEXT_CHARACTERS_MAX = 400
+
+_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+}
+# Known by their text alone: obstore has one class for a missing object and a missing bucket, and none for listings.
+_REFUSED = re.compile(
+    r"<Code>(NoSuchBucket|ContainerNotFound)</Code>|specified (bucket|container) does not exist"
+    r"|performing list request: .*status code: 40[13] "
+)
+
+_Store = S3Store | GCSStore | AzureStore
+
+_threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
+"""Reads side by side, for all buckets of the process. It has a thread only once somebody has read so."""
+
+
+def _in_child() -> None:
+    # Threads do not come through a fork.
+    global _threads  # noqa: PLW0603 -- one pool per process.
+    _threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class _Clients(NamedTuple):
+    once: _Store
+    patient: _Store
+
+
+class _Missing(Denied):
+    """There is no such object; for a write that means that there is no such bucket."""
+
+
+def open_bucket(address: Address, *, request_timeout_s: float) -> "RemoteBucket":
+    """The bucket of one database: its keys lie below the address. Asks nothing of the network yet."""
+    return RemoteBucket(_clients(address, request_timeout_s), address.path)
+
+
+def open_proven(address: Address, *, request_timeout_s: float, world: World) -> "RemoteBucket":
+    """The same, after the bucket has shown that it can carry a log. Raises UnavailableError when it cannot."""
+    folder = open_folder(address, request_timeout_s=max(request_timeout_s, REQUEST_TIMEOUT_S_MIN))
+    prove(folder, address.root, world)
+    return open_bucket(address, request_timeout_s=request_timeout_s)
+
+
+def open_folder(address: Address, *, request_timeout_s: float) -> "RemoteBucket":
+    """The folder that the database shares with others, for the probe."""
+    return RemoteBucket(_clients(address, request_timeout_s), address.folder)
+
+
+class RemoteBucket:
+    """A bucket over the network, below one prefix; implements `Bucket`."""
+
+    def __init__(self, clients: _Clients, prefix: str) -> None:
+        self._once, self._patient = clients
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def __repr__(self) -> str:
+        return f"RemoteBucket({self._prefix!r})"
+
+    def get(self, key: str) -> Found | None:
+        """The object, or None."""
+        try:
+            with _told_apart():
+                result = obstore.get(self._patient, self._prefix + key)
+                return Found(result.bytes().to_bytes(), _tag(result.meta))
+        except _Missing:
+            return None
+
+    def get_many(self, keys: Sequence[str], bytes_max: int | None = None) -> list[bytes | None]:
+        """Several objects side by side, or their first bytes."""
+        if len(keys) <= 1:
+            return [self._begin_of(key, bytes_max) for key in keys]
+        return list(_threads.map(self._begin_of, keys, repeat(bytes_max)))
+
+    def create(self, key: str, data: bytes) -> object:
+        """Store it unless the key is taken. One request, whatever becomes of it."""
+        with _told_apart():
+            return _tag(obstore.put(self._once, self._prefix + key, data, mode="create", use_multipart=False))
+
+    def replace(self, key: str, data: bytes, tag: object) -> object:
+        """Store it if the object still has that tag. One request, whatever becomes of it."""
+        version = cast("obstore.UpdateVersion", tag)
+        with _told_apart():
+            return _tag(obstore.put(self._once, self._prefix + key, data, mode=version, use_multipart=False))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store it, in one piece: an upload in parts could be left half done, and be paid for for ever."""
+        with _told_apart():
+            obstore.put(self._patient, self._prefix + key, data, mode="overwrite", use_multipart=False)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove the objects, those included that are not there."""
+        paths = [self._prefix + key for key in keys]
+        try:
+            with _told_apart():
+                obstore.delete(self._patient, paths)
+        except _Missing:
+            # Azure and Google report a missing object, and may have left the ones behind it.
+            for path in paths:
+                with contextlib.suppress(_Missing), _told_apart():
+                    obstore.delete(self._patient, path)
+
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so. obstore lists whole folders, so the rest of the prefix is looked at here."""
+        folder = (self._prefix + prefix).rpartition("/")[0]
+        with _told_apart():
+            pages = obstore.list(self._patient, folder or None)  # pyright: ignore[reportUnknownMemberType]
+            paths = [str(meta["path"]) for page in pages for meta in page]
+        return sorted(path.removeprefix(self._prefix) for path in paths if path.startswith(self._prefix + prefix))
+
+    def _begin_of(self, key: str, bytes_max: int | None) -> bytes | None:
+        if bytes_max is not None:
+            try:
+                with _told_apart():
+                    options: obstore.GetOptions = {"range": (0, bytes_max)}
+                    return obstore.get(self._patient, self._prefix + key, options=options).bytes().to_bytes()
+            except _Missing:
+                return None
+            except Unclear:
+                # An empty object has no first bytes to ask for, and some servers know no ranges: ask for all of it.
+                pass
+        found = self.get(key)
+        return None if found is None else found.data[:bytes_max]
+
+
+@contextlib.contextmanager
+def _told_apart() -> Generator[None]:
+    """Turn whatever obstore raises into one of the three classes of `bucket`."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it says nothing certain about the object.
+        raise _meaning(error) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # A panic in Rust; the class cannot be imported.
+            raise
+        raise Unclear(f"obstore failed inside: {_told(error)}") from None
+
+
+def _meaning(error: Exception) -> BucketError:
+    told = _told(error)
+    if _REFUSED.search(str(error)):
+        return Denied(told)
+    match error:
+        case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
+            return ConditionFailed(told)
+        case FileNotFoundError():
+            return _Missing(told)
+        case (
+            exceptions.PermissionDeniedError()
+            | exceptions.UnauthenticatedError()
+            | exceptions.InvalidPathError()
+            | exceptions.NotSupportedError()
+        ):
+            return Denied(told)
+        case _:
+            return Unclear(told)
+
+
+def _told(error: BaseException) -> str:
+    """What the exception says, on one line: without the request's query, which may hold a signature."""
+    text = str(error).partition("\n\nDebug source:")[0]
+    head, mark, body = text.partition("<?xml")
+    if mark:
+        said = [
+            found[1] for tag in ("Code", "Message") if (found := re.search(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL))
+        ]
+        text = head + ", ".join(said)
+    text = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(text.split()))
+    text = text.rstrip(" .:") or type(error).__name__
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}…"
+
+
+def _tag(meta: Mapping[str, object]) -> object:
+    """What names this version of the object; obstore refuses parts of it that are None."""
+    return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
+
+
+def _clients(address: Address, request_timeout_s: float) -> _Clients:
+    # The environment is part of the question: whoever changes a variable and opens again means the new one.
+    environment = frozenset((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
+    try:
+        return _made(address._replace(folder="", name=""), request_timeout_s, environment)
+    except Exception as error:  # noqa: BLE001 -- obstore raises many classes here; all of them are about the settings.
+        told = _told(error)
+        for name, value in address.options:
+            told = told.replace(value, MASK) if name in SECRETS else told
+        raise BadUsage(
+            f"{str(address)!r} cannot be opened: {told}.",
+            why="What the URL does not say comes from the environment: AWS_…, GOOGLE_… or AZURE_….",
+            fix="Add what is missing to the URL or to the environment; az:// needs ?account= or its variable.",
+        ) from None
+
+
+@lru_cache(maxsize=CLIENTS_MAX)
+def _made(address: Address, request_timeout_s: float, environment: frozenset[tuple[str, str]]) -> _Clients:
+    timeout = timedelta(seconds=request_timeout_s)
+    client: obstore.store.ClientConfig = {
+        "timeout": timeout,
+        "connect_timeout": min(timeout, timedelta(seconds=CONNECT_TIMEOUT_S_MAX)),
+    }
+    variables = dict(environment)
+    endpoints = [address.option("endpoint"), *(variables.get(name) for name in _ENDPOINTS[address.scheme])]
+    if address.switch("allow_http") or next(filter(None, endpoints), "").startswith("http://"):
+        client["allow_http"] = True
+    never: obstore.store.RetryConfig = {"max_retries": 0}
+    few: obstore.store.RetryConfig = {
+        "max_retries": RETRIES,
+        "retry_timeout": timeout,
+        "backoff": {"init_backoff": timedelta(seconds=BACKOFF_FIRST_S), "max_backoff": timeout, "base": 2},
+    }
+    return _Clients(_store(address, client, never), _store(address, client, few))
+
+
+def _store(address: Address, client: "obstore.store.ClientConfig", retry: "obstore.store.RetryConfig") -> _Store:
+    given = dict(address.options)
+    match address.scheme:
+        case "s3":
+            s3: obstore.store.S3Config = {"conditional_put": "etag"}
+            names = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
+            s3.update(cast("obstore.store.S3Config", {name: given[name] for name in names if name in given}))
+            virtual_hosted = address.switch("virtual_hosted")
+            if virtual_hosted is not None:
+                s3["virtual_hosted_style_request"] = virtual_hosted
+            return S3Store(address.bucket, config=s3, client_options=client, retry_config=retry)
+        case "gs":
+            renamed = {"endpoint": "base_url", "service_account": "service_account"}
+            gs = cast("obstore.store.GCSConfig", {renamed[name]: given[name] for name in renamed if name in given})
+            return GCSStore(address.bucket, config=gs, client_options=client, retry_config=retry)
+        case _:
+            renamed = {
+                "endpoint": "endpoint",
+                "account": "account_name",
+                "access_key": "account_key",
+                "sas": "sas_key",
+            }
+            az = cast("obstore.store.AzureConfig", {renamed[name]: given[name] for name in renamed if name in given})
+            return AzureStore(address.bucket, config=az, client_options=client, retry_config=retry)

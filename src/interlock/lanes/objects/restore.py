@@ -1,0 +1,275 @@
+"""Point-in-time restore: a database in a bucket, as it was at one place of its log, in a plain local file.
+
+It takes no lease and writes nothing into the bucket, so it may be run beside the owner. The newest snapshot that is not
+later is loaded (or one before it, if that is damaged), and the log behind it is replayed, every link of it checked. If
+the owner collects objects that are just being read, it begins again from what is kept now.
+
+The file gets its name last: until then it is a temporary one beside it, and it is synced and checked by SQLite before
+it is renamed. So a file of that name is whole, and an error leaves nothing behind.
+"""
+
+import contextlib
+import os
+from collections.abc import Generator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.errors import CorruptionError, TargetNotFound, UnavailableError, UnusableFile
+from interlock.lanes.connection import Prepare
+from interlock.lanes.doctor import Facts, look_at
+from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.cache import Cache
+from interlock.lanes.objects.format import HEADER_BYTES, corrupt, hash_of, log_key
+from interlock.lanes.objects.manifest import Manifest, Snapshot
+from interlock.lanes.objects.reading import LOOKS_MAX, Watch, check_hash, end_of_log, manifest_at, moved, silent
+from interlock.lanes.objects.slots import READ_AHEAD, Position, read_slots
+from interlock.lanes.objects.takeover import answering
+from interlock.lanes.ownership import Ownership, lock_path
+from interlock.seams import Clock, Ids
+
+Moment = int | datetime | None
+"""A place in the log by its number, by the lane's time, or the newest."""
+
+
+class Restored(NamedTuple):
+    """What was restored."""
+
+    path: Path
+    at: Position
+    snapshot: int
+    """The number of the snapshot that it began with; 0 when the log was replayed from its beginning."""
+    pages: int
+    page_bytes: int
+
+    @property
+    def time(self) -> datetime | None:
+        """The lane's time there; None before its first group."""
+        return _moment(self.at.time_us) if self.at.time_us else None
+
+
+class _Made(NamedTuple):
+    at: Position
+    snapshot: int
+
+
+def restore(
+    bucket: Bucket,
+    path: Path,
+    *,
+    name: str,
+    at: Moment,
+    force: bool,
+    clock: Clock,
+    ids: Ids,
+    prepare: Prepare,
+    watch: Watch = silent,
+) -> Restored:
+    """Restore the database of that name into a file. `prepare` registers the functions that its schema may call.
+
+    Raises TargetNotFound for a database or a place of it that is not there, UnusableFile for the file, CorruptionError
+    for an object that cannot be used, UnavailableError for a bucket that does not answer.
+    """
+    check_target(path, force=force)
+    temporary = path.with_name(f".{path.name}.{ids.new().hex}.restoring")
+    try:
+        with answering("restore the database"):
+            made = _made(bucket, temporary, name, at, watch)
+        watch("checking the pages", 0, 1)
+        facts = _checked(temporary, made.at.seq, clock, prepare)
+        watch("checking the pages", 1, 1)
+        with _held(path, clock):
+            check_target(path, force=force)
+            _place(temporary, path, force=force)
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            Cache(temporary).discard()
+    return Restored(path, made.at, made.snapshot, facts.pages, facts.page_bytes)
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse a file that cannot be written, or that must not be. Raises UnusableFile."""
+    if not path.parent.is_dir():
+        raise UnusableFile(
+            f"the folder {path.parent} does not exist.",
+            why="A folder that is made because of a misspelt name hides the file.",
+            fix="Make the folder, or name another one.",
+        )
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise UnusableFile(f"{path} is not a file.", why="A database is restored into one file.")
+    for suffix in ("-wal", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            raise UnusableFile(
+                f"{beside} is there, the log of another database of that name.",
+                why="SQLite would play it into the restored file, and destroy it.",
+                fix="Restore under another name; or close whatever uses the file, and remove both.",
+            )
+    if path.exists() and not force:
+        raise UnusableFile(
+            f"{path} exists.",
+            why="What it holds would be gone.",
+            fix="Name another file, or say --force to replace it.",
+        )
+
+
+def _made(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) -> _Made:
+    for _ in range(LOOKS_MAX):
+        manifest = manifest_at(bucket, name)
+        try:
+            return _replayed(bucket, manifest, temporary, at, watch)
+        except (CorruptionError, TargetNotFound):
+            # Missing may mean collected: the owner goes on while we read.
+            if not moved(bucket, manifest):
+                raise
+    raise UnavailableError(
+        f"{name} could not be restored: {LOOKS_MAX} times, its owner has deleted what was just being read.",
+        why="Its history is shorter than it takes to read it.",
+        fix="Try again, from a machine nearer to the bucket, or raise retention_s of the database.",
+    )
+
+
+def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, watch: Watch) -> _Made:
+    starts = _starts(manifest, at)
+    until = _until(bucket, manifest, at)
+    cache = Cache(temporary)
+    position = _loaded(bucket, manifest, cache, starts, watch)
+    begun, groups = position.seq, 0
+    for stored in read_slots(bucket, bytes.fromhex(manifest.database), position, until):
+        if isinstance(at, datetime) and stored.entry.time_us > _us(at):
+            break
+        cache.apply(stored.entry)
+        position = stored.position
+        groups += stored.entry.kind == "group"
+        watch("replaying the log", position.seq - begun, until - begun)
+    else:
+        if not isinstance(at, int):
+            _refuse_hole(bucket, until)
+    if isinstance(at, datetime) and not begun and not groups:
+        raise _not_kept(f"of {at.isoformat()}", "it has no group that is so old")
+    return _Made(position, begun)
+
+
+def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
+    """The snapshots that are not later, newest first; none for the beginning of the log."""
+    snapshots = manifest.snapshots[::-1]
+    if at is None or not snapshots:
+        return list(snapshots)
+    if isinstance(at, int):
+        early, shown = [each for each in snapshots if each.seq <= at], f"at {at}"
+    else:
+        early, shown = [each for each in snapshots if each.time_us <= _us(at)], f"of {at.isoformat()}"
+    if not early and manifest.kept:
+        first = snapshots[-1]
+        raise _not_kept(shown, f"the first that is kept is {first.seq}, of {_moment(first.time_us).isoformat()}")
+    return early
+
+
+def _loaded(bucket: Bucket, manifest: Manifest, cache: Cache, starts: list[Snapshot], watch: Watch) -> Position:
+    """Begin with the newest of these snapshots that is whole: an earlier one costs only a longer replay."""
+    damage: CorruptionError | None = None
+    for start in starts:
+        cache.discard()
+        try:
+            [head] = bucket.get_many([log_key(start.seq)], bytes_max=HEADER_BYTES)
+            if head is not None:
+                check_hash(start, hash_of(head))
+            return cache.load(bucket, manifest, start, watch)
+        except CorruptionError as error:
+            damage = damage or error
+    if damage is not None:
+        raise damage
+    cache.discard()
+    cache.path.touch()
+    return Position()
+
+
+def _until(bucket: Bucket, manifest: Manifest, at: Moment) -> int:
+    """The last slot to replay: the one that was asked for, or the last that there is now."""
+    if isinstance(at, int) and at <= manifest.floor:
+        return at
+    last = end_of_log(bucket, manifest.floor)
+    if isinstance(at, int) and at > last:
+        raise TargetNotFound(
+            f"there is no state {at}; the last one is {last}.",
+            why="Every group and every new owner of the database takes one number of its log.",
+            fix=f"Name a number up to {last}, or leave out --at for the newest state.",
+        )
+    return at if isinstance(at, int) else last
+
+
+def _not_kept(asked: str, told: str) -> TargetNotFound:
+    return TargetNotFound(
+        f"the state {asked} is not there; {told}.",
+        why="Older groups are deleted: retention_s says for how long every state is kept.",
+        fix="Name a later state; `interlock doctor URL` shows which ones there are.",
+    )
+
+
+def _refuse_hole(bucket: Bucket, last: int) -> None:
+    """Raise CorruptionError when the log ends at a slot that has others behind it: then it is no end."""
+    behind = [log_key(seq) for seq in range(last + 1, last + 1 + READ_AHEAD)]
+    if any(bucket.get_many(behind, bytes_max=HEADER_BYTES)[1:]) and bucket.get(behind[0]) is None:
+        raise corrupt(behind[0], "it is missing, and there are others behind it")
+
+
+def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts:
+    try:
+        facts = look_at(temporary, clock=clock, prepare=prepare)
+    except CorruptionError as error:
+        raise _damaged(seq, error.what) from error
+    for finding in facts.findings:
+        if finding.code == "damaged":
+            raise _damaged(seq, finding.what)
+    return facts
+
+
+def _damaged(seq: int, told: str) -> CorruptionError:
+    return CorruptionError(
+        f"the database as it was at {seq} is damaged: {told}",
+        why="Every object is as it was stored, so the pages were wrong already when they were.",
+        fix="Restore an earlier state with --at; no file was written.",
+    )
+
+
+@contextlib.contextmanager
+def _held(path: Path, clock: Clock) -> Generator[None]:
+    """Keep others from opening the lane while its file is replaced. Raises LaneOwned when somebody has it open."""
+    if not lock_path(path).exists():
+        yield
+        return
+    ownership = Ownership.take(path, clock)
+    try:
+        yield
+    finally:
+        ownership.release()
+
+
+def _place(temporary: Path, path: Path, *, force: bool) -> None:
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    if force:
+        temporary.replace(path)
+    else:
+        # A link, because renaming would silently replace a file that has come into being meanwhile.
+        try:
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            raise
+        except OSError:  # A file system without links.
+            temporary.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _us(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000_000)
+
+
+def _moment(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)

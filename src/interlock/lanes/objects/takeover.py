@@ -1,0 +1,152 @@
+"""Becoming the owner of a lane whose log is a bucket.
+
+Every open takes a new epoch, the same owner included, in four steps: swap the manifest to epoch + 1; write a *fence*
+into the next free slot; read the manifest again, which must still be ours, with the fence above the floor; replay to
+the fence. From then on an older owner can never acknowledge: its next slot is taken, by this fence or by one before it,
+and fences are never deleted (G4). What it had appended before the fence is part of the log, and is replayed.
+
+Lease expiry decides when to try, never what is right. It is judged by this process's own monotonic clock: a lease has
+run out when the manifest stayed the same for as long as the lease says (G8).
+"""
+
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from interlock.errors import LaneOwned, UnavailableError
+from interlock.lanes.objects.bucket import Bucket, BucketError
+from interlock.lanes.objects.format import Entry, corrupt, log_key
+from interlock.lanes.objects.manifest import KEY, Keeper, Manifest, Owner, fenced, me, read_manifest
+from interlock.lanes.objects.slots import Position, Stored, read_slots, write_slot
+from interlock.lanes.objects.world import Patience, World
+from interlock.lanes.settings import LaneSettings
+
+LOOKS_PER_LEASE = 8
+
+
+class Claim(NamedTuple):
+    """An epoch that is ours by the manifest, but not fenced yet."""
+
+    keeper: Keeper
+    leased_s: float
+    """When, by our own clock, the lease was asked for."""
+
+
+def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str) -> Claim:
+    """Take the next epoch in the manifest, waiting for a lease that may have run out. Raises LaneOwned."""
+    owner = me(world, cache)
+    patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
+    with answering("open the lane"):
+        while True:
+            found = read_manifest(bucket)
+            if found is not None and found[0].owner is not None and found[0].owner.cache != cache:
+                _wait_for_lease(bucket, world, found[0])
+            asked_s = world.clock.monotonic_s()
+            if found is None:
+                keeper = _create(bucket, world, settings, owner)
+            else:
+                keeper = _take(bucket, world, settings, owner, found)
+            if keeper is not None:
+                return Claim(keeper, asked_s)
+            patience.pause(None)
+
+
+def fence(bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, replayed: Position) -> Iterator[Stored]:
+    """Write the fence behind everything that is in the log. Yields what stands before it, then the fence itself.
+
+    Raises Fenced when another owner was faster.
+    """
+    database, epoch = bytes.fromhex(keeper.manifest.database), keeper.manifest.epoch
+    while True:
+        for stored in read_slots(bucket, database, replayed):
+            if stored.entry.epoch > epoch:
+                raise fenced(stored.entry.epoch)
+            replayed = stored.position
+            yield stored
+        entry = Entry(
+            "fence", database, epoch, replayed.seq + 1, replayed.hash, world.nonce(), replayed.time_us, 0, 0, ()
+        )
+        stored = write_slot(bucket, entry, world, settings.append_deadline_s)
+        if stored.entry.nonce == entry.nonce:
+            break
+        if stored.entry.epoch > epoch:
+            raise fenced(stored.entry.epoch)
+        if stored.entry.epoch == epoch:
+            raise corrupt(log_key(entry.seq), f"two writers have epoch {epoch}")
+        # An append of the owner before us was faster: it counts, and the fence goes behind it.
+    keeper.check()
+    if stored.entry.seq <= keeper.manifest.floor:
+        raise fenced(keeper.manifest.epoch)
+    yield stored
+
+
+def _create(bucket: Bucket, world: World, settings: LaneSettings, owner: Owner) -> Keeper | None:
+    manifest = Manifest(
+        database=world.ids.new().hex,
+        revision=1,
+        nonce=world.nonce().hex(),
+        epoch=1,
+        owner=owner,
+        lease_s=settings.lease_s,
+    )
+    try:
+        tag = bucket.create(KEY, msgspec.json.encode(manifest))
+    except BucketError:
+        found = read_manifest(bucket)
+        if found is None or found[0].nonce != manifest.nonce:
+            return None
+        tag = found[1]
+    return Keeper(bucket, world, settings.append_deadline_s, manifest, tag)
+
+
+def _take(
+    bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, found: tuple[Manifest, object]
+) -> Keeper | None:
+    before, tag = found
+    manifest = msgspec.structs.replace(
+        before,
+        revision=before.revision + 1,
+        nonce=world.nonce().hex(),
+        epoch=before.epoch + 1,
+        owner=owner,
+        lease_s=settings.lease_s,
+    )
+    try:
+        tag = bucket.replace(KEY, msgspec.json.encode(manifest), tag)
+    except BucketError:
+        seen = read_manifest(bucket)
+        if seen is None or seen[0].nonce != manifest.nonce:
+            return None
+        tag = seen[1]
+    return Keeper(bucket, world, settings.append_deadline_s, manifest, tag)
+
+
+def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
+    """Wait until the lease has surely run out. Raises LaneOwned when its owner shows that it lives."""
+    until_s = world.clock.monotonic_s() + manifest.lease_s
+    while (left_s := until_s - world.clock.monotonic_s()) > 0:
+        world.pause(min(left_s, manifest.lease_s / LOOKS_PER_LEASE))
+        found = read_manifest(bucket)
+        if found is None or found[0].owner is None:
+            return
+        if found[0].revision != manifest.revision:
+            owner = found[0].owner
+            raise LaneOwned(
+                f"the lane is owned by process {owner.pid} on host {owner.host} (epoch {found[0].epoch}), "
+                "which has just renewed its lease."
+            )
+
+
+@contextlib.contextmanager
+def answering(what: str) -> Generator[None]:
+    """Turn a bucket that does not answer into an error for people."""
+    try:
+        yield
+    except BucketError as error:
+        raise UnavailableError(
+            f"the bucket did not let us {what}: {error}.",
+            why="It did not answer, or refused: the network, the credentials, the name of the bucket.",
+            fix="Check the address and the credentials, then try again; nothing was acknowledged.",
+        ) from error

@@ -1,0 +1,102 @@
+"""Upkeep of an open lane's log: snapshots when they are due, and collection of what the history no longer needs.
+
+Both take long, so they run beside the writer, one at a time. Neither touches the manifest: when a piece of work is over
+it leaves behind what should change there, and the lane's driver makes that change between two groups. So there is
+never more than one hand on the manifest, and never a change of it by somebody who is not the owner.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from interlock.lanes import points
+from interlock.lanes.objects import snapshots
+from interlock.lanes.objects.bucket import Bucket, BucketError
+from interlock.lanes.objects.manifest import Keeper, Manifest
+from interlock.lanes.objects.slots import Position, Stored
+from interlock.lanes.objects.world import World
+from interlock.lanes.settings import LaneSettings
+
+Update = Callable[[Manifest], Manifest]
+
+
+class Upkeep:
+    """Looks after the log of one lane. `step` and `close` are the driver's."""
+
+    def __init__(self, bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, path: Path) -> None:
+        self._bucket = bucket
+        self._world = world
+        self._settings = settings
+        self._keeper = keeper
+        self._path = path
+        self._groups = 0
+        """Objects behind the newest snapshot, and their bytes: what a replay would cost."""
+        self._log_bytes = 0
+        self._wait: Callable[[], None] | None = None
+        self._update: Update | None = None
+        self._over = False
+        self.failed = 0
+
+    def count(self, stored: Stored) -> None:
+        """One object more is in the log."""
+        self._groups += 1
+        self._log_bytes += stored.size
+
+    def step(self, position: Position, page_one: bytes) -> None:
+        """Between two groups: finish what is over, begin what is due."""
+        if self._wait is not None:
+            if not self._over:
+                return
+            self._finish()
+        manifest = self._keeper.manifest
+        if snapshots.collectable(manifest):
+            self._run(lambda: self._collected(manifest))
+        elif snapshots.due(manifest, self._groups, self._log_bytes, self._settings):
+            self._begin_snapshot(manifest, position, page_one)
+
+    def close(self) -> None:
+        """Wait for what runs beside, and finish it."""
+        if self._wait is not None:
+            self._wait()
+            self._finish()
+
+    def _begin_snapshot(self, manifest: Manifest, position: Position, page_one: bytes) -> None:
+        try:
+            source = snapshots.begin(self._path, position, page_one)
+        except apsw.Error:
+            self.failed += 1
+            return
+        self._groups = self._log_bytes = 0
+
+        def stored() -> Update:
+            snapshot = snapshots.store(self._bucket, self._world, manifest, source)
+            points.reach("snapshot.stored")
+            return lambda manifest: snapshots.with_snapshot(manifest, snapshot, self._settings)
+
+        self._run(stored)
+
+    def _collected(self, manifest: Manifest) -> Update:
+        collected = snapshots.collect(self._bucket, manifest)
+        points.reach("groups.deleted")
+        return lambda manifest: msgspec.structs.replace(manifest, collected=collected)
+
+    def _run(self, work: Callable[[], Update]) -> None:
+        def run() -> None:
+            try:
+                self._update = work()
+            except (BucketError, apsw.Error, OSError):
+                # Nothing is lost but time: the log is whole, and it is tried again when it is next due.
+                self.failed += 1
+            finally:
+                self._over = True
+
+        self._update, self._over = None, False
+        self._wait = self._world.beside(run)
+
+    def _finish(self) -> None:
+        update, self._wait, self._update = self._update, None, None
+        if update is not None:
+            self._keeper.change(update)
+            points.reach("manifest.changed")

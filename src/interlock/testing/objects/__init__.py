@@ -1,0 +1,5 @@
+"""Buckets for tests."""
+
+from interlock.testing.objects.memory import MemoryBucket
+
+__all__ = ["MemoryBucket"]

@@ -1,0 +1,210 @@
+"""Threads that run one at a time: whoever holds the baton runs, and time passes only when nobody can.
+
+The code under test is plain blocking code, so each simulated thread (a *strand*) is a real thread, parked on a lock of
+its own. There is no scheduler thread: whoever parks looks for what comes next in a heap of events, carries out those
+that belong to nobody (a request that lands in the bucket), and hands the baton to the strand that is due. The heap is
+ordered by virtual time and then by the order of arrival, so a run is decided by its seed alone.
+
+The invariant: every strand but one is parked, always inside `park`. A strand of a *life* (one run of one process) that
+was killed leaves its `park` with `Killed`, which no code under test catches for good.
+"""
+
+import heapq
+import threading
+from collections.abc import Callable
+
+Action = Callable[[], None]
+
+EVENTS_MAX = 30_000
+"""Events of one story, which has about a thousand; more of them, and somebody runs in circles."""
+
+
+class Killed(BaseException):
+    """The process of this strand is dead: whatever it would do now has no effect."""
+
+
+class Life:
+    """One run of one process: its strands are killed, and stand still, together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.killed = False
+        self.stalled_until_s = 0.0
+        self.strands: list[Strand] = []
+
+
+class Strand:
+    """One simulated thread."""
+
+    __slots__ = ("done", "life", "lock", "name", "ticket", "waiters", "work")
+
+    def __init__(self, life: Life, name: str, work: Action | None, lock: threading.Lock) -> None:
+        self.life = life
+        self.name = name
+        self.work = work
+        self.lock = lock
+        self.ticket = 0
+        """Raised by every park: a wake-up that was meant for an earlier one is void."""
+        self.done = False
+        self.waiters: list[Strand] = []
+
+
+class _Worker:
+    """A real thread, lent to one strand after the other, because starting one costs more than a hand-over."""
+
+    idle: "list[_Worker]" = []  # noqa: RUF012 -- shared by all seeds of this process, on purpose.
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.strand: Strand | None = None
+        self.baton: Baton | None = None
+        threading.Thread(target=self._run, name="interlock-strand", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.lock.acquire()
+            strand, baton = self.strand, self.baton
+            assert strand is not None
+            assert baton is not None
+            self.strand = self.baton = None
+            baton.run_strand(strand)
+            strand.work = None
+            _Worker.idle.append(self)
+            baton.pass_on(None)
+            del strand, baton
+
+
+class Baton:
+    """The one right to run, and virtual time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.crashes: list[tuple[Strand, BaseException]] = []
+        """Strands that ended with an exception that nobody expected."""
+        self._heap: list[tuple[float, int, Action | None, Strand | None, int]] = []
+        self._pushed = self._popped = 0
+        self._abandoned = False
+        lock = threading.Lock()
+        lock.acquire()
+        self._main = Strand(Life("main"), "main", None, lock)
+        self.current = self._main
+        self._parked: dict[Strand, None] = {}
+
+    def run(self) -> None:
+        """Let everybody run until nobody has anything left to do. Called by the thread that made the baton."""
+        self.current = self._main
+        self.pass_on(self._main)
+
+    def at(self, time_s: float, action: Action) -> None:
+        """Carry the action out at that time, in the name of nobody. It must not park."""
+        self._push(time_s, action, None, 0)
+
+    def spawn(self, life: Life, name: str, work: Action) -> Strand:
+        """Begin a strand; it runs when whoever spawned it parks."""
+        worker = _Worker.idle.pop() if _Worker.idle else _Worker()
+        strand = Strand(life, name, work, worker.lock)
+        worker.strand, worker.baton = strand, self
+        life.strands.append(strand)
+        self._parked[strand] = None
+        self._push(self.now_s, None, strand, 0)
+        return strand
+
+    def park(self, timeout_s: float | None = None) -> None:
+        """Stand aside until somebody wakes this strand, or until the time is over. Raises Killed."""
+        me = self.current
+        if me.life.killed or self._abandoned:
+            raise Killed
+        me.ticket += 1
+        self._parked[me] = None
+        if timeout_s is not None:
+            self._push(self.now_s + timeout_s, None, me, me.ticket)
+        self.pass_on(me)
+        if me.life.killed or self._abandoned:
+            raise Killed
+
+    def wake(self, strand: Strand) -> None:
+        """Let a parked strand go on, now."""
+        if not strand.done:
+            self._push(self.now_s, None, strand, strand.ticket)
+
+    def join(self, strand: Strand) -> None:
+        """Wait for the end of a strand."""
+        while not strand.done:
+            strand.waiters.append(self.current)
+            self.park()
+
+    def kill(self, life: Life) -> None:
+        """Kill a life: each of its strands ends at the park in which it stands."""
+        life.killed = True
+        for strand in life.strands:
+            self.wake(strand)
+
+    @property
+    def stuck(self) -> list[Strand]:
+        """Who is parked although nothing is left that could wake it."""
+        return [] if self._heap else list(self._parked)
+
+    # --- the hand-over -------------------------------------------------------------------------------------------
+
+    def run_strand(self, strand: Strand) -> None:
+        """Run a strand to its end, in the thread that was lent to it."""
+        assert strand.work is not None
+        try:
+            if not strand.life.killed:
+                strand.work()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 -- it is reported with the story of the seed.
+            self.crashes.append((strand, error))
+        strand.done = True
+        for waiter in strand.waiters:
+            self.wake(waiter)
+
+    def pass_on(self, me: Strand | None) -> None:
+        """Hand the baton to whoever is next, and wait for it; without `me` the thread's strand is over."""
+        target = self._next()
+        self._parked.pop(target, None)
+        if target is me:
+            return
+        self.current = target
+        target.lock.release()
+        if me is not None:
+            me.lock.acquire()
+
+    def _next(self) -> Strand:
+        while self._heap:
+            self._popped += 1
+            if self._popped > EVENTS_MAX and not self._abandoned:
+                self._abandon()
+            time_s, _, action, strand, ticket = heapq.heappop(self._heap)
+            self.now_s = max(self.now_s, time_s)
+            if action is not None:
+                self._carry_out(action)
+                continue
+            assert strand is not None
+            if strand.done or strand.ticket != ticket or strand not in self._parked:
+                continue
+            life = strand.life
+            if life.stalled_until_s > self.now_s and not life.killed:
+                self._push(life.stalled_until_s, None, strand, ticket)
+                continue
+            return strand
+        return self._main
+
+    def _abandon(self) -> None:
+        """Somebody runs in circles: kill everybody, so that the story comes to an end and can be told."""
+        self.crashes.append((self._main, RuntimeError(f"the story does not end within {EVENTS_MAX:,} events")))
+        self._abandoned = True
+        for strand in self._parked:
+            self.wake(strand)
+
+    def _carry_out(self, action: Action) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 -- as above; the baton must go on.
+            self.crashes.append((self._main, error))
+
+    def _push(self, time_s: float, action: Action | None, strand: Strand | None, ticket: int) -> None:
+        self._pushed += 1
+        heapq.heappush(self._heap, (time_s, self._pushed, action, strand, ticket))

@@ -1,0 +1,323 @@
+"""A machine: runs one process after the other, each opening the lane, using it, and ending well or badly.
+
+What the process does is drawn from luck: transactions alone and in groups, with keys and without, some that refuse
+because of what they read, some that roll back more than fits into memory, reads beside them. It ends by closing the
+lane, or by a kill at any instant; then the next one finds the disk as the kill left it, or empty.
+"""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from interlock.errors import CorruptionError, Fenced, InterlockError, LaneOwned, OutcomeUnknown, UnavailableError
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.work import Work
+from interlock.testing.simulation.baton import Baton, Killed, Life
+from interlock.testing.simulation.bucket import Server, SimulatedBucket
+from interlock.testing.simulation.lane import SimulatedLane, open_lane
+from interlock.testing.simulation.loop import BatonLoop
+from interlock.testing.simulation.story import Attempt, Shown, Story
+from interlock.testing.simulation.transactions import (
+    KINDS,
+    NO_EFFECT,
+    Refused,
+    RolledBack,
+    increment,
+    make_tables,
+    read_state,
+)
+from interlock.testing.simulation.weather import DriftingClock, Luck
+
+_PROCESS = re.compile(r"process \d+ on host \S+")
+"""The real process that runs all of them, which is not part of the story."""
+
+
+class Surroundings(Protocol):
+    """What all machines of a seed share."""
+
+    baton: Baton
+    server: Server
+    story: Story
+    settings: LaneSettings
+    unknown: list[Attempt]
+    owner: str
+    folder: Path
+
+
+class Machine:
+    """One machine, with its clock, its disk and its name."""
+
+    def __init__(self, name: str, shared: Surroundings, luck: Luck, *, lives: int, rounds: int) -> None:
+        self.name = name
+        self._shared = shared
+        self._baton, self._story = shared.baton, shared.story
+        self._luck = luck
+        self._clock = DriftingClock(luck, shared.baton)
+        self._lives = lives
+        self._rounds = rounds
+        self._life = Life(name)
+        self._points_left = 0
+        self._disks = 0
+        self._folder = self._fresh_folder()
+        self._made = 0
+
+    def run(self) -> None:
+        """One life after the other. The work of a strand."""
+        baton, luck = self._baton, self._luck
+        strand, resting = baton.current, baton.current.life
+        baton.park(luck.between(0.0, 12.0))
+        for number in range(1, self._lives + 1):
+            life = self._life = Life(f"{self.name}{number}")
+            life.strands.append(strand)
+            strand.life = life
+            lane = _Open()
+            try:
+                self._arrange_death(life)
+                self._live(life, lane)
+            except Killed:
+                self._story.counts["kills"] += 1
+                if lane.it is not None:
+                    lane.it.drop()
+            strand.life = self._life = resting
+            baton.park(luck.between(0.0, 4.0))
+
+    def finish(self) -> None:
+        """The last process, in good weather: the lane can be opened, and what was unknown can be repeated (G9)."""
+        lane = None
+        self._life, self._points_left = self._baton.current.life, 0
+        for _ in range(4):
+            lane = lane or self._open(self._life)
+            if lane is None:
+                self._baton.park(self._shared.settings.lease_s)
+        if lane is None:
+            self._story.complain("nobody can open the lane any more, although everything works again", self.name)
+            return
+        loop = BatonLoop(self._baton)
+        life = self._life
+        unknown, self._shared.unknown[:] = list(self._shared.unknown), []
+        loop.run_all([self._setup(lane), *(self._increment(life, lane, again=each) for each in unknown)])
+        loop.run_all([self._increment(life, lane), self._read(life, lane)])
+        last = self._story.attempts[-1]
+        if self._shared.unknown or last.answer != "acknowledged":
+            self._story.complain(f"the lane cannot be written any more: {last.why}", self.name, last.id)
+        lane.close()
+
+    def reached(self, point: str) -> None:
+        """The driver of this machine's lane has come to a point: time to think, or to die."""
+        life = self._life
+        if self._points_left:
+            self._points_left -= 1
+            if not self._points_left:
+                self._story.tell(self._baton.now_s, life.name, f"is killed at {point}", milestone=True)
+                self._die(life)
+        if life.killed:
+            raise Killed
+        if self._luck.often(0.15):
+            self._baton.park(self._luck.between(0.0005, 0.03))
+
+    # --- one life ------------------------------------------------------------------------------------------------
+
+    def _live(self, life: Life, opened: "_Open") -> None:
+        baton, luck = self._baton, self._luck
+        loop = BatonLoop(baton)
+        for _ in range(luck.count(1, self._rounds)):
+            if opened.it is not None and opened.it.stopped:
+                opened.it.close()
+                opened.it = None
+            if opened.it is None:
+                opened.it = self._open(life)
+                if opened.it is None:
+                    baton.park(luck.between(0.0, self._shared.settings.lease_s))
+                    continue
+                loop.run_all([self._setup(opened.it)])
+            clients = self._round(life, opened.it, loop)
+            cancelled = (luck.count(0, len(clients) - 1), luck.between(0.0, 0.3)) if luck.often(0.1) else None
+            loop.run_all(clients, cancelled)
+            baton.park(luck.between(0.0, 1.0) if luck.often(0.8) else luck.between(1.0, 20.0))
+        if opened.it is None:
+            return
+        if luck.often(0.2):
+            self._story.tell(baton.now_s, life.name, "is killed at rest", milestone=True)
+            self._die(life)
+            raise Killed
+        self._story.tell(baton.now_s, life.name, "closes the lane", milestone=True)
+        opened.it.close()
+
+    def _arrange_death(self, life: Life) -> None:
+        luck, baton = self._luck, self._baton
+        self._points_left = 0
+        if not luck.often(self._shared.server.weather.kills):
+            return
+        if luck.often(0.5):
+            self._points_left = luck.count(1, 30)
+            return
+
+        def strike() -> None:
+            if self._life is life and not life.killed:
+                self._story.tell(baton.now_s, life.name, "is killed", milestone=True)
+                self._die(life)
+
+        baton.at(baton.now_s + luck.between(0.01, 25.0), strike)
+
+    def _die(self, life: Life) -> None:
+        """Kill the life; what is on its disk at this instant is there for the next one, unless the disk dies too."""
+        before, self._folder = self._folder, self._fresh_folder()
+        if self._luck.often(0.7):
+            shutil.copytree(before, self._folder, dirs_exist_ok=True)
+        else:
+            self._story.counts["disks lost"] += 1
+        self._baton.kill(life)
+
+    def _fresh_folder(self) -> Path:
+        self._disks += 1
+        folder = self._shared.folder / f"{self.name}-{self._disks}"
+        folder.mkdir()
+        return folder
+
+    def _open(self, life: Life) -> SimulatedLane | None:
+        shared, story, baton = self._shared, self._story, self._baton
+        bucket = SimulatedBucket(shared.server, life, shared.settings.lease_s)
+        marked = (self._folder / "x.lane.clean").exists()
+        try:
+            lane = open_lane(
+                self._folder / "x.lane",
+                bucket,
+                machine=self.name,
+                baton=baton,
+                life=life,
+                clock=self._clock,
+                settings=shared.settings,
+                luck=self._luck,
+            )
+        except InterlockError as error:
+            why = _PROCESS.sub("another process", error.what)
+            story.tell(baton.now_s, life.name, f"cannot open the lane: {why}", milestone=True)
+            story.counts[f"not opened: {type(error).__name__}"] += 1
+            self._complain_if_corrupt(life, error)
+            return None
+        assert lane.log is not None
+        epoch = lane.log.manifest.epoch
+        story.tell(baton.now_s, life.name, f"opens the lane, epoch {epoch}, at {lane.log.position.seq}", milestone=True)
+        story.counts["opens"] += 1
+        story.counts["opens with a clean local file"] += marked
+        story.counts["takeovers"] += bool(shared.owner) and shared.owner != self.name
+        shared.owner = self.name
+        return lane
+
+    # --- clients -------------------------------------------------------------------------------------------------
+
+    def _round(self, life: Life, lane: SimulatedLane, loop: BatonLoop) -> list[Coroutine[Any, Any, None]]:
+        luck = self._luck
+        clients: list[Coroutine[Any, Any, None]] = []
+        for _ in range(luck.count(1, 4)):
+            delay_s = 0.0 if luck.often(0.6) else luck.between(0.0, 0.15)
+            clients.append(self._client(life, lane, loop, luck.one(KINDS), delay_s))
+        return clients
+
+    async def _client(self, life: Life, lane: SimulatedLane, loop: BatonLoop, kind: str, delay_s: float) -> None:
+        if delay_s:
+            await loop.wait(delay_s)
+        unknown = self._shared.unknown
+        if kind == "keyed" and unknown and self._luck.often(0.7):
+            await self._increment(life, lane, again=unknown.pop(int(self._luck.between(0, len(unknown)))))
+        elif kind in {"plain", "keyed"}:
+            await self._increment(life, lane, keyed=kind == "keyed")
+        elif kind == "read":
+            await self._read(life, lane)
+        else:
+            await self._without_effect(life, lane, kind)
+
+    async def _setup(self, lane: SimulatedLane) -> None:
+        await self._answered(self._life, lane, Work(make_tables))
+
+    async def _increment(
+        self, life: Life, lane: SimulatedLane, *, keyed: bool = False, again: Attempt | None = None
+    ) -> None:
+        story, baton = self._story, self._baton
+        self._made += 1
+        name = f"{self.name}.{self._made}" if again is None else again.id
+        key = again.key if again is not None else name if keyed else None
+        log = lane.log
+        attempt = Attempt(name, life.name, log.manifest.epoch if log is not None else 0, baton.now_s, key)
+        story.attempts.append(attempt)
+        story.counts["retried by key"] += again is not None
+
+        work = Work(increment(name), key=key, digest=b"increment")
+        try:
+            value, attempt.answer, error = await self._answered(life, lane, work)
+        except asyncio.CancelledError:
+            story.counts["cancelled"] += 1
+            if key is not None:
+                self._shared.unknown.append(attempt)
+            raise
+        attempt.told_s = baton.now_s
+        if error is not None:
+            what = error.what if isinstance(error, InterlockError) else str(error)
+            attempt.why = f"{type(error).__name__}: {_PROCESS.sub('another process', what)}"
+            if attempt.answer == "unknown" and key is not None:
+                self._shared.unknown.append(attempt)
+        else:
+            assert isinstance(value, int)
+            attempt.number = value
+        story.tell(baton.now_s, life.name, f"is told: {name} {attempt.answer}, {attempt.number or attempt.why}", name)
+
+    async def _without_effect(self, life: Life, lane: SimulatedLane, kind: str) -> None:
+        asked_s = self._baton.now_s
+        value, _, error = await self._answered(life, lane, Work(NO_EFFECT[kind]))
+        for number, name in cast("list[tuple[int, str | None]]", value or []):
+            self._show("read", life, asked_s, number, name)
+        self._story.counts["spilled and rolled back"] += isinstance(error, RolledBack)
+        if isinstance(error, Refused):
+            self._show("refusal", life, asked_s, error.number, error.name)
+
+    async def _read(self, life: Life, lane: SimulatedLane) -> None:
+        asked_s = self._baton.now_s
+
+        try:
+            rows = await lane.read(read_state)
+        except InterlockError as error:
+            self._complain_if_corrupt(life, error)
+            self._story.counts["reads refused"] += 1
+            return
+        for number, name in cast("list[tuple[int, str | None]]", rows):
+            self._show("read", life, asked_s, number, name)
+
+    def _show(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:
+        now_s = self._baton.now_s
+        self._story.shown.append(Shown(how, life.name, asked_s, now_s, number, name))
+        self._story.tell(now_s, life.name, f"is shown {number} ({name}) by a {how}", *([name] if name else []))
+        self._story.counts[f"{how}s"] += 1
+
+    async def _answered(self, life: Life, lane: SimulatedLane, work: Work) -> tuple[object, str, Exception | None]:
+        counts = self._story.counts
+        try:
+            value = await lane.run(work)
+        except OutcomeUnknown as error:
+            counts["unknown"] += 1
+            self._complain_if_corrupt(life, error)
+            return None, "unknown", error
+        except (UnavailableError, Refused, RolledBack) as error:
+            counts["fenced"] += isinstance(error, Fenced)
+            self._complain_if_corrupt(life, error)
+            return None, "absent", error
+        counts["acknowledged"] += 1
+        return value, "acknowledged", None
+
+    def _complain_if_corrupt(self, life: Life, error: Exception) -> None:
+        text = str(error)
+        if isinstance(error, CorruptionError) or "CorruptionError" in text:
+            self._story.complain(f"{life.name} was told of corruption: {text.splitlines()[0]}", life.name)
+        elif "could not be made durable" in text or "upkeep failed" in text:
+            self._story.complain(f"{life.name} met something unexpected: {text.splitlines()[0]}", life.name)
+        elif not isinstance(error, LaneOwned | UnavailableError | Refused | RolledBack):
+            self._story.complain(f"{life.name} was told {type(error).__name__}: {error}", life.name)
+
+
+class _Open:
+    """Holds the lane that a life has open, also for whoever finds that it was killed."""
+
+    def __init__(self) -> None:
+        self.it: SimulatedLane | None = None

@@ -1,0 +1,141 @@
+"""What goes wrong in one seed: how often requests fail and in which way, storms, stalls, clocks that disagree.
+
+Every choice is drawn from the seed's own luck. The kinds of fault are those that real buckets were seen to have:
+an answer that is lost after the object was stored looks like an error, like a hang, or like "exists already"; a
+conflict is reported although nothing was stored; a request lands long after its sender gave up.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from interlock.seams import Chance, SystemChance
+
+ItemT = TypeVar("ItemT")
+
+WRITE_FAULTS = (
+    "failed before",
+    "stored, answer lost",
+    "stored, 'exists already'",
+    "stored, then a hang",
+    "late landing",
+    "late landing",
+    "409, nothing stored",
+    "sent twice",
+)
+READ_FAULTS = ("read failed", "read hangs")
+STORMS = ("429 storm", "403 for a while")
+DRIFT_MAX = 0.001
+"""Monotonic clocks go wrong by at most this part."""
+
+
+class Luck:
+    """Draws from one source of luck."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance: Chance = SystemChance(seed)
+
+    def often(self, share: float) -> bool:
+        """True in that share of all cases."""
+        return self.chance.fraction() < share
+
+    def between(self, low: float, high: float) -> float:
+        """A number from `low` up to `high`."""
+        return low + (high - low) * self.chance.fraction()
+
+    def count(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`, both included."""
+        return low + int(self.chance.fraction() * (high - low + 1))
+
+    def one(self, items: Sequence[ItemT]) -> ItemT:
+        """One of them."""
+        return items[int(self.chance.fraction() * len(items))]
+
+    def number(self) -> int:
+        """A seed for something else."""
+        return int(self.chance.fraction() * 2**53)
+
+
+class Weather:
+    """The faults of one seed."""
+
+    def __init__(self, luck: Luck, *, conditions_ignored: bool = False) -> None:
+        self._luck = luck
+        self.write_faults = luck.one((0.0, 0.03, 0.1, 0.25))
+        self.read_faults = luck.one((0.0, 0.01, 0.05))
+        self.stalls = luck.one((0.0, 0.005, 0.03, 0.1))
+        self.kills = luck.one((0.0, 0.3, 0.6))
+        self.stale_lists = luck.one((0.0, 0.5))
+        self.conditions_ignored = conditions_ignored
+        """A bad server. The start-up probe refuses it; here it shows that the checks can fail."""
+        self._lines: dict[str, tuple[float, str]] = {}
+        """Processes whose line to the bucket is bad, until when, and in which way."""
+        self._storm = (0.0, 0.0, "")
+        if luck.often(0.3):
+            begins_s = luck.between(1.0, 60.0)
+            self._storm = (begins_s, begins_s + luck.between(2.0, 45.0), luck.one(STORMS))
+        self.on = True
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong any more; what is on its way still lands."""
+        self.on = False
+
+    def for_write(self, now_s: float, who: str) -> str | None:
+        """What goes wrong with a write that is sent now. What goes wrong once often goes on for a while."""
+        if not self.on:
+            return None
+        if self._storm[0] <= now_s < self._storm[1]:
+            return self._storm[2]
+        until_s, fault = self._lines.get(who, (0.0, ""))
+        if now_s < until_s:
+            return fault
+        if not self._luck.often(self.write_faults):
+            return None
+        fault = self._luck.one(WRITE_FAULTS)
+        if self._luck.often(0.25):
+            self._lines[who] = (now_s + self._luck.between(1.0, 30.0), fault)
+        return fault
+
+    def for_read(self, now_s: float, who: str) -> str | None:
+        """What goes wrong with a read that is sent now."""
+        if not self.on:
+            return None
+        if self._storm[0] <= now_s < self._storm[1]:
+            return self._storm[2]
+        share = 0.5 if now_s < self._lines.get(who, (0.0, ""))[0] else self.read_faults
+        return self._luck.one(READ_FAULTS) if self._luck.often(share) else None
+
+    def stall_s(self, lease_s: float, *, append: bool) -> float:
+        """How long the process stands still now: mostly not at all, sometimes for longer than its lease.
+
+        Oftener before an append, where it hurts most.
+        """
+        if self.on and self._luck.often(self.stalls * (4 if append else 1)):
+            return self._luck.between(0.3, 4.0) * lease_s
+        return 0.0
+
+
+class Timed(Protocol):
+    """Whoever knows the true time: the baton."""
+
+    now_s: float
+
+
+class DriftingClock:
+    """The clocks of one process: they have their own zero, their own speed, and the wall clock jumps."""
+
+    def __init__(self, luck: Luck, timed: Timed) -> None:
+        self._timed = timed
+        self.rate = 1.0 + luck.between(-DRIFT_MAX, DRIFT_MAX)
+        self._zero_s = luck.between(0.0, 100_000.0)
+        self._wall_s = 1_800_000_000.0 + luck.between(-300.0, 300.0)
+        self._jump = (luck.between(0.0, 120.0), luck.between(-90.0, 90.0)) if luck.often(0.3) else (0.0, 0.0)
+
+    def wall_s(self) -> float:
+        """What this machine takes for the time of day."""
+        now_s = self._timed.now_s
+        jumps_at_s, by_s = self._jump
+        return self._wall_s + now_s + (by_s if now_s > jumps_at_s else 0.0)
+
+    def monotonic_s(self) -> float:
+        """What this machine takes for the time that has passed."""
+        return self._zero_s + self._timed.now_s * self.rate

@@ -1,0 +1,34 @@
+"""The places that every test of this folder runs at."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from interlock.lanes.objects import door
+from interlock.lanes.objects.addresses import Address
+from interlock.testing.objects.memory import MemoryBucket
+from tests.conformance.lanes.places import KINDS, Place
+from tests.integration.objects.servers import Server
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place of the kind, where nobody has been before. "memory" is for the tests that ask for it by name."""
+    kind = str(request.param)
+    if kind == "memory":
+        return Place(tmp_path, lambda _name: "memory:")
+    if kind == "local":
+        return Place(tmp_path, lambda name: f"lanes://{tmp_path}/{name}")
+    if kind == "bucket":
+        bucket = MemoryBucket()
+
+        def in_memory(address: Address, **_options: object) -> MemoryBucket:
+            return bucket.below(address.path)
+
+        monkeypatch.setattr(door, "open_proven", in_memory)
+        return Place(tmp_path, lambda name: f"s3://memory/{name}")
+    server = request.getfixturevalue(kind)
+    assert isinstance(server, Server)
+    mine = uuid.uuid4().hex
+    return Place(tmp_path, lambda name: server.url(f"lanes/{mine}-{name}"))

@@ -1,0 +1,75 @@
+"""Where a database lives that is killed again and again: on a local disk, or in a bucket with a disk that may be lost.
+
+Between two lives a site makes a copy of exactly what the kill left, for examination: of a local database its files, of
+one in a bucket what anybody could make of the bucket alone.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from interlock.lanes.objects.addresses import parse
+from interlock.lanes.objects.cache import Cache
+from interlock.lanes.objects.manifest import read_manifest
+from interlock.lanes.objects.remote import open_bucket
+from interlock.lanes.objects.slots import Position, read_slots
+
+REQUEST_TIMEOUT_S = 30.0
+
+
+class Site(Protocol):
+    """The surroundings of one database."""
+
+    url: str
+    cache: str | None
+
+    def copy(self, folder: Path) -> Path:
+        """What the kill left, as a file that SQLite opens, in this folder."""
+        ...
+
+    def crashed(self) -> None:
+        """What else a crash does."""
+        ...
+
+
+class LocalSite:
+    """Files in a folder, which a kill leaves as they are."""
+
+    cache: str | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"lanes://{folder}/x"
+        self._folder = folder
+
+    def copy(self, folder: Path) -> Path:
+        for name in ("x.lane", "x.lane-wal"):
+            if (self._folder / name).exists():
+                shutil.copy(self._folder / name, folder / name)
+        return folder / "x.lane"
+
+    def crashed(self) -> None:
+        """Nothing else."""
+
+
+class BucketSite:
+    """A bucket, and a local folder that is gone after each crash, unless it is kept."""
+
+    def __init__(self, folder: Path, url: str, *, keeps_disk: bool) -> None:
+        self.url = url
+        self._folder = folder / "cache"
+        self.cache: str | None = str(self._folder)
+        self._keeps_disk = keeps_disk
+
+    def copy(self, folder: Path) -> Path:
+        bucket = open_bucket(parse(self.url), request_timeout_s=REQUEST_TIMEOUT_S)
+        found = read_manifest(bucket)
+        assert found is not None
+        manifest, copy = found[0], Cache(folder / "copy")
+        position = copy.load(bucket, manifest, manifest.snapshots[-1]) if manifest.snapshots else Position()
+        for stored in read_slots(bucket, bytes.fromhex(manifest.database), position):
+            copy.apply(stored.entry)
+        return copy.path
+
+    def crashed(self) -> None:
+        if not self._keeps_disk:
+            shutil.rmtree(self._folder)

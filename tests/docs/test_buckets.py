@@ -1,0 +1,27 @@
+"""The page on buckets has every option and every check, with the words that the code uses."""
+
+import re
+from pathlib import Path
+
+from interlock.lanes.objects.addresses import OPTIONS, PATH_BYTES_MAX, SECRETS
+from interlock.lanes.objects.probe import examine
+from interlock.lanes.objects.world import World
+from interlock.testing.objects import MemoryBucket
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "buckets.md").read_text()
+
+
+def test_every_option_is_explained_and_no_other() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| (all|`[a-z0-9]+`) \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    explained = {
+        (scheme, name) for name, where, _ in rows for scheme in (OPTIONS if where == "all" else [where.strip("`")])
+    }
+    assert explained == {(scheme, name) for scheme, names in OPTIONS.items() for name in names}
+    assert {name for name, _, meaning in rows if meaning.startswith("a secret")} == SECRETS
+    assert f"at most {PATH_BYTES_MAX} bytes" in PAGE
+
+
+def test_every_check_of_the_probe_is_explained_and_no_other() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|$", PAGE, flags=re.MULTILINE)
+    checks = examine(MemoryBucket(), World())
+    assert rows == [(check.code, check.promise) for check in checks]

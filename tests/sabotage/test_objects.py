@@ -1,0 +1,312 @@
+"""The simulator must be able to fail: each of these lanes breaks one rule of the object log, and some seed notices.
+
+A sabotage is the real code with one rule taken out. Each has SEEDS_MAX seeds to be caught in; `pytest -o log_cli=true`
+shows how many it took.
+"""
+
+import contextlib
+import logging
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import pytest
+
+from interlock.errors import Fenced
+from interlock.lanes.lane import Lane
+from interlock.lanes.objects import log as logs
+from interlock.lanes.objects import opening, snapshots, takeover
+from interlock.lanes.objects.bucket import Bucket, BucketError, ConditionFailed
+from interlock.lanes.objects.cache import _Mark
+from interlock.lanes.objects.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
+from interlock.lanes.objects.format import Entry, decode_header, encode_entry, hash_of, log_key
+from interlock.lanes.objects.log import ObjectLog
+from interlock.lanes.objects.manifest import Keeper, Manifest, Owner, Snapshot
+from interlock.lanes.objects.slots import Position, Stored, _stored, read_slots, write_slot
+from interlock.lanes.objects.snapshots import with_snapshot
+from interlock.lanes.objects.world import Patience, World
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.work import Work
+from interlock.testing.simulation.run import simulate
+from tests.simulation.tracing import untraced
+
+SEEDS_MAX = 600
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+WriteSlot = Callable[[Bucket, Entry, World, float], Stored]
+
+
+def _before_append(patch: pytest.MonkeyPatch, chosen: Callable[[Work], bool]) -> None:
+    """Tell some of a group before it is appended."""
+    write = Lane._write
+
+    def eager(lane: Lane, group: Sequence[Work]) -> None:
+        log = lane._log
+        assert isinstance(log, ObjectLog)
+
+        def append(frames: int, time_us: int) -> None:
+            lane._acknowledge([work for work in group if chosen(work)])
+            ObjectLog.append(log, frames, time_us)
+
+        patch.setattr(log, "append", append)
+        write(lane, group)
+
+    patch.setattr(Lane, "_write", eager)
+
+
+def acknowledge_before_append(patch: pytest.MonkeyPatch) -> None:
+    _before_append(patch, lambda work: work.error is None)
+
+
+def refusal_before_durability(patch: pytest.MonkeyPatch) -> None:
+    _before_append(patch, lambda work: work.error is not None)
+
+
+def read_before_durability(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(_lane: Lane, _groups: int) -> None:
+        pass
+
+    patch.setattr(Lane, "_durable_up_to", at_once)
+
+
+def read_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectLog, "current", lambda _log: True)
+
+
+def takeover_without_waiting_for_the_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeover, "_wait_for_lease", lambda _bucket, _world, _manifest: None)
+
+
+def history_collected_too_early(patch: pytest.MonkeyPatch) -> None:
+    def hasty(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings) -> Manifest:
+        changed = with_snapshot(manifest, snapshot, settings)
+        return msgspec.structs.replace(changed, kept=changed.snapshots[0].seq)
+
+    patch.setattr(snapshots, "with_snapshot", hasty)
+
+
+def snapshot_known_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def careless(bucket: Bucket, world: World, manifest: Manifest, source: snapshots.Source) -> Snapshot:
+        with contextlib.suppress(BucketError):
+            return store(bucket, world, manifest, source)
+        at = source.at
+        return Snapshot(
+            seq=at.seq,
+            hash=at.hash.hex(),
+            nonce=world.nonce().hex(),
+            parts=1,
+            pages=1,
+            page_bytes=512,
+            bytes=1,
+            time_us=at.time_us,
+        )
+
+    store = snapshots.store
+    patch.setattr(snapshots, "store", careless)
+
+
+def _write_slot(patch: pytest.MonkeyPatch, variant: WriteSlot) -> None:
+    patch.setattr(logs, "write_slot", variant)
+    patch.setattr(takeover, "write_slot", variant)
+
+
+def exists_already_as_success(patch: pytest.MonkeyPatch) -> None:
+    def trusting(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+        data = encode_entry(entry)
+        try:
+            bucket.create(log_key(entry.seq), data)
+        except ConditionFailed:
+            return Stored(entry, hash_of(data), len(data))
+        except BucketError:
+            return write_slot(bucket, entry, world, limit_s)
+        return Stored(entry, hash_of(data), len(data))
+
+    _write_slot(patch, trusting)
+
+
+def exists_already_as_fenced(patch: pytest.MonkeyPatch) -> None:
+    def fearful(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+        data = encode_entry(entry)
+        try:
+            bucket.create(log_key(entry.seq), data)
+        except ConditionFailed as error:
+            raise Fenced("somebody else was first") from error
+        except BucketError:
+            return write_slot(bucket, entry, world, limit_s)
+        return Stored(entry, hash_of(data), len(data))
+
+    _write_slot(patch, fearful)
+
+
+def slot_skipped_after_an_unclear_append(patch: pytest.MonkeyPatch) -> None:
+    def hasty(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+        patience = Patience(world, limit_s, "the append")
+        while True:
+            data = encode_entry(entry)
+            try:
+                bucket.create(log_key(entry.seq), data)
+            except BucketError as error:
+                patience.pause(error)
+                entry = entry._replace(seq=entry.seq + 1)
+            else:
+                return Stored(entry, hash_of(data), len(data))
+
+    _write_slot(patch, hasty)
+
+
+def slot_tried_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
+    def changing(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
+        patience = Patience(world, limit_s, "the append")
+        tried = entry
+        while True:
+            data = encode_entry(tried)
+            try:
+                bucket.create(log_key(entry.seq), data)
+            except BucketError as error:
+                unclear = error
+            else:
+                return Stored(entry, hash_of(data), len(data))
+            try:
+                found = bucket.get(log_key(entry.seq))
+            except BucketError as error:
+                unclear = error
+            else:
+                if found is not None:
+                    stored = _stored(found.data, "")
+                    return stored._replace(entry=entry) if stored.entry.nonce == tried.nonce else stored
+            tried = entry._replace(nonce=world.nonce())
+            patience.pause(unclear)
+
+    _write_slot(patch, changing)
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    def unfenced(
+        bucket: Bucket, _world: World, _settings: LaneSettings, keeper: Keeper, replayed: Position
+    ) -> Iterator[Stored]:
+        yield from read_slots(bucket, bytes.fromhex(keeper.manifest.database), replayed)
+
+    patch.setattr(opening, "fence", unfenced)
+
+
+def fence_collected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(snapshots, "decode_header", lambda data, key: decode_header(data, key)._replace(kind="group"))
+
+
+def local_file_trusted_after_a_failed_append(patch: pytest.MonkeyPatch) -> None:
+    close = ObjectLog.close
+
+    def trusting(log: ObjectLog, *, clean: bool) -> None:
+        if clean:
+            close(log, clean=True)
+        else:
+            log._cache.keep(log.manifest, log.position)
+
+    patch.setattr(ObjectLog, "close", trusting)
+
+
+def mark_left_while_the_lane_is_open(patch: pytest.MonkeyPatch) -> None:
+    append = ObjectLog.append
+
+    def marking(log: ObjectLog, frames: int, time_us: int) -> None:
+        append(log, frames, time_us)
+        position, cache = log.position, log._cache
+        mark = _Mark(
+            database=log.manifest.database,
+            seq=position.seq,
+            hash=position.hash.hex(),
+            time_us=position.time_us,
+            bytes=cache.path.stat().st_size,
+        )
+        cache._mark.write_bytes(msgspec.json.encode(mark))
+
+    patch.setattr(ObjectLog, "append", marking)
+
+
+def capture_until_the_salts_change(patch: pytest.MonkeyPatch) -> None:
+    def changed(capture: Capture, frames: int) -> Changed | None:
+        if not frames:
+            return None
+        data = capture._path.read_bytes()
+        salts, page_bytes = data[16:24], struct.unpack_from(">I", data, 8)[0]
+        size = FRAME_HEADER_BYTES + page_bytes
+        before = capture._position
+        count = before.frames if before is not None and before.salts == salts else 0
+        if count == frames:
+            return None
+        latest: dict[int, bytes] = {}
+        in_all = 0
+        for at in range(HEADER_BYTES + count * size, len(data), size):
+            number, pages, found = *struct.unpack_from(">2I", data, at), data[at + 8 : at + 16]
+            if found != salts:
+                break
+            in_all, count = pages or in_all, count + 1
+            latest[number] = data[at + FRAME_HEADER_BYTES : at + size]
+        capture._next = _Position(salts, frames, (0, 0))
+        return Changed(tuple(sorted(latest.items())), page_bytes, in_all)
+
+    patch.setattr(Capture, "changed", changed)
+
+
+def manifest_without_nonce(patch: pytest.MonkeyPatch) -> None:
+    nonce = World.nonce
+
+    def none_for_the_manifest(world: World) -> bytes:
+        return bytes(16) if sys._getframe(1).f_code.co_name in {"_next", "_take"} else nonce(world)
+
+    patch.setattr(World, "nonce", none_for_the_manifest)
+
+
+def equal_epoch_reopened(patch: pytest.MonkeyPatch) -> None:
+    take = takeover._take
+
+    def modest(
+        bucket: Bucket, world: World, settings: LaneSettings, owner: Owner, found: tuple[Manifest, object]
+    ) -> Keeper | None:
+        before, tag = found
+        if before.owner is not None and before.owner.cache == owner.cache:
+            before = msgspec.structs.replace(before, epoch=before.epoch - 1)
+        return take(bucket, world, settings, owner, (before, tag))
+
+    patch.setattr(takeover, "_take", modest)
+
+
+SABOTAGES: list[Sabotage] = [
+    acknowledge_before_append,
+    refusal_before_durability,
+    read_before_durability,
+    read_without_a_lease,
+    takeover_without_waiting_for_the_lease,
+    history_collected_too_early,
+    snapshot_known_before_it_is_stored,
+    exists_already_as_success,
+    exists_already_as_fenced,
+    slot_skipped_after_an_unclear_append,
+    slot_tried_with_other_bytes,
+    no_fence,
+    fence_collected,
+    local_file_trusted_after_a_failed_append,
+    mark_left_while_the_lane_is_open,
+    capture_until_the_salts_change,
+    manifest_without_nonce,
+    equal_epoch_reopened,
+]
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=[sabotage.__name__ for sabotage in SABOTAGES])
+def test_sabotage_is_caught(monkeypatch: pytest.MonkeyPatch, sabotage: Sabotage) -> None:
+    sabotage(monkeypatch)
+    with untraced():
+        for seed in range(SEEDS_MAX):
+            result = simulate(seed)
+            if result.complaints:
+                told = result.complaints[0]
+                logging.getLogger(__name__).warning("%s: seed %s: %s", sabotage.__name__, seed, told)
+                return
+    pytest.fail(f"{SEEDS_MAX} seeds did not notice: {sabotage.__name__}")
+
+
+def test_a_server_that_ignores_conditions_is_noticed() -> None:
+    with untraced():
+        assert any(simulate(seed, conditions_ignored=True).complaints for seed in range(50))

@@ -1,0 +1,114 @@
+"""A URL names one database in one bucket, mistakes are told apart, and no secret is ever shown."""
+
+import pytest
+
+from interlock.errors import BadUsage
+from interlock.lanes.objects.addresses import OPTIONS, PATH_BYTES_MAX, SECRETS, Address, is_bucket, parse, redacted
+
+
+def test_an_address_has_a_bucket_a_folder_and_a_name() -> None:
+    address = parse("s3://bucket/shop/eu/stock")
+    assert address == Address("s3", "bucket", "shop/eu", "stock", ())
+    assert address.path == "shop/eu/stock"
+    assert parse("gs://bucket/stock").path == "stock"
+    assert parse("gs://bucket/stock").folder == ""
+    assert parse("az://container/a/b/").name == "b"
+
+
+def test_names_are_decoded_once() -> None:
+    assert parse("s3://bucket/a%20b/100%25%2525").path == "a b/100%%25"
+    assert parse("s3://bucket/caf%C3%A9").name == parse("s3://bucket/café").name == "café"
+
+
+def test_options_are_taken_as_they_are() -> None:
+    address = parse(
+        "s3://bucket/n?endpoint=http://127.0.0.1:9000&region=eu-central-1&access_key_id=AKIA"
+        "&secret_access_key=a+b/c%3D&session_token=t&virtual_hosted=false&allow_http=true"
+    )
+    assert address.option("endpoint") == "http://127.0.0.1:9000"
+    assert address.option("secret_access_key") == "a+b/c="
+    assert address.switch("virtual_hosted") is False
+    assert address.switch("allow_http") is True
+    assert parse("s3://bucket/n").switch("allow_http") is None
+    assert parse("az://container/n?account=shop&access_key=a%26b").option("access_key") == "a&b"
+
+
+def test_databases_of_a_folder_share_a_root_and_others_do_not() -> None:
+    root = parse("s3://bucket/shop/a?endpoint=http://one&secret_access_key=x").root
+    assert root == parse("s3://bucket/shop/b?secret_access_key=y&endpoint=http://one").root
+    for other in ("s3://bucket/shop/a", "s3://bucket/shop/b/a?endpoint=http://one", "s3://other/shop/a"):
+        assert parse(other).root != root
+    assert "x" not in root.partition("?endpoint")[2]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("lanes:///var/shop", "not the address of a database in a bucket"),
+        ("s3:bucket/name", "not the address of a database in a bucket"),
+        ("s3:///name", "names no bucket"),
+        ("s3://?region=x", "names no bucket"),
+        ("s3://bucket", "no database"),
+        ("s3://bucket/", "no database"),
+        ("s3://bucket:9000/name", "does not begin with the name of a bucket"),
+        ("s3://b/name", "does not begin with the name of a bucket"),
+        ("s3://user:hidden@bucket/name", "credentials in front of the bucket"),
+        ("s3://bucket/name#hidden", "has a # in it"),
+        ("s3://bucket/a//b", "empty part"),
+        ("s3://bucket//b", "empty part"),
+        ("s3://bucket/a/../b", "empty part"),
+        ("s3://bucket/%2E%2E/b", "empty part"),
+        ("s3://bucket/a%00b", "no key can have"),
+        ("s3://bucket/a\\b", "no key can have"),
+        ("s3://bucket/%ff", "no key can have"),
+        ("s3://bucket/name&secret_access_key=hidden", "an & in its path"),
+        (f"s3://bucket/{'x' * (PATH_BYTES_MAX + 1)}", "more than 800 bytes"),
+        ("s3://bucket/n?regoin=x", "Did you mean region?"),
+        ("s3://bucket/n?secret_acces_key=hidden", "Did you mean secret_access_key?"),
+        ("s3://bucket/n?account=x", "s3:// does not have, account"),
+        ("gs://bucket/n?region=x", "There are endpoint, service_account, allow_http"),
+        ("s3://bucket/n?secret_access_key=a&hidden+b", "does not have, ***"),
+        ("s3://bucket/n?region=a&region=b", "has the option region twice"),
+        ("s3://bucket/n?region", "gives region no value"),
+        ("s3://bucket/n?secret_access_key=", "gives secret_access_key no value"),
+        ("s3://bucket/n?allow_http=yes", "another value than true or false"),
+        ("s3://bucket/n?endpoint=127.0.0.1:9000", "not the address of a server"),
+        ("s3://bucket/n?endpoint=ftp://host", "not the address of a server"),
+        ("s3://bucket/n?endpoint=http://host:port", "not the address of a server"),
+        ("s3://bucket/n?endpoint=http://user:hidden@host", "not the address of a server"),
+        ("s3://bucket/n?endpoint=http://host%3Fkey=hidden", "not the address of a server"),
+        ("s3://bucket/n?endpoint=http://host&allow_http=false", "allow_http=false"),
+    ],
+)
+def test_a_mistake_is_named(url: str, said: str) -> None:
+    with pytest.raises(BadUsage) as caught:
+        parse(url)
+    assert said in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", OPTIONS)
+def test_no_secret_is_shown(scheme: str) -> None:
+    options = [f"{name}=hidden%2B{name}" for name in OPTIONS[scheme] if name in SECRETS]
+    url = f"{scheme}://bucket/shop/stock?" + "&".join(options)
+    address = parse(url)
+    for shown in (redacted(url), str(address), repr(address), f"{address}", address.root, repr([address])):
+        assert "hidden" not in shown
+        assert "bucket" in shown
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    url = "s3://bucket/shop/stock?endpoint=http://127.0.0.1:9000&region=eu&secret_access_key=hidden"
+    assert redacted(url) == url.replace("hidden", "***")
+    assert redacted("lanes:///var/shop") == "lanes:///var/shop"
+    assert redacted("memory:") == "memory:"
+
+
+def test_an_address_can_be_read_again_from_how_it_is_shown() -> None:
+    url = "s3://bucket/a%20b/caf%C3%A9?region=eu"
+    assert parse(str(parse(url))) == parse(url)
+
+
+def test_which_urls_speak_of_buckets() -> None:
+    assert all(is_bucket(f"{scheme}://") for scheme in OPTIONS)
+    assert not any(is_bucket(url) for url in ("memory:", "lanes:///s3", "s3", "postgresql://s3/x", "gs"))
