@@ -18,7 +18,6 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.objects import log as logs
 from interlock.lanes.objects import opening, snapshots, takeover
 from interlock.lanes.objects.bucket import Bucket, BucketError, ConditionFailed
-from interlock.lanes.objects.cache import _Mark
 from interlock.lanes.objects.capture import FRAME_HEADER_BYTES, HEADER_BYTES, Capture, Changed, _Position
 from interlock.lanes.objects.format import Entry, decode_header, encode_entry, hash_of, log_key
 from interlock.lanes.objects.log import ObjectLog
@@ -206,24 +205,6 @@ def local_file_trusted_after_a_failed_append(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ObjectLog, "close", trusting)
 
 
-def mark_left_while_the_lane_is_open(patch: pytest.MonkeyPatch) -> None:
-    append = ObjectLog.append
-
-    def marking(log: ObjectLog, frames: int, time_us: int) -> None:
-        append(log, frames, time_us)
-        position, cache = log.position, log._cache
-        mark = _Mark(
-            database=log.manifest.database,
-            seq=position.seq,
-            hash=position.hash.hex(),
-            time_us=position.time_us,
-            bytes=cache.path.stat().st_size,
-        )
-        cache._mark.write_bytes(msgspec.json.encode(mark))
-
-    patch.setattr(ObjectLog, "append", marking)
-
-
 def capture_until_the_salts_change(patch: pytest.MonkeyPatch) -> None:
     def changed(capture: Capture, frames: int) -> Changed | None:
         if not frames:
@@ -287,7 +268,6 @@ SABOTAGES: list[Sabotage] = [
     no_fence,
     fence_collected,
     local_file_trusted_after_a_failed_append,
-    mark_left_while_the_lane_is_open,
     capture_until_the_salts_change,
     manifest_without_nonce,
     equal_epoch_reopened,

@@ -17,6 +17,11 @@ class DurableLog(Protocol):
     local_sync: bool
     """Whether the local file must be synced as well; False when it is only a cache."""
 
+    @property
+    def upkeep_failed(self) -> int:
+        """How often upkeep failed."""
+        ...
+
     def append(self, frames: int, time_us: int) -> None:
         """Make durable what SQLite has committed up to that frame of its write-ahead log; also when that is nothing.
 
@@ -48,6 +53,7 @@ class HandedOff:
     """A log beyond that is one function, for experiments and tests."""
 
     local_sync = True
+    upkeep_failed = 0
 
     def __init__(self, hand_off: HandOff) -> None:
         self._hand_off = hand_off

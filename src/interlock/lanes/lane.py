@@ -83,6 +83,7 @@ class Lane:
             with opening(path):
                 self._take(open_log)
         except BaseException:
+            self._close_writer()
             if self._log is not None:
                 self._log.close(clean=False)
             if self._ownership is not None:
@@ -356,6 +357,7 @@ class Lane:
             largest_group=self._largest,
             log_bytes=self._file.log_bytes(),
             folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),
+            upkeep_failed=0 if self._log is None else self._log.upkeep_failed,
         )
 
     def close(self) -> None:

@@ -14,3 +14,5 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int
     folds_failed: int
     """How often the log could not be folded into the database file; it grows until that works again."""
+    upkeep_failed: int = 0
+    """On a bucket: how often a snapshot or a collection failed; it is tried again after a while."""

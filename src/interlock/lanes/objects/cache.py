@@ -3,7 +3,8 @@
 Its state is never a source of truth: a file that ran ahead of the bucket (a group that was committed here and never
 became durable) would resurrect what nobody acknowledged. So the file is used again only when the lane that wrote it was
 closed cleanly, which leaves a mark with the place in the log it stands at, and when the log still says the same at that
-place. In every other case it is thrown away and made anew. For the same reason nothing here is ever synced.
+place. In every other case it is thrown away and made anew. For the same reason nothing here is ever synced; what a
+machine wrote before it was last started may be lost in part, so a mark counts only until then.
 """
 
 import contextlib
@@ -27,24 +28,31 @@ class _Mark(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     time_us: int
     bytes: int
+    boot: str
+    """The machine, since it was last started."""
 
 
 class Cache:
     """The pages of one database on the local disk, while SQLite does not have them open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, boot: str = "") -> None:
         self.path = path
+        self._boot = boot
         self._mark = path.with_name(path.name + ".clean")
 
     def identity(self, world: World) -> str:
-        """The name of this file among all machines: random, made once, kept beside it."""
+        """The name of this file among all machines: random, made once, kept beside it.
+
+        The machine is part of it: a folder that was copied to another one holds the same file, and not the same lock.
+        """
         path = self.path.with_name(self.path.name + ".id")
+        known = ""
         with contextlib.suppress(OSError):
-            if known := path.read_text():
-                return known
-        fresh = world.ids.new().hex
-        path.write_text(fresh)
-        return fresh
+            known = path.read_text()
+        if not known:
+            known = world.ids.new().hex
+            path.write_text(known)
+        return f"{known} {self._boot or world.ids.new().hex}"
 
     def reuse(self, bucket: Bucket, manifest: Manifest) -> Position | None:
         """Where the file stands in the log, if it may be used; None after it was thrown away."""
@@ -61,6 +69,10 @@ class Cache:
             size = self.path.stat().st_size
         except (OSError, msgspec.MsgspecError):
             return None
+        if not mark.boot or mark.boot != self._boot:
+            return None
+        if self._beside("-wal").exists() or self._beside("-journal").exists():
+            return None
         if mark.database != manifest.database or mark.bytes != size or mark.seq < manifest.floor:
             return None
         found = bucket.get(log_key(mark.seq))
@@ -71,7 +83,10 @@ class Cache:
     def discard(self) -> None:
         """Throw the file away, with everything SQLite keeps beside it."""
         for suffix in ("", "-wal", "-shm", "-journal", ".clean"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            self._beside(suffix).unlink(missing_ok=True)
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
 
     def load(self, bucket: Bucket, manifest: Manifest, snapshot: Snapshot, watch: Watch = silent) -> Position:
         """Make the file from a snapshot."""
@@ -104,7 +119,7 @@ class Cache:
 
     def keep(self, manifest: Manifest, position: Position) -> None:
         """Leave the mark: SQLite has closed the file, and everything in it is in the log."""
-        if self.path.with_name(self.path.name + "-wal").exists():
+        if self._beside("-wal").exists():
             return  # SQLite could not fold its log; without it the file is not whole.
         with contextlib.suppress(OSError):
             mark = _Mark(
@@ -113,5 +128,6 @@ class Cache:
                 hash=position.hash.hex(),
                 time_us=position.time_us,
                 bytes=self.path.stat().st_size,
+                boot=self._boot,
             )
             self._mark.write_bytes(msgspec.json.encode(mark))

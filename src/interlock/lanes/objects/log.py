@@ -8,10 +8,6 @@ G4: the answer to a slot decides, not the lease. G7: reads are held by the lane 
 that may have run out is renewed before a read is answered, so that an owner that was replaced notices.
 """
 
-import contextlib
-
-import msgspec
-
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.lanes import points
 from interlock.lanes.objects.bucket import Bucket, BucketError
@@ -112,13 +108,12 @@ class ObjectLog:
 
         After an end that was not clean neither is true. A lease that cannot be given up runs out by itself.
         """
+        self._upkeep.close()
         if not clean:
             self._cache.discard()
             return
         self._cache.keep(self.manifest, self.position)
-        with contextlib.suppress(UnavailableError):
-            self._upkeep.close()
-            self._keeper.change(lambda manifest: msgspec.structs.replace(manifest, owner=None))
+        self._keeper.give_up()
 
     def _replaced(self, found: Entry) -> UnavailableError:
         """The error for a slot that a later owner has filled.

@@ -24,7 +24,7 @@ def open_log(bucket: Bucket, path: Path, *, settings: LaneSettings, world: World
     Whoever calls holds the local lock of the file. Raises LaneOwned, Fenced, OutcomeUnknown, CorruptionError, and
     UnavailableError when the bucket does not answer.
     """
-    cache = Cache(path)
+    cache = Cache(path, world.boot)
     keeper, leased_s = claim(bucket, world, settings, cache.identity(world))
     points.reach("epoch.taken")
     manifest = keeper.manifest

@@ -14,13 +14,14 @@ one is put in as it stands in the log, and a snapshot is what replay would have 
 
 import contextlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import apsw
 import msgspec
 
-from interlock.lanes.objects.bucket import Bucket
+from interlock.lanes.objects.bucket import Bucket, Unclear
 from interlock.lanes.objects.format import HEADER_BYTES, Part, decode_header, encode_part, log_key, part_key
 from interlock.lanes.objects.manifest import Manifest, Snapshot
 from interlock.lanes.objects.slots import Position
@@ -50,6 +51,7 @@ def due(manifest: Manifest, groups: int, log_bytes: int, settings: LaneSettings)
 class Source(NamedTuple):
     """The database as it was between two groups."""
 
+    path: Path
     at: Position
     connection: apsw.Connection
     page_one: bytes
@@ -59,20 +61,28 @@ def begin(path: Path, at: Position, page_one: bytes) -> Source:
     """Begin a read transaction on the database as it is now; the snapshot is copied from it later."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.execute("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    return Source(at, connection, page_one)
+    return Source(path, at, connection, page_one)
 
 
-def store(bucket: Bucket, world: World, manifest: Manifest, source: Source) -> Snapshot:
-    """Copy the database into the bucket, part by part. Raises BucketError; then nobody learns of it."""
+def store(
+    bucket: Bucket, world: World, manifest: Manifest, source: Source, given_up: Callable[[], bool] = lambda: False
+) -> Snapshot:
+    """Copy the database into the bucket, part by part. Raises BucketError; then nobody learns of it.
+
+    The read transaction ends with the local copy: while it is open SQLite cannot start its log anew.
+    """
     nonce, at = world.nonce(), source.at
-    with contextlib.closing(source.connection), tempfile.TemporaryDirectory(prefix="interlock-snapshot-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{source.path.name}-snapshot-", dir=source.path.parent) as folder:
         copy = Path(folder) / "copy"
-        page_bytes = _copy(source, copy)
+        with contextlib.closing(source.connection):
+            page_bytes = _copy(source, copy)
         size = copy.stat().st_size
         parts = max(1, -(-size // PART_BYTES))
         stored_bytes = 0
         with copy.open("rb") as file:
             for number in range(parts):
+                if given_up():
+                    raise Unclear("the lane is being closed")
                 part = _part(file, manifest, at, nonce, number, parts, page_bytes)
                 data = encode_part(part)
                 bucket.put(part_key(at.seq, nonce, number), data)
@@ -146,7 +156,7 @@ def collect(bucket: Bucket, manifest: Manifest) -> int:
     Fences stay for ever: each keeps the slot that an owner before it would write to (G4). What is deleted was read
     before, and was a group. The slot at the floor stays too, so that a local file that stands there can be checked.
     """
-    last = min(manifest.kept - 1, manifest.collected + COLLECTED_MAX)
+    last = max(manifest.collected, min(manifest.kept - 1, manifest.collected + COLLECTED_MAX))
     for start in range(manifest.collected, last, COLLECTED_AT_ONCE):
         keys = [log_key(seq) for seq in range(start + 1, min(last, start + COLLECTED_AT_ONCE) + 1)]
         heads = bucket.get_many(keys, bytes_max=HEADER_BYTES)

@@ -45,6 +45,7 @@ def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str) -> C
                 _wait_for_lease(bucket, world, found[0])
             asked_s = world.clock.monotonic_s()
             if found is None:
+                _refuse_if_lost(bucket)
                 keeper = _create(bucket, world, settings, owner)
             else:
                 keeper = _take(bucket, world, settings, owner, found)
@@ -80,6 +81,12 @@ def fence(bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, 
     if stored.entry.seq <= keeper.manifest.floor:
         raise fenced(keeper.manifest.epoch)
     yield stored
+
+
+def _refuse_if_lost(bucket: Bucket) -> None:
+    """Raise CorruptionError when there is a log and no manifest: the first slot has a fence, which is never deleted."""
+    if bucket.get(log_key(1)) is not None and read_manifest(bucket) is None:
+        raise corrupt(KEY, "it is missing, although there is a log; a version of it must be brought back")
 
 
 def _create(bucket: Bucket, world: World, settings: LaneSettings, owner: Owner) -> Keeper | None:

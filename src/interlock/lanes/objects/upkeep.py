@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from interlock.errors import CorruptionError
 from interlock.lanes import points
 from interlock.lanes.objects import snapshots
 from interlock.lanes.objects.bucket import Bucket, BucketError
@@ -20,6 +21,9 @@ from interlock.lanes.objects.world import World
 from interlock.lanes.settings import LaneSettings
 
 Update = Callable[[Manifest], Manifest]
+
+AGAIN_AFTER_S = 10.0
+"""How long upkeep rests after it has failed."""
 
 
 class Upkeep:
@@ -37,6 +41,11 @@ class Upkeep:
         self._wait: Callable[[], None] | None = None
         self._update: Update | None = None
         self._over = False
+        self._closing = False
+        self._collected_last = False
+        self._sweep = False
+        """A snapshot was let go of: its parts are still there."""
+        self._not_before_s = 0.0
         self.failed = 0
 
     def count(self, stored: Stored) -> None:
@@ -50,17 +59,24 @@ class Upkeep:
             if not self._over:
                 return
             self._finish()
+        if self._world.clock.monotonic_s() < self._not_before_s:
+            return
         manifest = self._keeper.manifest
-        if snapshots.collectable(manifest):
-            self._run(lambda: self._collected(manifest))
-        elif snapshots.due(manifest, self._groups, self._log_bytes, self._settings):
+        due = snapshots.due(manifest, self._groups, self._log_bytes, self._settings)
+        # In turns, so that neither keeps the other from its work, whichever of them fails.
+        if due and (self._collected_last or not (snapshots.collectable(manifest) or self._sweep)):
+            self._collected_last = False
             self._begin_snapshot(manifest, position, page_one)
+        elif snapshots.collectable(manifest) or self._sweep:
+            self._collected_last = True
+            self._run(lambda: self._collected(manifest))
 
     def close(self) -> None:
-        """Wait for what runs beside, and finish it."""
+        """Give up what runs beside, at its next part. What it has stored is swept up by the next owner."""
+        self._closing = True
         if self._wait is not None:
             self._wait()
-            self._finish()
+            self._wait = None
 
     def _begin_snapshot(self, manifest: Manifest, position: Position, page_one: bytes) -> None:
         try:
@@ -71,7 +87,7 @@ class Upkeep:
         self._groups = self._log_bytes = 0
 
         def stored() -> Update:
-            snapshot = snapshots.store(self._bucket, self._world, manifest, source)
+            snapshot = snapshots.store(self._bucket, self._world, manifest, source, lambda: self._closing)
             points.reach("snapshot.stored")
             return lambda manifest: snapshots.with_snapshot(manifest, snapshot, self._settings)
 
@@ -79,6 +95,7 @@ class Upkeep:
 
     def _collected(self, manifest: Manifest) -> Update:
         collected = snapshots.collect(self._bucket, manifest)
+        self._sweep = False
         points.reach("groups.deleted")
         return lambda manifest: msgspec.structs.replace(manifest, collected=collected)
 
@@ -86,9 +103,10 @@ class Upkeep:
         def run() -> None:
             try:
                 self._update = work()
-            except (BucketError, apsw.Error, OSError):
-                # Nothing is lost but time: the log is whole, and it is tried again when it is next due.
+            except (BucketError, CorruptionError, apsw.Error, OSError):
+                # Nothing is lost but time: the log is whole, and it is tried again after a while.
                 self.failed += 1
+                self._not_before_s = self._world.clock.monotonic_s() + AGAIN_AFTER_S
             finally:
                 self._over = True
 
@@ -98,5 +116,7 @@ class Upkeep:
     def _finish(self) -> None:
         update, self._wait, self._update = self._update, None, None
         if update is not None:
+            before = self._keeper.manifest.snapshots
             self._keeper.change(update)
+            self._sweep = self._sweep or not set(before) <= set(self._keeper.manifest.snapshots)
             points.reach("manifest.changed")

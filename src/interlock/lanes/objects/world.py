@@ -7,6 +7,7 @@ of them run at a time, so what it proves is the code that runs in production and
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from interlock.errors import OutcomeUnknown
 from interlock.lanes.objects.bucket import BucketError
@@ -26,6 +27,13 @@ def _beside(work: Callable[[], None]) -> Callable[[], None]:
     return thread.join
 
 
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a lane on a bucket needs of its surroundings."""
@@ -37,6 +45,8 @@ class World:
     """Wait for so many seconds."""
     beside: Callable[[Callable[[], None]], Callable[[], None]] = _beside
     """Run it beside the writer; what is returned waits for its end."""
+    boot: str = field(default_factory=_boot)
+    """Names the machine and the time since it was started; empty when that cannot be known."""
 
     def nonce(self) -> bytes:
         """Sixteen random bytes: no two bodies are ever the same."""

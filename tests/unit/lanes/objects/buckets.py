@@ -1,5 +1,6 @@
 """A bucket in memory whose answers can be scripted, and lanes' logs upon it, for tests."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -140,12 +141,19 @@ class Owner:
     """A process that owns a lane's log, with SQLite beneath it and no lane around it."""
 
     def __init__(
-        self, bucket: ScriptedBucket, folder: Path, seed: int = 1, *, clock: StillClock | None = None, **knobs: float
+        self,
+        bucket: ScriptedBucket,
+        folder: Path,
+        seed: int = 1,
+        *,
+        clock: StillClock | None = None,
+        boot: str = "this machine",
+        **knobs: float,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = folder / "x.lane"
         settings = LaneSettings(**knobs)  # type: ignore[arg-type]  # LaneSettings checks them itself.
-        world = still_world(seed, clock)
+        world = dataclasses.replace(still_world(seed, clock), boot=boot)
         self.log: ObjectLog = open_log(bucket, self.path, settings=settings, world=world)
         self.connection = apsw.Connection(str(self.path))
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0")

@@ -1,16 +1,17 @@
 """D3: the local file is a cache. It is used again only when it certainly is what the log says."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from interlock.errors import CorruptionError
 from interlock.lanes.objects.format import log_key
-from tests.unit.lanes.objects.buckets import Owner, ScriptedBucket
+from tests.unit.lanes.objects.buckets import Owner, ScriptedBucket, StillClock
 
 
 def filled(bucket: ScriptedBucket, folder: Path, rows: int = 3, **knobs: float) -> Owner:
-    owner = Owner(bucket, folder, 1, clock=None, **knobs)
+    owner = Owner(bucket, folder, 1, clock=None, boot="this machine", **knobs)
     for number in range(rows):
         owner.run("INSERT INTO t (b) VALUES (?)", number)
         owner.log.between()
@@ -139,3 +140,34 @@ def test_a_file_whose_log_could_not_be_folded_is_not_kept(tmp_path: Path) -> Non
     owner.log.close(clean=True)
     assert not owner.path.with_name("x.lane.clean").exists()
     owner.connection.close()
+
+
+def test_a_mark_counts_only_until_the_machine_is_started_again(tmp_path: Path) -> None:
+    """G2: nothing is synced, so a power cut may have taken any page, and left the mark."""
+    bucket = ScriptedBucket()
+    filled(bucket, tmp_path / "a", 40).close()
+    bucket.calls.clear()
+    assert len(Owner(bucket, tmp_path / "a", 2, boot="after the power cut").rows()) == 40
+    assert log_key(1) in reads(bucket)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_file_with_a_log_beside_it_is_made_anew(tmp_path: Path, suffix: str) -> None:
+    bucket = ScriptedBucket()
+    owner = filled(bucket, tmp_path / "a")
+    owner.close()
+    owner.path.with_name(owner.path.name + suffix).write_bytes(b"what was never handed on")
+    bucket.calls.clear()
+    assert Owner(bucket, tmp_path / "a", 2).rows() == [(1, 0), (2, 1), (3, 2)]
+    assert log_key(1) in reads(bucket)
+
+
+def test_a_copied_folder_is_not_the_same_file(tmp_path: Path) -> None:
+    """Its lock says nothing about an owner on another machine, whose lease has to run out."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = filled(bucket, tmp_path / "a", lease_s=10)
+    (tmp_path / "b").mkdir()
+    shutil.copy(owner.path.with_name("x.lane.id"), tmp_path / "b")
+    begun_s = clock.now_s
+    Owner(bucket, tmp_path / "b", 2, clock=clock, boot="another machine")
+    assert clock.now_s - begun_s >= 10

@@ -306,3 +306,25 @@ def test_a_slot_of_ours_that_was_collected_and_filled_by_a_late_fence_is_unknown
     with pytest.raises(OutcomeUnknown, match="taken over"):
         old.run("INSERT INTO t (b) VALUES ('unheard')")
     assert (1, "unheard") in new[0].rows()
+
+
+def test_a_log_without_its_manifest_is_not_begun_anew(tmp_path: Path) -> None:
+    bucket = ScriptedBucket()
+    Owner(bucket, tmp_path / "a", 1).close()
+    del bucket.objects[manifests.KEY]
+    before = dict(bucket.objects)
+    with pytest.raises(CorruptionError, match="it is missing, although there is a log"):
+        Owner(bucket, tmp_path / "b", 2)
+    assert bucket.objects == before
+
+
+def test_giving_the_lane_up_is_one_request(tmp_path: Path) -> None:
+    """An outage must not make closing long; the lease runs out by itself."""
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock)
+    bucket.calls.clear()
+    bucket.faults = [lost(Unclear("no route to host"))] * 10
+    begun_s = clock.now_s
+    owner.close()
+    assert [call for call, _ in bucket.calls] == ["replace"]
+    assert clock.now_s == begun_s

@@ -1,6 +1,6 @@
 """D3, G2, G6: snapshots are the database byte for byte, and what is collected is never needed again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from interlock.errors import Fenced
-from interlock.lanes.objects import snapshots
-from interlock.lanes.objects.bucket import Unclear
+from interlock.lanes.objects import snapshots, upkeep
+from interlock.lanes.objects.bucket import Denied, Unclear
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.format import decode_entry, decode_part, log_key
 from interlock.lanes.objects.manifest import KEY, Manifest, Snapshot, decode
 from interlock.lanes.settings import LaneSettings
-from tests.unit.lanes.objects.buckets import Owner, ScriptedBucket, lost
+from tests.unit.lanes.objects.buckets import Owner, ScriptedBucket, StillClock, lost
 
 
 def manifest_of(bucket: ScriptedBucket) -> Manifest:
@@ -22,7 +22,7 @@ def manifest_of(bucket: ScriptedBucket) -> Manifest:
 
 
 def busy(bucket: ScriptedBucket, folder: Path, groups: int, **knobs: float) -> Owner:
-    owner = Owner(bucket, folder, 1, clock=None, **knobs)
+    owner = Owner(bucket, folder, 1, clock=None, boot="this machine", **knobs)
     for number in range(groups):
         owner.run("INSERT INTO t (b) VALUES (?)", f"row {number} " * 30)
         owner.log.between()
@@ -127,10 +127,11 @@ def test_a_snapshot_is_due_when_replay_costs_more() -> None:
 
 
 def test_a_snapshot_that_fails_harms_nobody_and_is_tried_again(tmp_path: Path) -> None:
-    bucket = ScriptedBucket()
-    owner = Owner(bucket, tmp_path / "a", 1, snapshot_bytes_min=16_384)
+    bucket, clock = ScriptedBucket(), StillClock()
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, snapshot_bytes_min=16_384)
     for number in range(30):
         owner.run("INSERT INTO t (b) VALUES (?)", number)
+        clock.now_s += 1
         bucket.faults = [lost(Unclear("503"))] if number < 15 else []
         owner.log.between()
     assert owner.log.manifest.snapshots
@@ -182,9 +183,9 @@ def test_work_that_runs_beside_is_finished_by_the_driver(tmp_path: Path) -> None
         waiting.append(work)
         return work
 
-    upkeep = owner.log._upkeep
-    world = upkeep._world
-    upkeep._world = type(world)(
+    kept = owner.log._upkeep
+    world = kept._world
+    kept._world = type(world)(
         clock=world.clock,
         chance=world.chance,
         ids=world.ids,
@@ -195,7 +196,64 @@ def test_work_that_runs_beside_is_finished_by_the_driver(tmp_path: Path) -> None
     owner.log.between()
     owner.log.between()
     assert not owner.log.manifest.snapshots
-    assert len(waiting) == 1
-    owner.close()
+    [work] = waiting
+    work()
+    assert not manifest_of(bucket).snapshots
+    owner.log.between()
     assert manifest_of(bucket).snapshots
+    owner.close()
     assert manifest_of(bucket).owner is None
+
+
+def test_a_lane_that_is_closed_waits_for_one_part_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "PART_BYTES", 4_096)
+    bucket = ScriptedBucket()
+    owner = busy(bucket, tmp_path / "a", 20)
+    source = snapshots.begin(owner.path, owner.log.position, owner.log._page_one)
+    stored: list[str] = []
+    bucket.faults = [lambda _bucket, _call, key, _data: stored.append(key)] * 100
+    with pytest.raises(Unclear, match="being closed"):
+        snapshots.store(bucket, owner.log._world, owner.log.manifest, source, lambda: bool(stored))
+    assert len(stored) == 1
+
+
+def test_the_read_transaction_ends_before_anything_is_sent(tmp_path: Path) -> None:
+    """G6: while it is open SQLite cannot start its log anew, and an upload may take minutes."""
+    bucket = ScriptedBucket()
+    owner = busy(bucket, tmp_path / "a", 3)
+    source = snapshots.begin(owner.path, owner.log.position, owner.log._page_one)
+
+    def sent(_bucket: ScriptedBucket, _call: str, _key: str, _data: bytes) -> None:
+        with pytest.raises(apsw.ConnectionClosedError):
+            source.connection.execute("SELECT 1")
+
+    bucket.faults = [sent]
+    snapshots.store(bucket, owner.log._world, owner.log.manifest, source)
+    assert not bucket.faults, "nothing was sent: this test shows nothing"
+
+
+def test_a_collection_that_fails_keeps_no_snapshot_from_being_taken(tmp_path: Path) -> None:
+    bucket, clock = ScriptedBucket(), StillClock()
+    knobs: dict[str, float] = {"snapshot_bytes_min": 16_384, "snapshots_retained": 1, "retention_s": 0}
+    owner = Owner(bucket, tmp_path / "a", 1, clock=clock, boot="this machine", **knobs)
+
+    def denied(keys: Sequence[str]) -> None:
+        bucket.calls.append(("delete", ""))
+        raise Denied("403")
+
+    bucket.delete = denied  # type: ignore[method-assign]
+    for number in range(200):
+        owner.run("INSERT INTO t (b) VALUES (?)", number)
+        clock.now_s += 1
+        owner.log.between()
+    assert owner.log.manifest.floor > 150
+    assert owner.log.upkeep_failed == sum(call == "delete" for call, _ in bucket.calls) <= 200 / upkeep.AGAIN_AFTER_S
+
+
+def test_parts_of_snapshots_that_were_thinned_out_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "SNAPSHOTS_MAX", 3)
+    bucket = ScriptedBucket()
+    owner = busy(bucket, tmp_path / "a", 80, snapshot_bytes_min=16_384, retention_s=1e9)
+    owner.log.between()
+    assert owner.log.manifest.kept == 0
+    assert len(bucket.keys("snapshot/")) <= 4
