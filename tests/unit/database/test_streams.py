@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock.database.addresses import stream_url
 from interlock.database.database import Database
 from interlock.errors import Overloaded, UnavailableError
+from interlock.lanes.objects.addresses import RESERVED, parse
 from interlock.lanes.ownership import owner_of
 from tests.unit.database.test_unopened import SlowOpening
 from tests.unit.lanes.lanes import SetClock
@@ -136,3 +138,9 @@ def test_a_slash_at_the_end_of_the_address_leads_to_the_same_streams(tmp_path: P
 
     asyncio.run(scenario())
     assert [path.name for path in tmp_path.rglob("*.streams")] == ["x.streams"]
+
+
+@pytest.mark.parametrize("key", sorted(RESERVED))
+def test_a_key_may_be_a_word_that_no_database_in_a_bucket_may_have_as_its_name(key: str) -> None:
+    assert parse(stream_url("s3://bucket/shop/stock?region=eu", key)).folder == "shop/stock.streams"
+    assert stream_url("lanes:///shop/stock", key) == f"lanes:///shop/stock.streams/{key}"
