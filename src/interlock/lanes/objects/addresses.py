@@ -19,7 +19,7 @@ PATH_BYTES_MAX = 800
 """Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
 
 RESERVED: Final = frozenset({"log", "snapshot", "probe", "manifest"})
-"""What a database keeps below itself, and the probe beside it: another database there would be taken for a part of it."""
+"""What a database keeps below itself, and the probe beside it. A database there would be taken for a part of it."""
 
 MASK: Final = "***"
 
