@@ -212,8 +212,11 @@ def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkey
         monkeypatch.setattr(Opening, "_lane", slow)
         asked = [asyncio.ensure_future(_open(tmp_path / str(n))) for n in range(OPENING_AT_ONCE)]
         await asyncio.to_thread(begun.wait)  # All of them are open at once, and a thread of the program is free.
-        await first.close()  # So is one to close with.
-        go.set()
+        try:
+            async with asyncio.timeout(60):
+                await first.close()  # So is one to close with.
+        finally:
+            go.set()
         for db in await asyncio.gather(*asked):
             await db.close()
 
