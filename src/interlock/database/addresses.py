@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from interlock.errors import BadUsage, InvalidPayload
+from interlock.lanes.objects.addresses import RESERVED, is_bucket
 
 NAME_CHARACTERS_MAX = 100
 STREAM_KEY_BYTES_MAX = 4_000
@@ -28,7 +29,7 @@ def stream_name(key: str) -> str:
         raise InvalidPayload(f"the key of a stream has 1 to {STREAM_KEY_BYTES_MAX} bytes, without NUL.")
     if len(key) <= NAME_CHARACTERS_MAX and re.fullmatch(r"[a-z0-9_-]+", key):
         return key
-    return f"={hashlib.blake2b(data, digest_size=20).hexdigest()}"
+    return _digest(data)
 
 
 def refuse_no_address(url: object, home: object) -> None:
@@ -61,7 +62,14 @@ def stream_url(url: str, key: str) -> str:
     if url == "memory:":
         return url
     place, mark, options = url.partition("?")
-    return f"{place.rstrip('/')}.streams/{stream_name(key)}{mark}{options}"
+    name = stream_name(key)
+    if name in RESERVED and is_bucket(url):
+        name = _digest(name.encode())  # No database may have that name there, but a key may be any text.
+    return f"{place.rstrip('/')}.streams/{name}{mark}{options}"
+
+
+def _digest(key: bytes) -> str:
+    return f"={hashlib.blake2b(key, digest_size=20).hexdigest()}"
 
 
 def _path(url: str) -> Path | None:

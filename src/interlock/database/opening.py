@@ -3,13 +3,17 @@
 A thread cannot be cancelled, and an event loop may be closed while one is still at work. So nothing that must happen is
 left to the loop: the thread that opens a lane looks itself, when it is done, whether anybody still wants the lane, and
 closes it if nobody does. Otherwise the lane would stay owned until the process ends.
+
+The threads are our own, and those that close are none of those that open: who opens a lane in a bucket may wait for
+another owner's lease, and neither the program's own threads nor the closing that it waits for may stand behind it.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 from interlock.errors import UnavailableError
 from interlock.lanes.lane import Lane
@@ -17,8 +21,46 @@ from interlock.lanes.lane import Lane
 ResultT = TypeVar("ResultT")
 
 
-def in_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
-    """Run it in a thread of the running event loop's. It cannot be cancelled, and any event loop may wait for it."""
+OPENING_AT_ONCE = 64
+CLOSING_AT_ONCE = 16
+
+
+class _Threads(NamedTuple):
+    opening: ThreadPoolExecutor
+    closing: ThreadPoolExecutor
+
+
+def _fresh_threads() -> _Threads:
+    return _Threads(
+        ThreadPoolExecutor(OPENING_AT_ONCE, thread_name_prefix="interlock-open"),
+        ThreadPoolExecutor(CLOSING_AT_ONCE, thread_name_prefix="interlock-close"),
+    )
+
+
+_threads = _fresh_threads()
+"""For all databases of the process. There is a thread only once somebody has needed one."""
+
+
+def _in_child() -> None:
+    # Threads do not come through a fork.
+    global _threads  # noqa: PLW0603 -- one pair of pools per process.
+    _threads = _fresh_threads()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def opening_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
+    """Run it in a thread for opening. It cannot be cancelled, and any event loop may wait for it."""
+    return _in_thread(_threads.opening, function)
+
+
+def closing_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
+    """The same in a thread for closing."""
+    return _in_thread(_threads.closing, function)
+
+
+def _in_thread(threads: ThreadPoolExecutor, function: Callable[[], ResultT]) -> Future[ResultT]:
     done: Future[ResultT] = Future()
     done.set_running_or_notify_cancel()
 
@@ -29,7 +71,7 @@ def in_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
             done.set_exception(error)
 
     try:
-        _ = asyncio.get_running_loop().run_in_executor(None, run)
+        _ = threads.submit(run)
     except RuntimeError as error:
         raise UnavailableError(
             f"no thread could be had to open or close a database: {error}.",
@@ -43,7 +85,7 @@ async def opened_lane(make: Callable[[], Lane]) -> Lane:
     """Make a lane in a thread. Given up before it is there, it is closed again."""
     handover = _Handover(make)
     try:
-        return await asyncio.wrap_future(in_thread(handover.open))
+        return await asyncio.wrap_future(opening_thread(handover.open))
     except BaseException:  # Also when the event loop is thrown away with this in it.
         handover.give_up()
         raise

@@ -6,18 +6,23 @@ What a bucket needs is loaded only when an address asks for one: the packages ar
 import hashlib
 import os
 import re
+import stat
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.database.addresses import lane_path
+from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.objects.addresses import Address, is_bucket, parse
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import Clock
 
 CACHE_VARIABLE = "INTERLOCK_CACHE"
-"""The folder for local files of databases in buckets; ~/.cache/interlock unless set."""
+"""The folder for local files of databases in buckets; ~/.cache/interlock unless set.
+
+Without a home, as under a user id that the system does not know, it is a folder of our own among the temporary ones."""
 
 READABLE_CHARACTERS_MAX = 40
 
@@ -47,9 +52,51 @@ def _handed_off(hand_off: HandOff, _path: Path | None) -> DurableLog:
 
 def cache_path(address: Address, folder: str | None = None) -> Path:
     """The local file of a database in a bucket: the same one for the same address, whatever its credentials are."""
-    chosen = folder or os.environ.get(CACHE_VARIABLE)
-    if not chosen:
-        chosen = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "interlock")
+    chosen = _expanded(folder or os.environ.get(CACHE_VARIABLE) or "") or _default_folder()
     digest = hashlib.blake2b(f"{address.root}\n{address.path}".encode(), digest_size=12).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", address.name)[:READABLE_CHARACTERS_MAX]
-    return Path(chosen).absolute() / f"{readable}-{digest}.lane"
+    return chosen.absolute() / f"{readable}-{digest}.lane"
+
+
+def _expanded(chosen: str) -> Path | None:
+    if not chosen:
+        return None
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:
+        raise BadUsage(
+            f"{chosen!r} is not a folder for local files: nobody knows the home that ~ stands for.",
+            why=f"The folder of a database's local file comes from cache= or {CACHE_VARIABLE}.",
+            fix="Write the whole path, or set HOME.",
+        ) from error
+
+
+def _default_folder() -> Path:
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches:
+        return Path(caches) / "interlock"
+    try:
+        return Path.home() / ".cache" / "interlock"
+    except RuntimeError:
+        return _temporary_folder()
+
+
+def _temporary_folder() -> Path:
+    """A folder of this user's own. Everybody may write beside it, so one that somebody else has made is not used."""
+    folder = Path(tempfile.gettempdir()) / f"interlock-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise _no_folder(folder, f"{error.strerror or error}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise _no_folder(folder, "others can write or read there")
+    return folder
+
+
+def _no_folder(folder: Path, told: str) -> UnavailableError:
+    return UnavailableError(
+        f"there is no folder for the local files of databases in buckets: {folder} cannot be used, {told}.",
+        why="This user has no home, so that the folder would be among the temporary ones.",
+        fix=f"Set {CACHE_VARIABLE} to a folder of this user's, or HOME.",
+    )

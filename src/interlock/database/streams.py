@@ -9,12 +9,13 @@ A stream in memory is never closed for another, because its rows would be gone.
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Generic, TypeVar
 
-from interlock.database.opening import in_thread
+from interlock.database.opening import closing_thread, opening_thread
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes import forks
 from interlock.lanes.failures import closed
@@ -23,6 +24,8 @@ from interlock.lanes.settings import LaneSettings
 from interlock.seams import Clock
 
 RETRY_AFTER_S_MIN = 0.1
+CLOSING_AT_ONCE = 16
+"""Streams of one database that are closed side by side: each of them may wait for a bucket that does not answer."""
 
 DatabaseT = TypeVar("DatabaseT")
 Opens = Callable[[str], tuple[Lane, DatabaseT]]
@@ -66,7 +69,7 @@ class Streams(Generic[DatabaseT]):
                 elif len(self._known) >= self._settings.streams_max:
                     self._make_room()
                 stream = _Stream[DatabaseT]()
-                stream.done = in_thread(partial(self._open, key, stream))
+                stream.done = opening_thread(partial(self._open, key, stream))
             stream.asked_s = self._clock.monotonic_s()
             self._known.pop(key, None)
             self._known[key] = stream
@@ -78,7 +81,7 @@ class Streams(Generic[DatabaseT]):
             self._closed = True
             streams, self._known = list(self._known.values()), {}
             lanes = [stream.lane for stream in streams if stream.lane is not None] + list(self._leaving.values())
-        closing = asyncio.wrap_future(in_thread(lambda: _close([*(lane.close for lane in lanes), last])))
+        closing = asyncio.wrap_future(closing_thread(lambda: _close([lane.close for lane in lanes], last)))
         # A stream that is still being opened closes itself as soon as it is open.
         opening = (asyncio.wrap_future(stream.done) for stream in streams if stream.lane is None)
         await asyncio.gather(closing, *opening, return_exceptions=True)
@@ -137,16 +140,43 @@ def _is_over(lane: Lane | None) -> bool:
     return lane is not None and (lane.state == "closed" or (lane.state == "dead" and lane.path is not None))
 
 
-def _close(all_of_them: Sequence[Callable[[], None]]) -> None:
-    failed: Exception | None = None
-    for close in all_of_them:
-        try:
-            close()
-        except Exception as error:  # noqa: BLE001 -- one that cannot be closed keeps none of the others open.
-            failed = error
-    if failed is not None:
+def _close(streams: Sequence[Callable[[], None]], last: Callable[[], None]) -> None:
+    failed = _close_side_by_side(streams)
+    failed += _close_side_by_side([last])
+    if failed:
         raise UnavailableError(
-            f"a database was closed, but something failed on the way: {failed}.",
+            f"a database was closed, but something failed on the way: {failed[-1]}.",
             why="What was acknowledged is durable; the log may not have been folded into the file.",
             fix="Nothing needs to be done: the next owner folds it.",
-        ) from failed
+        ) from failed[-1]
+
+
+def _close_side_by_side(all_of_them: Sequence[Callable[[], None]]) -> list[Exception]:
+    waiting = deque(all_of_them)
+    failed: list[Exception] = []
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):  # None is left.
+            while True:
+                _close_one(waiting.popleft(), failed)
+
+    helpers = [
+        threading.Thread(target=work, name="interlock-close", daemon=True)
+        for _ in range(min(CLOSING_AT_ONCE, len(all_of_them)) - 1)
+    ]
+    started: list[threading.Thread] = []
+    with contextlib.suppress(RuntimeError):  # The system allows no more threads: those that there are do it all.
+        for helper in helpers:
+            helper.start()
+            started.append(helper)
+    work()
+    for helper in started:
+        helper.join()
+    return failed
+
+
+def _close_one(close: Callable[[], None], failed: list[Exception]) -> None:
+    try:
+        close()
+    except Exception as error:  # noqa: BLE001 -- one that cannot be closed keeps none of the others open.
+        failed.append(error)

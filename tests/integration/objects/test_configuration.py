@@ -6,10 +6,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objects.addresses import parse
 from interlock.lanes.objects.bucket import ConditionFailed
-from interlock.lanes.objects.remote import RemoteBucket, open_bucket
+from interlock.lanes.objects.remote import RemoteBucket, open_bucket, open_proven
+from interlock.lanes.objects.world import World
+from interlock.testing.faults.processes import Processes
+from tests.integration.objects.careless import CarelessServer
 from tests.integration.objects.scripted import Reply, ScriptedServer, xml
 
 GENERATION = ('ETag: "tag"', "Last-Modified: Mon, 02 Mar 2026 10:00:00 GMT", "x-goog-generation: 7")
@@ -92,3 +95,27 @@ def test_a_setting_that_cannot_be_right_is_told_without_the_secret() -> None:
     assert caught.value.__cause__ is None
     with pytest.raises(BadUsage, match="cannot be opened"):
         opened("gs://bucket/stock?service_account=no-such-file.json")
+
+
+def test_a_server_that_the_environment_names_is_probed_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    address = parse("s3://bucket/probed-by-environment/stock")
+    with CarelessServer("careful") as good, CarelessServer("ignores all") as bad:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", good.endpoint)
+        open_proven(address, request_timeout_s=10, world=World())
+        monkeypatch.setenv("AWS_ENDPOINT_URL", bad.endpoint)
+        with pytest.raises(UnavailableError, match="cannot carry a log"):
+            open_proven(address, request_timeout_s=10, world=World())
+
+
+def test_a_child_of_a_fork_opens_no_bucket_after_its_parent_did() -> None:
+    with Processes() as processes, ScriptedServer(Reply(200, b"x")) as server:
+        process = processes.start("tests.integration.objects.forking:fork", server.url("stock"))
+        assert list(process.lines()) == [
+            "early child: read",
+            "parent: read",
+            *["late child: unavailable: Open databases in buckets after the fork"] * 3,
+        ]
+        assert process.end() == 0

@@ -83,8 +83,8 @@ def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
         assert server.objects == {}
 
 
-def test_a_server_that_does_not_answer_is_unknown() -> None:
-    with ScriptedServer(Eof()) as server, pytest.raises(UnavailableError, match="unknown"):
+def test_a_server_that_does_not_answer_cannot_be_reached() -> None:
+    with ScriptedServer(Eof()) as server, pytest.raises(UnavailableError, match=r"the bucket s3://.*cannot be reached"):
         open_proven(parse(server.url("shop/stock")), request_timeout_s=1, world=World(pause=lambda _: None))
 
 

@@ -1,12 +1,17 @@
 """Streams: each key has one database, whoever asks; bounded (G6), tried again, and closed with their parent."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from interlock.database.addresses import stream_url
 from interlock.database.database import Database
+from interlock.database.streams import CLOSING_AT_ONCE
 from interlock.errors import Overloaded, UnavailableError
+from interlock.lanes.lane import Lane
+from interlock.lanes.objects.addresses import RESERVED, parse
 from interlock.lanes.ownership import owner_of
 from tests.unit.database.test_unopened import SlowOpening
 from tests.unit.lanes.lanes import SetClock
@@ -44,7 +49,6 @@ def test_a_stream_opened_from_one_event_loop_is_awaited_in_another(
     db = asyncio.run(opened(tmp_path))
     slow = SlowOpening(monkeypatch)
     first = asyncio.new_event_loop()
-    first.set_default_executor(slow.threads)
     asked = first.create_task(db.stream("a"))
     while not slow.begun.is_set():
         first.run_until_complete(asyncio.sleep(0))
@@ -136,3 +140,55 @@ def test_a_slash_at_the_end_of_the_address_leads_to_the_same_streams(tmp_path: P
 
     asyncio.run(scenario())
     assert [path.name for path in tmp_path.rglob("*.streams")] == ["x.streams"]
+
+
+@pytest.mark.parametrize("key", sorted(RESERVED))
+def test_a_key_may_be_a_word_that_no_database_in_a_bucket_may_have_as_its_name(key: str) -> None:
+    assert parse(stream_url("s3://bucket/shop/stock?region=eu", key)).folder == "shop/stock.streams"
+    assert stream_url("lanes:///shop/stock", key) == f"lanes:///shop/stock.streams/{key}"
+
+
+def test_streams_are_closed_side_by_side_and_the_database_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(CLOSING_AT_ONCE, timeout=60)
+    close, closed = Lane.close, list[str]()
+
+    def slow(lane: Lane) -> None:
+        assert lane.path is not None
+        if lane.path.name != "x.lane":
+            together.wait()
+        close(lane)
+        closed.append(lane.path.name)
+
+    async def scenario() -> None:
+        db = await parent(tmp_path)
+        for number in range(2 * CLOSING_AT_ONCE):
+            await db.stream(str(number))
+        monkeypatch.setattr(Lane, "close", slow)
+        await db.close()
+
+    asyncio.run(scenario())
+    assert len(closed) == 2 * CLOSING_AT_ONCE + 1
+    assert closed[-1] == "x.lane"
+
+
+def test_without_more_threads_streams_are_closed_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "interlock-close":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def scenario() -> None:
+        db = await parent(tmp_path)
+        await asyncio.gather(db.stream("a"), db.stream("b"))
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        await db.close()
+
+    asyncio.run(scenario())
+    assert owner_of(tmp_path / "x.streams" / "a.lane") is None
+    assert owner_of(tmp_path / "x.streams" / "b.lane") is None

@@ -11,10 +11,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.database import opening
 from interlock.database.database import Database, Opening
+from interlock.database.opening import OPENING_AT_ONCE
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of
+from interlock.testing.faults.processes import Processes
 
 
 def open_it(url: str, home: str | None = None) -> InterlockError:
@@ -102,24 +105,25 @@ def test_a_file_locked_by_another_program_is_owned(tmp_path: Path, monkeypatch: 
 
 
 class SlowOpening:
-    """Opens take until `go`; `threads` are those that do it."""
+    """Opens take until `go`, in a thread of their own."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
-        self.threads = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(1)
+        patch.setattr(opening, "_threads", opening._threads._replace(opening=self._threads))
         lane = Opening._lane
 
-        def slow(opening: Opening, translators: object) -> Lane:
+        def slow(asked: Opening, translators: object) -> Lane:
             self.begun.set()
             self.go.wait()
-            return lane(opening, translators)  # type: ignore[arg-type]
+            return lane(asked, translators)  # type: ignore[arg-type]
 
         patch.setattr(Opening, "_lane", slow)
 
     def finish(self) -> None:
         """Let it happen, and wait until the thread has nothing left to do."""
         self.go.set()
-        self.threads.shutdown(wait=True)
+        self._threads.shutdown(wait=True)
 
 
 async def _open(folder: Path) -> Database:
@@ -131,15 +135,14 @@ def test_cancelled_and_the_loop_closed_before_the_lane_was_open(
 ) -> None:
     slow = SlowOpening(monkeypatch)
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(slow.threads)
 
     async def scenario() -> None:
-        opening = asyncio.ensure_future(_open(tmp_path))
+        asked = asyncio.ensure_future(_open(tmp_path))
         while not slow.begun.is_set():  # noqa: ASYNC110 -- the thread has begun at once.
             await asyncio.sleep(0)
-        opening.cancel()
-        await asyncio.wait({opening})
-        assert opening.cancelled()
+        asked.cancel()
+        await asyncio.wait({asked})
+        assert asked.cancelled()
 
     loop.run_until_complete(scenario())
     loop.close()
@@ -152,15 +155,14 @@ def test_cancelled_when_the_lane_was_open_already(tmp_path: Path, monkeypatch: p
     slow = SlowOpening(monkeypatch)
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_default_executor(slow.threads)
-        opening = asyncio.ensure_future(_open(tmp_path))
+        asked = asyncio.ensure_future(_open(tmp_path))
         while not slow.begun.is_set():  # noqa: ASYNC110 -- the thread has begun at once.
             await asyncio.sleep(0)
         slow.finish()
         assert owner_of(tmp_path / "x.lane") is not None
-        opening.cancel()
-        await asyncio.wait({opening})
-        assert opening.cancelled()
+        asked.cancel()
+        await asyncio.wait({asked})
+        assert asked.cancelled()
         assert owner_of(tmp_path / "x.lane") is None
 
     asyncio.run(scenario())
@@ -168,7 +170,8 @@ def test_cancelled_when_the_lane_was_open_already(tmp_path: Path, monkeypatch: p
 
 def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
-    threads = ThreadPoolExecutor(2)
+    threads = ThreadPoolExecutor(1)
+    monkeypatch.setattr(opening, "_threads", opening._threads._replace(closing=threads))
     close = Lane.close
 
     def slow(lane: Lane) -> None:
@@ -177,7 +180,6 @@ def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pyte
         close(lane)
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_default_executor(threads)
         db = await Database.open(f"lanes://{tmp_path}/x", db_per_write_stream=True)
         await db.stream("a")
         monkeypatch.setattr(Lane, "close", slow)
@@ -193,3 +195,36 @@ def test_a_cancelled_close_closes_all_the_same(tmp_path: Path, monkeypatch: pyte
     threads.shutdown(wait=True)
     assert owner_of(tmp_path / "x.lane") is None
     assert owner_of(tmp_path / "x.streams" / "a.lane") is None
+
+
+def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    lane = Opening._lane
+    begun = threading.Barrier(OPENING_AT_ONCE + 1, timeout=60)
+
+    def slow(asked: Opening, translators: object) -> Lane:
+        begun.wait()
+        go.wait()
+        return lane(asked, translators)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        first = await Database.open(f"lanes://{tmp_path}/first")
+        monkeypatch.setattr(Opening, "_lane", slow)
+        asked = [asyncio.ensure_future(_open(tmp_path / str(n))) for n in range(OPENING_AT_ONCE)]
+        await asyncio.to_thread(begun.wait)  # All of them are open at once, and a thread of the program is free.
+        try:
+            async with asyncio.timeout(60):
+                await first.close()  # So is one to close with.
+        finally:
+            go.set()
+        for db in await asyncio.gather(*asked):
+            await db.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    with Processes() as processes:
+        process = processes.start("tests.unit.database.forking:fork")
+        assert list(process.lines()) == ["parent: opened", "child: ended 0", "parent: opened"]
+        assert process.end() == 0

@@ -18,6 +18,9 @@ from interlock.errors import BadUsage
 PATH_BYTES_MAX = 800
 """Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
 
+RESERVED: Final = frozenset({"log", "snapshot", "probe", "manifest"})
+"""What a database keeps below itself, and the probe beside it. A database there would be taken for a part of it."""
+
 MASK: Final = "***"
 
 S3_OPTIONS: Final = (
@@ -140,6 +143,14 @@ def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
         raise _bad(url, "has an empty part, . or .. in its path", "Write each folder by its name, with one / between.")
+    # Nothing is above the first folder but the bucket, which is no database: that one may have any name.
+    taken = [part for part in (parts[1:] or parts) if part in RESERVED]
+    if taken:
+        raise _bad(
+            url,
+            f"has {taken[0]!r} in its path, where a database keeps its own objects",
+            f"Use another name: {', '.join(sorted(RESERVED))} are taken, except for the first of several folders.",
+        )
     return "/".join(parts[:-1]), parts[-1]
 
 

@@ -45,8 +45,15 @@ class Check(NamedTuple):
     """What was seen instead, or why nothing was seen."""
 
     @property
+    def unreached(self) -> bool:
+        """Whether not even the first question was answered: then it is about the way to the bucket, and no promise."""
+        return self.verdict == "unknown" and self.code == next(iter(_PROMISES))
+
+    @property
     def why(self) -> str:
         """What would go wrong without it."""
+        if self.unreached:
+            return "The network is down, or the endpoint, the bucket's name or the credentials are not right."
         return _PROMISES[self.code].why
 
     @property
@@ -56,6 +63,8 @@ class Check(NamedTuple):
             return _PROMISES[self.code].fix
         if "169.254.169.254" in self.told:  # Where clouds tell a machine its own credentials: the last thing tried.
             return "Give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS."
+        if self.unreached:
+            return "Check the network, the endpoint, that a bucket of that name is there, and the credentials."
         return "Check the address, the credentials and the network, then open it again; nothing was written to a log."
 
 
@@ -109,12 +118,13 @@ def examine(folder: Bucket, world: World) -> list[Check]:
         world.pause(PAUSE_S * attempt)
 
 
-def prove(folder: Bucket, root: str, world: World) -> None:
+def prove(folder: Bucket, root: str, world: World, *, server: str = "") -> None:
     """Let the bucket show once that it can carry logs. Raises UnavailableError when it cannot, or nobody knows.
 
-    `root` names the folder, without secrets. Whoever comes while another one asks waits, and shares the answer.
+    `root` names the folder, without secrets; `server` is what else says where it is, and is never shown. Whoever comes
+    while another one asks waits, and shares the answer.
     """
-    memory = _memory_of(root)
+    memory = _memory_of((root, server))
     runs = memory.runs
     with memory.lock:
         if not memory.proven and memory.runs == runs:
@@ -134,20 +144,22 @@ class _Memory:
     failed: Check | None = None
 
 
-_memories: dict[str, _Memory] = {}
+_memories: dict[tuple[str, str], _Memory] = {}
 _memories_lock = threading.Lock()
 
 
-def _memory_of(root: str) -> _Memory:
+def _memory_of(place: tuple[str, str]) -> _Memory:
     with _memories_lock:
-        if root not in _memories and len(_memories) >= ROOTS_MAX:
+        if place not in _memories and len(_memories) >= ROOTS_MAX:
             del _memories[next(iter(_memories))]
-        return _memories.setdefault(root, _Memory())
+        return _memories.setdefault(place, _Memory())
 
 
 def _refusal(root: str, check: Check) -> UnavailableError:
     if check.verdict == "no":
         what = f"{root} cannot carry a log: it must hold that {check.promise}, but {check.told}."
+    elif check.unreached:
+        what = f"the bucket {root} cannot be reached: {check.told}."
     else:
         what = f"{root} could not be probed: whether {check.promise} is unknown ({check.told})."
     return UnavailableError(what, why=check.why, fix=check.fix)

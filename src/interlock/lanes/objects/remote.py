@@ -9,6 +9,9 @@ certificates. obstore's calls let go of Python's lock, so several threads read a
 
 What went wrong is told by class (see `bucket`). obstore's own exceptions end here: they carry the whole request, with
 whatever signature was in it, so they are not even chained.
+
+The threads that do obstore's work do not come through a fork, and in the child every request would wait for them for
+ever. So a process that was forked after its parent had made a client opens no bucket.
 """
 
 import contextlib
@@ -21,7 +24,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple, cast
 
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objects.addresses import MASK, SECRETS, Address
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
 from interlock.lanes.objects.extra import missing_extra
@@ -52,6 +55,21 @@ _ENDPOINTS = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
 }
+_PLACES = {
+    "s3": frozenset(_ENDPOINTS["s3"]),
+    "gs": frozenset(_ENDPOINTS["gs"]),
+    "az": frozenset(
+        {
+            *_ENDPOINTS["az"],
+            "AZURE_STORAGE_ACCOUNT_NAME",
+            "AZURE_ACCOUNT_NAME",
+            "AZURE_STORAGE_USE_EMULATOR",
+            "AZURE_USE_EMULATOR",
+        }
+    ),
+}
+"""The variables that lead to another server."""
+
 # Known by their text alone: obstore has one class for a missing object and a missing bucket, and none for listings.
 _REFUSED = re.compile(
     r"<Code>(NoSuchBucket|ContainerNotFound)</Code>|specified (bucket|container) does not exist"
@@ -63,11 +81,16 @@ _Store = S3Store | GCSStore | AzureStore
 _threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
 """Reads side by side, for all buckets of the process. It has a thread only once somebody has read so."""
 
+_clients_made = False
+_forked_too_late = False
+"""Whether this process was forked from one that had made clients."""
+
 
 def _in_child() -> None:
-    # Threads do not come through a fork.
-    global _threads  # noqa: PLW0603 -- one pool per process.
+    # Threads do not come through a fork: neither ours nor those of obstore, which cannot be started again.
+    global _threads, _forked_too_late  # noqa: PLW0603 -- one pool and one obstore per process.
     _threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
+    _forked_too_late = _clients_made
 
 
 os.register_at_fork(after_in_child=_in_child)
@@ -90,7 +113,7 @@ def open_bucket(address: Address, *, request_timeout_s: float) -> "RemoteBucket"
 def open_proven(address: Address, *, request_timeout_s: float, world: World) -> "RemoteBucket":
     """The same, after the bucket has shown that it can carry a log. Raises UnavailableError when it cannot."""
     folder = open_folder(address, request_timeout_s=max(request_timeout_s, REQUEST_TIMEOUT_S_MIN))
-    prove(folder, address.root, world)
+    prove(folder, address.root, world, server=_server_of(address))
     return open_bucket(address, request_timeout_s=request_timeout_s)
 
 
@@ -227,9 +250,27 @@ def _tag(meta: Mapping[str, object]) -> object:
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
+def _environment() -> frozenset[tuple[str, str]]:
+    return frozenset((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
+
+
+def _server_of(address: Address) -> str:
+    """What the environment says about the server, unless the address names it: another one has to be probed, too."""
+    if address.option("endpoint"):
+        return ""
+    names = _PLACES[address.scheme]
+    return "\n".join(f"{name}={value}" for name, value in sorted(_environment()) if name in names)
+
+
 def _clients(address: Address, request_timeout_s: float) -> _Clients:
+    if _forked_too_late:
+        raise UnavailableError(
+            f"{str(address)!r} cannot be opened: this process was forked after a database in a bucket had been opened.",
+            why="The threads that speak with buckets do not come through a fork: every request would wait for ever.",
+            fix="Open databases in buckets after the fork, or start processes afresh (multiprocessing's spawn).",
+        )
     # The environment is part of the question: whoever changes a variable and opens again means the new one.
-    environment = frozenset((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
+    environment = _environment()
     try:
         return _made(address._replace(folder="", name=""), request_timeout_s, environment)
     except Exception as error:  # noqa: BLE001 -- obstore raises many classes here; all of them are about the settings.
@@ -245,6 +286,8 @@ def _clients(address: Address, request_timeout_s: float) -> _Clients:
 
 @lru_cache(maxsize=CLIENTS_MAX)
 def _made(address: Address, request_timeout_s: float, environment: frozenset[tuple[str, str]]) -> _Clients:
+    global _clients_made  # noqa: PLW0603 -- one obstore per process.
+    _clients_made = True
     timeout = timedelta(seconds=request_timeout_s)
     client: obstore.store.ClientConfig = {
         "timeout": timeout,

@@ -15,6 +15,11 @@ def test_an_address_has_a_bucket_a_folder_and_a_name() -> None:
     assert parse("az://container/a/b/").name == "b"
 
 
+def test_a_reserved_word_is_free_where_no_database_can_be_above_it() -> None:
+    assert parse("s3://bucket/log/stock").path == "log/stock"
+    assert parse("s3://bucket/shop/logs").name == "logs"
+
+
 def test_names_are_decoded_once() -> None:
     assert parse("s3://bucket/a%20b/100%25%2525").path == "a b/100%%25"
     assert parse("s3://bucket/caf%C3%A9").name == parse("s3://bucket/café").name == "café"
@@ -61,6 +66,12 @@ def test_databases_of_a_folder_share_a_root_and_others_do_not() -> None:
         ("s3://bucket/a%00b", "no key can have"),
         ("s3://bucket/a\\b", "no key can have"),
         ("s3://bucket/%ff", "no key can have"),
+        ("s3://bucket/log", "has 'log' in its path, where a database keeps its own objects"),
+        ("s3://bucket/shop/snapshot", "has 'snapshot' in its path"),
+        ("s3://bucket/shop/manifest/", "has 'manifest' in its path"),
+        ("s3://bucket/shop/%70robe", "has 'probe' in its path"),
+        ("s3://bucket/shop/log/00000000000000000001", "has 'log' in its path"),
+        ("s3://bucket/shop/snapshot/eu/stock", "has 'snapshot' in its path"),
         ("s3://bucket/name&secret_access_key=hidden", "an & in its path"),
         (f"s3://bucket/{'x' * (PATH_BYTES_MAX + 1)}", "more than 800 bytes"),
         ("s3://bucket/n?regoin=x", "Did you mean region?"),

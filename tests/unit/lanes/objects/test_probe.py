@@ -267,6 +267,18 @@ def test_a_refusal_for_good_is_not_asked_again() -> None:
     assert bucket.asked == 1
 
 
+def test_a_bucket_without_any_answer_cannot_be_reached() -> None:
+    class Silent(MemoryBucket):
+        def get(self, key: str) -> Found | None:
+            raise Unclear("connection refused")
+
+    with pytest.raises(UnavailableError) as caught:
+        prove(Silent(), "s3://bucket/shop", impatient())
+    assert caught.value.what == "the bucket s3://bucket/shop cannot be reached: connection refused."
+    assert "endpoint" in caught.value.why
+    assert "network" in caught.value.fix
+
+
 def test_missing_credentials_are_guessed_from_where_they_were_looked_for() -> None:
     assert "AWS_ACCESS_KEY_ID" in Check("create", "", "unknown", "PUT http://169.254.169.254/latest/api/token").fix
 
@@ -288,6 +300,8 @@ def test_a_yes_is_remembered_for_the_folder() -> None:
     assert bucket.probes == 2  # The creation, and the one that must fail.
     prove(bucket, "memory/other", impatient())
     assert bucket.probes == 4
+    prove(bucket, "memory/other", impatient(), server="another")
+    assert bucket.probes == 6
 
 
 def test_a_no_is_not_remembered() -> None:
@@ -313,7 +327,7 @@ class Door:
 
 def test_who_waits_for_another_shares_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door()
-    monkeypatch.setattr(probe._memory_of("memory/shared"), "lock", door)
+    monkeypatch.setattr(probe._memory_of(("memory/shared", "")), "lock", door)
     entered, go_on = threading.Event(), threading.Event()
 
     class Waits(Overwrites):
