@@ -12,6 +12,7 @@ from interlock.database.database import Database, Opening
 from interlock.database.transactions import Transaction
 from interlock.lanes.objects.addresses import is_bucket, parse
 from interlock.lanes.objects.probe import _memory_of
+from interlock.lanes.objects.remote import _server_of
 
 CLIENTS = 64
 KEYED, UNKEYED = 1, 2
@@ -57,7 +58,8 @@ def opened(url: str, cache: str | None) -> Opening:
 def believe(url: str) -> None:
     """Spare a life the probe, whose races cost seconds on some servers: the first life has asked the same server."""
     if is_bucket(url):
-        _memory_of(parse(url).root).proven = True
+        address = parse(url)
+        _memory_of((address.root, _server_of(address))).proven = True
 
 
 def make(say: Say, url: str, cache: str | None) -> None:
