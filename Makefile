@@ -86,8 +86,9 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 	@$(PY) -m tests.mutation
 
 .PHONY: proof
-proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model
+proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds
 	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large $(PYTEST) $(ARGS)
+	@$(BIN)/interlock simulate lanes --seeds 100000
 
 .PHONY: docs
 docs: $(DEV) ## Build the documentation into docs/_build, warnings are errors

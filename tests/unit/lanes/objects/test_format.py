@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from interlock.errors import CorruptionError
 from interlock.lanes.objects import format as wire
+from interlock.lanes.objects import manifest as manifests
 
 ROOT = Path(__file__).parents[4]
 SAMPLES = Path(__file__).parent / "samples"
@@ -29,6 +30,7 @@ ENTRY = wire.Entry(
     ((1, b"a" * 512), (9, b"b" * 512)),
 )
 FENCE = wire.Entry("fence", bytes(range(16)), 4, 43, b"q" * 32, b"m" * 16, 1_700_000_000_000_001, 0, 0, ())
+PART_TIME_US = 1_700_000_000_000_001
 PART = wire.Part(bytes(range(16)), 4, 43, b"h" * 32, b"s" * 16, 0, 2, 512, 1, b"c" * 1024)
 
 entries = st.builds(
@@ -147,6 +149,32 @@ def test_samples_of_every_version_are_read(name: str, entry: wire.Entry) -> None
 
 def test_the_sample_of_a_snapshot_is_read() -> None:
     assert wire.decode_part(bytes.fromhex((SAMPLES / "v1-part.hex").read_text()), "part") == PART
+
+
+def test_the_sample_of_a_manifest_is_read() -> None:
+    manifest = manifests.decode((SAMPLES / "v1-manifest.json").read_bytes())
+    owner = manifests.Owner(id="ab" * 16, pid=4711, host="shop-1", cache="cd" * 16)
+    snapshot = manifests.Snapshot(
+        seq=43,
+        hash="68" * 32,
+        nonce="73" * 16,
+        parts=2,
+        pages=4,
+        page_bytes=512,
+        bytes=900,
+        time_us=1_700_000_000_000_001,
+    )
+    assert manifest == manifests.Manifest(
+        database=bytes(range(16)).hex(),
+        revision=7,
+        nonce="6e" * 16,
+        epoch=4,
+        owner=owner,
+        lease_s=10.0,
+        snapshots=(snapshot,),
+        kept=43,
+        collected=42,
+    )
 
 
 def _table(title: str) -> list[tuple[int, int]]:
