@@ -231,11 +231,11 @@ class Lane:
 
     def _gather(self) -> list[Work] | None:
         """Wait for work; None when there was none for a while, or the lane is closed."""
-        full, window_s = self.settings.group_commit_max_batch, self.settings.group_commit_window
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
                     self._arrived.wait_for(self._stirs, self.settings.idle_s)
+                full, window_s = self.settings.group_commit_max_batch, self.settings.group_commit_window
                 if self._waiting:
                     if window_s and not self._closing:
                         self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)

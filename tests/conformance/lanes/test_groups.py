@@ -1,7 +1,10 @@
 """D1, D2: transactions share a group and never harm each other, whatever one of them does."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from interlock.errors import ConstraintViolation, Overloaded, TransactionError
@@ -222,11 +225,19 @@ def test_a_batch_is_never_larger_than_its_bound(place: Place) -> None:
 
 def test_a_window_gathers_those_who_come_a_little_later(place: Place) -> None:
     async def scenario() -> None:
-        with opened(place, group_commit_window=0.5, group_commit_max_batch=3) as lane:
+        with opened(place, group_commit_max_batch=3) as lane:
             await make_counter(lane)
+            lane.settings = msgspec.structs.replace(lane.settings, group_commit_window=3_600.0)
             before = lane.stats().groups
+            waiting, wait_for = threading.Event(), lane._arrived.wait_for
+
+            def waits(enough: Callable[[], bool], timeout_s: float | None = None) -> bool:
+                waiting.set()
+                return wait_for(enough, timeout_s)
+
+            lane._arrived.wait_for = waits  # type: ignore[method-assign,assignment]
             first = asyncio.ensure_future(lane.run(increment()))
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(waiting.wait)
             await group(lane, increment(), increment())
             await first
             assert lane.stats().groups == before + 1
