@@ -1,0 +1,1 @@
+"""Where workflows are remembered: one protocol, and the stores that keep it."""

@@ -1,0 +1,73 @@
+"""The contract of a store, in prose and types. `memory` is the executable form of it.
+
+A store remembers; it never decides. It is given groups of changes that somebody has decided upon, and makes each change
+durable wholly or not at all (G3), in the order given. A change names the version it was decided upon: if the workflow
+has another one, the change is *lost* and leaves nothing behind, and the caller is told; the others of the group are not
+touched by that (G1). What `commit` has returned survives any crash (G2). When it cannot know whether it happened it
+raises OutcomeUnknown (G9), and the caller looks before it decides again.
+
+Reads show only what is durable (G7). `shared` tells whether others write to the same store: then nothing may be
+answered from memory.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
+
+
+class Store(Protocol):
+    """A place for workflows. Used from one event loop."""
+
+    shared: bool
+
+    async def load(self, ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of these workflows; those that do not exist are missing."""
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> list[str]:
+        """Make the changes durable, at most one per workflow; returns the ids of those that were lost.
+
+        Raises OutcomeUnknown when nobody can know, UnavailableError when nothing happened.
+        """
+        ...
+
+    async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
+        """What these delivery keys, as (workflow, key), were used for; those never used are missing."""
+        ...
+
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+        """The history behind a version, in the order of versions (B3)."""
+        ...
+
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+        """The workflows of a machine, in one state or all, in the order of their creation."""
+        ...
+
+    async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
+        """The active workflows that entered their state before the time given for it, longest first (B7)."""
+        ...
+
+    async def due(self, *, limit: int) -> list[Row]:
+        """The workflows with something to wake up for, soonest first."""
+        ...
+
+    async def effects(self, *, limit: int) -> list[OwedEffect]:
+        """The effects that are owed, soonest first."""
+        ...
+
+    async def letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[Letter]:
+        """The dead letters, oldest first."""
+        ...
+
+    async def living(self) -> dict[tuple[str, int, str], int]:
+        """How many workflows there are by machine, version of the machine, and state."""
+        ...
+
+    def now_us(self) -> int:
+        """The store's own time, which never goes back."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is on its way and give the store up."""
+        ...

@@ -1,0 +1,113 @@
+"""What a store keeps, as it is written: rows of workflows, rows of history, owed effects, dead letters.
+
+A store sees text, numbers and bytes. Contexts and payloads come as JSON that the runtime has encoded, and what the
+runtime owes a workflow (its running step, its timers, its undo log) comes as one opaque value, because a store never
+acts on it. The one thing a store must understand of it is `wake_us`: when somebody has to look at the workflow again.
+
+Times are microseconds since the epoch, from the store's own clock where it has one (G8).
+"""
+
+import msgspec
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One workflow (B1: a row of `workflows`)."""
+
+    id: str
+    machine: str
+    machine_version: int
+    state: str
+    context: bytes
+    version: int
+    visit: int
+    """The version at which the current state was entered."""
+    active: bool
+    """Neither final nor resting: expected to move on."""
+    created_us: int
+    updated_us: int
+    entered_us: int
+    """When the current state was entered: how long it has stayed."""
+    digest: bytes
+    """Of the machine and the input it was started with (B4); pruning history cannot lose it."""
+    owed: bytes = b""
+    """What the runtime owes it; empty when nothing."""
+    wake_us: int | None = None
+    """When it must be looked at again, at the latest."""
+    counts: tuple[int, int, int] = (0, 0, 0)
+    """Duplicates, ignored and refused events so far (B5)."""
+
+
+class Happened(msgspec.Struct, frozen=True, gc=False):
+    """One row of history (B1: a row of `workflow_events`)."""
+
+    workflow: str
+    version: int
+    from_state: str
+    to_state: str
+    event: str
+    payload: bytes
+    """Empty when the event has none (STARTED, UNWOUND)."""
+    context: bytes
+    created_us: int
+    key: str | None = None
+    """The delivery key (B5): unique per workflow."""
+    key_digest: bytes = b""
+    """Of the event and payload that came with the key, to tell a repetition from a mistake."""
+
+
+class OwedEffect(msgspec.Struct, frozen=True):
+    """A durable side message that is not done yet (B12)."""
+
+    id: str
+    """Its idempotency key."""
+    workflow: str
+    version: int
+    """The version whose transition owes it."""
+    name: str
+    attempts: int
+    wake_us: int
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """Something that gave up and waits for a person."""
+
+    id: str
+    kind: str
+    """"step", "effect" or "undo"."""
+    workflow: str
+    name: str
+    attempts: int
+    error: str
+    since_us: int
+    version: int
+    key: str
+    """The idempotency key of what gave up."""
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What one group does to one workflow: its final row, and everything that leads there."""
+
+    row: Row
+    expected: int
+    """The version that must be there; 0: the workflow must not exist yet."""
+    history: tuple[Happened, ...] = ()
+    effects: tuple[OwedEffect, ...] = ()
+    """Owed from now on, or again with another count and time."""
+    effects_done: tuple[str, ...] = ()
+    letters: tuple[Letter, ...] = ()
+    letters_gone: tuple[str, ...] = ()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A page of rows, and where to go on."""
+
+    rows: tuple[Row, ...]
+    cursor: str | None
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What a delivery key was used for."""
+
+    version: int
+    to_state: str
+    key_digest: bytes
