@@ -289,7 +289,7 @@ def _moving_values(row: Row) -> tuple[object, ...]:
 
 def _row(values: tuple[Any, ...]) -> Row:
     context, active, counts = values[4].encode(), bool(values[7]), values[14:17]
-    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts)
+    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts)  # type: ignore[call-arg]
 
 
 def _event(number: int, happened: Happened) -> tuple[object, ...]:
@@ -309,7 +309,8 @@ def _event(number: int, happened: Happened) -> tuple[object, ...]:
 
 
 def _happened(values: tuple[Any, ...]) -> Happened:
-    return Happened(*values[:5], values[5].encode(), values[6].encode(), values[7], values[8], values[9] or b"")
+    context, digest = values[6].encode(), values[9] or b""
+    return Happened(*values[:5], values[5].encode(), context, *values[7:9], digest)  # type: ignore[call-arg]
 
 
 def _cursor(after: str | None) -> tuple[int, int] | None:

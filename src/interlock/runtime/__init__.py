@@ -1,0 +1,1 @@
+"""Machines become durable workflows: the engine, its data path, steps, timers and unwinding."""

@@ -1,0 +1,108 @@
+"""A machine bound to an engine: its table and codec, and the way between its values and a store's bytes."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from interlock.core.declarations import EffectFunction, StepFunction, UndoFunction
+from interlock.core.events import Event, wire_name
+from interlock.core.machine import Machine
+from interlock.core.table import Node
+from interlock.core.values import Run, Snapshot, StepFailure
+from interlock.errors import CorruptionError
+from interlock.runtime.owed import Owed, decode_owed
+from interlock.store.values import Row
+
+AnyMachine = Machine[Any, Any, Any]
+AnySnapshot = Snapshot[Any, Any]
+
+_encode_failure = msgspec.json.Encoder().encode
+_decode_failure = msgspec.json.Decoder(StepFailure).decode
+
+
+class Live(msgspec.Struct, gc=False):
+    """A workflow in memory: its row as it is stored, and the same as values."""
+
+    bound: "Bound"
+    row: Row
+    snapshot: AnySnapshot
+    owed: Owed
+
+
+class Bound:
+    """One machine of an engine, with the strategies that run its steps (C1)."""
+
+    def __init__(self, machine: AnyMachine, strategies: Mapping[str, StepFunction]) -> None:
+        self.machine = machine
+        self.name = machine.name
+        self.table = machine.compiled
+        self.codec = machine.codec
+        self._states = {str(node.state.value): node for node in self.table.nodes.values()}
+        self.steps: dict[str, StepFunction] = {
+            name: strategies.get(name, node.step.function)
+            for name, node in self.table.steps.items()
+            if node.step is not None
+        }
+        self.effects = {each.name: each for each in self.table.declared.effects}
+        self._step_nodes = self.table.steps
+
+    def node_of(self, state: str) -> Node:
+        """The node of a stored state."""
+        node = self._states.get(state)
+        if node is None:
+            raise CorruptionError(
+                f"a workflow of {self.name!r} is stored in state {state!r}, which the machine does not have.",
+                why="The definition has changed under a workflow that is parked there.",
+                fix="Run `interlock plan OLD NEW`, and give the new version a place for it (renamed=).",
+            )
+        return node
+
+    def undo(self, step: str, undo: str) -> UndoFunction:
+        """The function of one undo."""
+        node = self._step_nodes[step]
+        assert node.step is not None
+        return next(each.function for each in node.step.undos if each.name == undo)
+
+    def effect(self, name: str) -> EffectFunction:
+        """The function of one effect."""
+        return self.effects[name].function
+
+    def live(self, row: Row) -> Live:
+        """The workflow in this row."""
+        owed = decode_owed(row.owed)
+        log = tuple(
+            Run(
+                each.step, each.visit, None if each.event is None else self.codec.decode_event(each.event, each.payload)
+            )
+            for each in owed.past
+        )
+        node = self.node_of(row.state)
+        attempted = owed.run is not None and owed.run.attempts > 0
+        snapshot: AnySnapshot = Snapshot(
+            node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted
+        )
+        return Live(self, row, snapshot, owed)
+
+    def payload(self, value: Event | StepFailure | None) -> bytes:
+        """The payload of a record as JSON; empty when it has none."""
+        if value is None:
+            return b""
+        return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.encode_event(value)
+
+    def read_payload(self, event: str, data: bytes) -> Event | StepFailure | None:
+        """The payload that was written."""
+        if not data:
+            return None
+        return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data)
+
+
+def state_text(state: Enum) -> str:
+    """A state as it is stored."""
+    return str(state.value)
+
+
+def event_text(event: Event) -> str:
+    """An event's name as it is stored."""
+    return wire_name(type(event))

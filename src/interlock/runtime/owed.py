@@ -1,0 +1,103 @@
+"""What the runtime owes a workflow: its running step, its timers, its undo log, the undos of an unwinding.
+
+It is written with the workflow's row, in the same commit as the transition that owes it (G3), as one value that stores
+do not look into. Keys are made here and nowhere else: once, from random ids, and written before the first attempt (C6).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from interlock.core.values import TimerPolicy
+from interlock.seams import Ids
+
+
+class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The step of the current visit, from when it is owed until its result is applied."""
+
+    key: str
+    attempts: int = 0
+    """Attempts that were begun; counted before they begin, so that one that kills the process counts too."""
+    started: bool = False
+    """An attempt is under way, or was when the process died."""
+    retry_us: int | None = None
+    unknown: bool = False
+    """An attempt may have had an effect although it failed."""
+
+
+class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A timer of the current visit."""
+
+    event: str
+    payload: bytes
+    policy: TimerPolicy
+    after_us: int
+    at_us: int
+    """When it fires, by the store's clock."""
+
+
+class PastRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run of the undo log: what an unwinding would have to undo."""
+
+    step: str
+    visit: int
+    key: str
+    event: str | None = None
+    """None when its outcome is unknown."""
+    payload: bytes = b""
+
+
+class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An undo that is owed. The first of them is the one that runs."""
+
+    step: str
+    undo: str
+    visit: int
+    key: str
+    undoes: str
+    event: str | None = None
+    payload: bytes = b""
+    attempts: int = 0
+    started: bool = False
+    retry_us: int | None = None
+
+
+class Owed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is owed to one workflow, beside its effects."""
+
+    run: StepRun | None = None
+    timers: tuple[TimerRun, ...] = ()
+    past: tuple[PastRun, ...] = ()
+    undos: tuple[UndoRun, ...] = ()
+    dead: Literal["step", "undo"] | None = None
+    """What gave up and waits for a person."""
+
+    def wake_us(self, now_us: int) -> int | None:
+        """When somebody must look at the workflow again: now, for what is under way, in case this process dies."""
+        times = [timer.at_us for timer in self.timers]
+        if self.dead is None:
+            if self.run is not None:
+                times.append(self.run.retry_us or now_us)
+            if self.undos:
+                times.append(self.undos[0].retry_us or now_us)
+        return min(times, default=None)
+
+
+NOTHING = Owed()
+_decoder = msgspec.json.Decoder(Owed)
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_owed(owed: Owed) -> bytes:
+    """As it is written; empty when nothing is owed."""
+    return b"" if owed == NOTHING else _encode(owed)
+
+
+def decode_owed(data: bytes) -> Owed:
+    """As it was written."""
+    return _decoder.decode(data) if data else NOTHING
+
+
+def fresh_key(name: str, ids: Ids) -> str:
+    """A new idempotency key: the name of the step, undo or effect, and a random id. Never from a clock (C6)."""
+    return f"{name}-{ids.new().hex}"
