@@ -69,6 +69,6 @@ class EffectFailed(_EffectReport):
                 group.now_us,
                 effect.version,
                 effect.id,
-            )  # fmt: skip
+            )
         )
         return None

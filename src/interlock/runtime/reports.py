@@ -78,6 +78,25 @@ class Begun(_Report):
         return None
 
 
+class Crashed(_Report):
+    """The process died while an attempt was under way. It may have happened, it counts, and it is tried again."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Like a failure of that attempt, without a wait."""
+        staged = self._staged(group)
+        if staged is None:
+            return "late"
+        failure = Failure("crashed", "the process ended during the attempt", retryable=True, delay_s=0.0)
+        if staged.live.owed.run is not None:
+            return _failed(staged, group, failure, unknown=True)
+        owed = staged.live.owed
+        first = replace(owed.undos[0], started=False, retry_us=group.now_us)
+        staged.owe(replace(owed, undos=(first, *owed.undos[1:])), group.now_us)
+        return None
+
+
 class Returned(_Report):
     """A step has returned its event."""
 

@@ -1,7 +1,7 @@
 """What has to be looked at later: retries and timers, in memory, by the time of the store.
 
-A lane has one owner, so its wake-ups need no index and no polling: they are kept in a heap and rebuilt when the store is
-opened. One call of the event loop's clock waits for the soonest.
+A lane has one owner, so its wake-ups need no index and no polling: they are kept in a heap, and rebuilt when the store
+is opened. One call of the event loop's clock waits for the soonest.
 """
 
 import asyncio
