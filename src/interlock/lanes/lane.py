@@ -235,13 +235,14 @@ class Lane:
             with self._lock:
                 if not self._waiting and not self._closing:
                     self._arrived.wait_for(self._stirs, self.settings.idle_s)
-                full, window_s = self.settings.group_commit_max_batch, self.settings.group_commit_window
                 if self._waiting:
-                    if window_s and not self._closing:
-                        self._arrived.wait_for(lambda: self._closing or len(self._waiting) >= full, window_s)
-                    return self._waiting.take(full)
+                    self._arrived.wait_for(self._full, self.settings.group_commit_window)
+                    return self._waiting.take(self.settings.group_commit_max_batch)
             if self._rests():
                 return None
+
+    def _full(self) -> bool:
+        return self._closing or len(self._waiting) >= self.settings.group_commit_max_batch
 
     def _stirs(self) -> bool:
         return bool(self._waiting) or self._closing or (self._readers is not None and self._readers.stuck)
@@ -395,6 +396,5 @@ class Lane:
         self._dead = forks.forked(self.path)
         self._lock = self._ending = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._closing, self._driving = True, False
+        self._closing, self._driving, self._waiting = True, False, Waiting()
         self._writer = self._readers = self._ownership = self._log = None
-        self._waiting = Waiting()

@@ -62,7 +62,7 @@ class Group:
             live = self.live.get(workflow)
             if live is None:
                 return None
-            staged = self.staged[workflow] = Staged(live, live.row.version)
+            staged = self.staged[workflow] = Staged(live, live.row.revision)
         return staged
 
 

@@ -25,7 +25,7 @@ async def recover(store: Store, machines: dict[str, Bound], pipeline: Pipeline, 
         if run is not None and run.started:
             pipeline.add(Crashed(row.id, live.snapshot.visit, run.key))
         else:
-            runner.act(Staged(live, row.version))
+            runner.act(Staged(live, row.revision))
     for effect in await store.effects(limit=EVERYTHING):
         found = (await store.load([effect.workflow])).get(effect.workflow)
         if found is not None and found.machine in machines:

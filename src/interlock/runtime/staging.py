@@ -63,7 +63,7 @@ class Staged:
     def __init__(self, live: Live, expected: int) -> None:
         self.live = live
         self.expected = expected
-        """The version in the store; 0 for a workflow that this group starts."""
+        """The revision in the store; 0 for a workflow that this group starts."""
         self.history: list[Happened] = []
         self.effects: list[OwedEffect] = []
         self.effects_done: list[str] = []
@@ -122,6 +122,7 @@ class Staged:
                 encode_owed(owed),
                 owed.wake_us(now_us),
                 row.counts,
+                self.expected + 1,
             ),
             _attempted(snapshot, owed),
             owed,
@@ -147,7 +148,7 @@ class Staged:
     def owe(self, owed: Owed, now_us: int) -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
         live = self.live
-        row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us))
+        row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us), revision=self.expected + 1)
         self.live = Live(live.bound, row, _attempted(live.snapshot, owed), owed)
         self.touched = True
 

@@ -22,18 +22,19 @@ class MemoryStore:
         self._history: dict[str, list[Happened]] = {}
         self._effects: dict[str, OwedEffect] = {}
         self._letters: dict[str, Letter] = {}
+        self._notes: dict[str, str] = {}
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows."""
         return {each: self._rows[each] for each in ids if each in self._rows}
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """Apply each change whose workflow has the expected version."""
+        """Apply each change whose workflow has the expected revision."""
         lost: list[str] = []
         for change in changes:
             row = change.row
             before = self._rows.get(row.id)
-            if (before.version if before is not None else 0) != change.expected or self._has_key(change):
+            if (before.revision if before is not None else 0) != change.expected or self._has_key(change):
                 lost.append(row.id)
                 continue
             self._rows[row.id] = row
@@ -105,6 +106,14 @@ class MemoryStore:
             place = (row.machine, row.machine_version, row.state)
             counts[place] = counts.get(place, 0) + 1
         return counts
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name."""
+        self._notes[name] = text
+
+    async def noted(self) -> dict[str, str]:
+        """Everything that was noted."""
+        return dict(self._notes)
 
     def now_us(self) -> int:
         """The time, which never goes back."""

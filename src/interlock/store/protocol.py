@@ -1,10 +1,11 @@
 """The contract of a store, in prose and types. `memory` is the executable form of it.
 
 A store remembers; it never decides. It is given groups of changes that somebody has decided upon, and makes each change
-durable wholly or not at all (G3), in the order given. A change names the version it was decided upon: if the workflow
-has another one, the change is *lost* and leaves nothing behind, and the caller is told; the others of the group are not
-touched by that (G1). What `commit` has returned survives any crash (G2). When it cannot know whether it happened it
-raises OutcomeUnknown (G9), and the caller looks before it decides again.
+durable wholly or not at all (G3), in the order given. A change names the revision it was decided upon: if the workflow
+has another one, or a delivery key of the change was used before, the change is *lost*: it leaves nothing behind, the
+caller is told, and the others of the group are not touched by it (G1). What `commit` has returned survives any crash
+(G2). When it cannot know whether it happened it raises OutcomeUnknown (G9), and the caller looks before it decides
+again.
 
 Reads show only what is durable (G7). `shared` tells whether others write to the same store: then nothing may be
 answered from memory.
@@ -41,7 +42,7 @@ class Store(Protocol):
         ...
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """The workflows of a machine, in one state or all, in the order of their creation."""
+        """The workflows of a machine, in the order of their creation; those of one state in the order they came there."""
         ...
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
@@ -62,6 +63,14 @@ class Store(Protocol):
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """How many workflows there are by machine, version of the machine, and state."""
+        ...
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name, durably: what the runtime must know of its own past."""
+        ...
+
+    async def noted(self) -> dict[str, str]:
+        """Everything that was noted."""
         ...
 
     def now_us(self) -> int:

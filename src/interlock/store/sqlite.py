@@ -51,7 +51,8 @@ CREATE TABLE IF NOT EXISTS workflows (
     wake_at INTEGER,
     duplicates INTEGER NOT NULL,
     ignored INTEGER NOT NULL,
-    refused INTEGER NOT NULL
+    refused INTEGER NOT NULL,
+    revision INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS workflows_by_state ON workflows (workflow_type, state, entered_at);
 CREATE INDEX IF NOT EXISTS workflows_to_wake ON workflows (wake_at) WHERE wake_at IS NOT NULL;
@@ -78,16 +79,18 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, workflow TEXT NOT NULL, name TEXT NOT NULL, attempts INTEGER NOT NULL,
     error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _COLUMNS = (
     "id, workflow_type, machine_version, state, context, version, visit, active, created_at, updated_at, entered_at, "
-    "digest, owed, wake_at, duplicates, ignored, refused"
+    "digest, owed, wake_at, duplicates, ignored, refused, revision"
 )
-START = f"INSERT INTO workflows ({_COLUMNS}) VALUES ({', '.join('?' * 17)}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+START = f"INSERT INTO workflows ({_COLUMNS}) VALUES ({', '.join('?' * 18)}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
 MOVE = """
 UPDATE workflows SET machine_version = ?, state = ?, context = ?, version = ?, visit = ?, active = ?, updated_at = ?,
-entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ? WHERE number = ? AND version = ?"""
+entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ?, revision = ?
+WHERE number = ? AND revision = ?"""
 HAPPENED = "INSERT INTO workflow_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?)"
 LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -227,6 +230,14 @@ class SqliteStore:
         )
         return {row[:3]: row[3] for row in await self._read(lambda run: run(sql).fetchall())}
 
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name."""
+        await self._lane.submit(Work(_note, (name, text)))
+
+    async def noted(self) -> dict[str, str]:
+        """Everything that was noted."""
+        return dict(await self._read(lambda run: run("SELECT name, text FROM notes").fetchall()))
+
     def now_us(self) -> int:
         """The time, which never goes back."""
         self._last_us = max(self._last_us, int(self._clock.wall_s() * 1_000_000))
@@ -238,6 +249,11 @@ class SqliteStore:
 
     async def _read(self, read: Callable[[Run], ResultT]) -> ResultT:
         return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
+
+
+def _note(session: Session, note: tuple[str, str]) -> None:
+    sql = "INSERT OR REPLACE INTO notes VALUES (?, ?)"
+    session.lend(lambda connection: connection.cursor().execute(sql, note))
 
 
 def _aside(run: Run, change: Change) -> None:
@@ -268,6 +284,7 @@ def _row_values(row: Row) -> tuple[object, ...]:
         row.owed,
         row.wake_us,
         *row.counts,
+        row.revision,
     )
 
 
@@ -284,12 +301,13 @@ def _moving_values(row: Row) -> tuple[object, ...]:
         row.owed,
         row.wake_us,
         *row.counts,
+        row.revision,
     )
 
 
 def _row(values: tuple[Any, ...]) -> Row:
     context, active, counts = values[4].encode(), bool(values[7]), values[14:17]
-    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts)  # type: ignore[call-arg]
+    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts, values[17])  # type: ignore[call-arg]
 
 
 def _event(number: int, happened: Happened) -> tuple[object, ...]:

@@ -35,6 +35,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """When it must be looked at again, at the latest."""
     counts: tuple[int, int, int] = (0, 0, 0)
     """Duplicates, ignored and refused events so far (B5)."""
+    revision: int = 1
+    """Counts every write of the row. Claims and retries change it and not the version, which belongs to history."""
 
 
 class Happened(msgspec.Struct, frozen=True, gc=False):
@@ -89,7 +91,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     row: Row
     expected: int
-    """The version that must be there; 0: the workflow must not exist yet."""
+    """The revision that must be there; 0: the workflow must not exist yet. The row's own is one more."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
     """Owed from now on, or again with another count and time."""
