@@ -55,6 +55,14 @@ class StepAttempted:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultLate:
+    """A step or undo said something after its workflow had moved on; nothing changed. `key` is that of its run."""
+
+    workflow: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerChanged:
     """The circuit breaker of a dependency changed its state."""
 
@@ -75,7 +83,7 @@ class AlertRaised:
     state: str | None = None
 
 
-Signal = TransitionApplied | TransitionRejected | StepAttempted | BreakerChanged | AlertRaised
+Signal = TransitionApplied | TransitionRejected | StepAttempted | ResultLate | BreakerChanged | AlertRaised
 
 
 class Observer(Protocol):

@@ -1,14 +1,14 @@
 """A machine bound to an engine: its table and codec, and the way between its values and a store's bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any
 
 import msgspec
 
-from interlock.core.declarations import EffectFunction, StepFunction, UndoFunction
 from interlock.core.events import Event, wire_name
 from interlock.core.machine import Machine
+from interlock.core.policies import Retry
 from interlock.core.table import Node
 from interlock.core.values import Run, Snapshot, StepFailure
 from interlock.errors import CorruptionError
@@ -22,6 +22,18 @@ _encode_failure = msgspec.json.Encoder().encode
 _decode_failure = msgspec.json.Decoder(StepFailure).decode
 
 
+Strategy = Callable[..., Awaitable[object]]
+"""The function behind a step, an undo or an effect. What it is given is checked where it is declared."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """A declared effect with the function that runs it here."""
+
+    function: Strategy
+    timeout_s: float
+    retry: Retry
+
+
 class Live(msgspec.Struct, gc=False):
     """A workflow in memory: its row as it is stored, and the same as values."""
 
@@ -32,21 +44,29 @@ class Live(msgspec.Struct, gc=False):
 
 
 class Bound:
-    """One machine of an engine, with the strategies that run its steps (C1)."""
+    """One machine of an engine, with the strategies that run its steps, undos and effects (C1)."""
 
-    def __init__(self, machine: AnyMachine, strategies: Mapping[str, StepFunction]) -> None:
+    def __init__(self, machine: AnyMachine, strategies: Mapping[object, Strategy] | None = None) -> None:
         self.machine = machine
         self.name = machine.name
         self.table = machine.compiled
         self.codec = machine.codec
+        self.opening = machine.opening
         self._states = {str(node.state.value): node for node in self.table.nodes.values()}
-        self.steps: dict[str, StepFunction] = {
-            name: strategies.get(name, node.step.function)
-            for name, node in self.table.steps.items()
-            if node.step is not None
+        for old, new in self.table.declared.renamed.items():
+            self._states.setdefault(old, self.table.nodes[new.name])
+        swapped = strategies or {}
+        self.steps: dict[str, Strategy] = {}
+        self.undos: dict[tuple[str, str], Strategy] = {}
+        for name, node in self.table.steps.items():
+            assert node.step is not None
+            self.steps[name] = swapped.get((self.name, name), node.step.function)
+            for undo in node.step.undos:
+                self.undos[name, undo.name] = swapped.get(undo.function, undo.function)
+        self.effects = {
+            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry)
+            for each in self.table.declared.effects
         }
-        self.effects = {each.name: each for each in self.table.declared.effects}
-        self._step_nodes = self.table.steps
 
     def node_of(self, state: str) -> Node:
         """The node of a stored state."""
@@ -59,22 +79,12 @@ class Bound:
             )
         return node
 
-    def undo(self, step: str, undo: str) -> UndoFunction:
-        """The function of one undo."""
-        node = self._step_nodes[step]
-        assert node.step is not None
-        return next(each.function for each in node.step.undos if each.name == undo)
-
-    def effect(self, name: str) -> EffectFunction:
-        """The function of one effect."""
-        return self.effects[name].function
-
     def live(self, row: Row) -> Live:
         """The workflow in this row."""
         owed = decode_owed(row.owed)
         log = tuple(
             Run(
-                each.step, each.visit, None if each.event is None else self.codec.decode_event(each.event, each.payload)
+                each.step, each.visit, None if each.event is None else self.codec.decode_event(each.event, each.payload, strict=False)
             )
             for each in owed.past
         )
@@ -95,7 +105,7 @@ class Bound:
         """The payload that was written."""
         if not data:
             return None
-        return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data)
+        return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data, strict=False)
 
 
 def state_text(state: Enum) -> str:

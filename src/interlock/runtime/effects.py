@@ -1,22 +1,44 @@
-"""What became of an effect: done, to be tried again, or a dead letter (B12). The machine never moves by it."""
+"""What becomes of an effect: begun, done, to be tried again, or a dead letter (B12). The machine never moves by it.
 
-import asyncio
+Attempts are counted before they begin, like those of steps: an effect that takes the process with it is not tried for
+ever.
+"""
 
 from interlock.runtime.pipeline import Group
-from interlock.runtime.reports import Failure
-from interlock.runtime.staging import replace
+from interlock.runtime.reports import Failure, Report
+from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter, OwedEffect
 
 
-class _EffectReport:
-    __slots__ = ("conflicts", "effect", "future", "key", "workflow")
+class _EffectReport(Report):
+    __slots__ = ("effect",)
 
     def __init__(self, effect: OwedEffect) -> None:
+        super().__init__(effect.workflow)
         self.effect = effect
-        self.workflow = effect.workflow
-        self.key: str | None = None
-        self.future: asyncio.Future[object] | None = None
-        self.conflicts = 0
+
+    def decide(self, group: Group) -> object:
+        """Write it, on the row of its workflow."""
+        staged = group.stage(self.workflow)
+        if staged is not None:
+            self._apply(staged, group)
+        return None
+
+    def _apply(self, staged: Staged, group: Group) -> None:
+        raise NotImplementedError
+
+
+class EffectBegun(_EffectReport):
+    """There is a slot for the next attempt."""
+
+    __slots__ = ()
+
+    def _apply(self, staged: Staged, group: Group) -> None:
+        if group.means.effect_slots.free <= 0:
+            group.means.effect_slots.wait(self.effect.id)
+            return
+        staged.begin_effect(self.effect, group.means)
+        staged.touch()
 
 
 class EffectDone(_EffectReport):
@@ -24,51 +46,46 @@ class EffectDone(_EffectReport):
 
     __slots__ = ()
 
-    def decide(self, group: Group) -> object:
-        """It is owed no more."""
-        staged = group.stage(self.workflow)
-        if staged is None:
-            return "late"
+    def _apply(self, staged: Staged, group: Group) -> None:
+        del group
         staged.effects_done.append(self.effect.id)
-        staged.touched = True
-        return None
+        staged.touch()
 
 
 class EffectFailed(_EffectReport):
     """An attempt has failed."""
 
-    __slots__ = ("attempts_max", "failure")
+    __slots__ = ("attempts_max", "counted", "failure")
 
-    def __init__(self, effect: OwedEffect, failure: Failure, *, attempts_max: int) -> None:
+    def __init__(self, effect: OwedEffect, failure: Failure, *, attempts_max: int, counted: bool = True) -> None:
         super().__init__(effect)
         self.failure = failure
         self.attempts_max = attempts_max
+        self.counted = counted
+        """False for an attempt that was cancelled because the engine stops."""
 
-    def decide(self, group: Group) -> object:
+    def _apply(self, staged: Staged, group: Group) -> None:
         """Try again later, or leave it to a person."""
-        staged = group.stage(self.workflow)
-        if staged is None:
-            return "late"
-        staged.touched = True
         effect, failure = self.effect, self.failure
-        attempts = effect.attempts + 1
-        if failure.retryable and attempts < self.attempts_max:
+        staged.touch()
+        if not self.counted:
+            staged.effects.append(replace(effect, attempts=effect.attempts - 1))
+        elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
-            staged.effects.append(replace(effect, attempts=attempts, wake_us=wake_us))
-            return None
-        told = f"{failure.error}: {failure.message}" if failure.message else failure.error
-        staged.effects_done.append(effect.id)
-        staged.letters.append(
-            Letter(
-                group.ids.new().hex,
-                "effect",
-                self.workflow,
-                effect.name,
-                attempts,
-                told,
-                group.now_us,
-                effect.version,
-                effect.id,
+            staged.effects.append(replace(effect, wake_us=wake_us))
+        else:
+            staged.effects_done.append(effect.id)
+            staged.letters.append(
+                Letter(
+                    id=group.means.ids.text(),
+                    kind="effect",
+                    workflow=effect.workflow,
+                    name=effect.name,
+                    attempts=effect.attempts,
+                    error=failure.text,
+                    since_us=group.now_us,
+                    version=effect.version,
+                    key=effect.id,
+                    context=effect.context,
+                )
             )
-        )
-        return None

@@ -15,10 +15,10 @@ from interlock.errors import (
     WorkflowExists,
     WorkflowNotFound,
 )
-from interlock.runtime.bound import Bound, Live, event_text, state_text
+from interlock.runtime.bound import Bound, Live, event_text
 from interlock.runtime.owed import NOTHING
-from interlock.runtime.pipeline import Group
-from interlock.runtime.staging import Staged, replace
+from interlock.runtime.pipeline import Group, LookFirst
+from interlock.runtime.staging import Staged, count, replace
 from interlock.runtime.views import Moved, View, view_of
 from interlock.store.values import Delivered, Row
 
@@ -28,10 +28,10 @@ ID_CHARACTERS_MAX = 200
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
 
-    __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "workflow")
+    __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
-        check_id(workflow)
+        check_id(workflow, "the id of a workflow")
         self.bound = bound
         self.workflow = workflow
         self.context = context
@@ -40,33 +40,36 @@ class Start:
         self.key: str | None = None
         self.future: asyncio.Future[object] | None = None
         self.conflicts = 0
+        self.look = False
 
     def decide(self, group: Group) -> View[Any, Any]:
         """Begin, or find that it has begun."""
         staged = group.stage(self.workflow)
         if staged is not None:
             if staged.live.row.digest != self.digest:
-                raise WorkflowExists(f"workflow {self.workflow!r} exists, with another machine or other input.")
+                raise _exists(staged.live.row, self.bound.name)
             return view_of(staged.live)
-        bound, now_us = self.bound, group.now_us
+        bound = self.bound
         decision = bound.machine.start(self.context)
-        state = state_text(decision.snapshot.state)
         empty = Row(
             id=self.workflow,
             machine=bound.name,
             machine_version=bound.table.version,
-            state=state,
+            state="",
             context=self.encoded,
             version=0,
             visit=0,
             active=True,
-            created_us=now_us,
-            updated_us=now_us,
-            entered_us=now_us,
+            created_us=group.now_us,
+            updated_us=group.now_us,
+            entered_us=group.now_us,
             digest=self.digest,
         )
         staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0)
-        staged.move(decision, group.ids, group.slots, now_us)
+        staged.move(decision, group.means)
+        if bound.opening is not None:
+            # A pipeline begins at once, in the same commit: a crash cannot leave it unbegun.
+            staged.move(decide.decide(bound.table, staged.live.snapshot, bound.opening), group.means)
         group.staged[self.workflow] = staged
         return view_of(staged.live)
 
@@ -74,7 +77,7 @@ class Start:
 class Send:
     """One event for one workflow."""
 
-    __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "machine", "workflow")
+    __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
 
     def __init__(
         self,
@@ -85,6 +88,8 @@ class Send:
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> None:
+        if key is not None:
+            check_id(key, "a delivery key", slash=True)
         self.workflow = workflow
         self.event = event
         self.key = key
@@ -92,71 +97,88 @@ class Send:
         self.expect_version = expect_version
         self.future: asyncio.Future[object] | None = None
         self.conflicts = 0
+        self.look = False
 
     def decide(self, group: Group) -> Moved[Any]:
         """Apply the event, or say why not."""
         staged = group.stage(self.workflow)
         if staged is None:
-            raise WorkflowNotFound(f"there is no workflow {self.workflow!r}.")
+            raise no_workflow(self.workflow)
         key, digest = self.key, b""
+        live = staged.live
         if key is not None:
-            digest = digest_of(event_text(self.event), staged.live.bound.codec.encode_event(self.event))
+            digest = digest_of(event_text(self.event), live.bound.codec.encode_event(self.event))
             before = group.delivered.get((self.workflow, key))
             if before is not None:
-                return self._duplicate(staged, before, digest)
-        live = staged.live
+                return self._duplicate(live, before, digest)
         if self.expect_version is not None and live.row.version != self.expect_version:
-            raise VersionConflict(
-                f"workflow {self.workflow!r} is at version {live.row.version}, not {self.expect_version}."
-            )
+            self._look_first()
+            raise _another_version(live.row, self.expect_version)
         try:
             decision = decide.decide(live.bound.table, live.snapshot, self.event)
         except InvalidTransition:
+            self._look_first()
             if not self.if_allowed:
-                _count(staged, 2)
+                count(live, 2)
                 raise
-            _count(staged, 1)
+            count(live, 1)
             return Moved(state=live.snapshot.state, version=live.row.version, ignored=True)
         except Refusal:
-            _count(staged, 2)
+            self._look_first()
+            count(live, 2)
             raise
-        staged.move(decision, group.ids, group.slots, group.now_us, key=key, key_digest=digest)
+        staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
             moved = staged.history[-len(decision.records)]
             group.delivered[self.workflow, key] = Delivered(moved.version, moved.to_state, digest)
         after = staged.live
         return Moved(state=after.snapshot.state, version=after.row.version)
 
-    def _duplicate(self, staged: Staged, before: Delivered, digest: bytes) -> Moved[Any]:
+    def _look_first(self) -> None:
+        if self.key is not None and not self.look:
+            raise LookFirst
+
+    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Any]:
         if before.key_digest != digest:
-            raise KeyReused(f"key {self.key!r} of workflow {self.workflow!r} was used before for another event.")
-        _count(staged, 0)
-        return Moved(state=staged.live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
-
-
-def _count(staged: Staged, which: int) -> None:
-    """Count a duplicate, an ignored or a refused event. Written with the workflow's next change, not for itself."""
-    live = staged.live
-    counts = tuple(count + (at == which) for at, count in enumerate(live.row.counts))
-    live.row = replace(live.row, counts=counts)
+            raise KeyReused(
+                f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
+                f"at version {before.version}."
+            )
+        count(live, 0)
+        return Moved(state=live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
 
 
 def digest_of(name: str, data: bytes) -> bytes:
     """A digest of what was asked, to tell a repetition from a mistake."""
-    return hashlib.blake2b(name.encode() + b"\\0" + data, digest_size=16).digest()
+    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=16).digest()
 
 
-def check_id(workflow: object) -> None:
-    """Refuse what is no id of a workflow."""
+def check_id(given: object, what: str, *, slash: bool = False) -> None:
+    """Refuse what is no id of a workflow, or no key."""
     if (
-        isinstance(workflow, str)
-        and 0 < len(workflow) <= ID_CHARACTERS_MAX
-        and workflow.isprintable()
-        and "/" not in workflow
+        isinstance(given, str)
+        and 0 < len(given) <= ID_CHARACTERS_MAX
+        and given.isprintable()
+        and (slash or "/" not in given)
     ):
         return
+    without = "" if slash else " without a slash"
     raise InvalidPayload(
-        f"{workflow!r} is not the id of a workflow.",
-        why="Ids are shown in addresses, logs and listings.",
-        fix=f"Use 1 to {ID_CHARACTERS_MAX} printable characters without a slash.",
+        f"{given!r:.300} is not {what}.",
+        why="It is shown in addresses, logs and listings.",
+        fix=f"Use 1 to {ID_CHARACTERS_MAX} printable characters{without}.",
     )
+
+
+def no_workflow(workflow: str) -> WorkflowNotFound:
+    """The answer about an id that nobody has started."""
+    return WorkflowNotFound(f"there is no workflow {workflow!r:.300}.")
+
+
+def _exists(row: Row, machine: str) -> WorkflowExists:
+    difference = "with other input" if row.machine == machine else f"of the machine {row.machine!r}"
+    return WorkflowExists(f"workflow {row.id!r} exists already, {difference}.")
+
+
+def _another_version(row: Row, expected: int) -> VersionConflict:
+    return VersionConflict(f"workflow {row.id!r} is at version {row.version}, not {expected}.")

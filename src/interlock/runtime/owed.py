@@ -12,12 +12,14 @@ from interlock.core.values import TimerPolicy
 from interlock.seams import Ids
 
 
-class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
+class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The step of the current visit, from when it is owed until its result is applied."""
 
     key: str
     attempts: int = 0
     """Attempts that were begun; counted before they begin, so that one that kills the process counts too."""
+    token: int = 0
+    """The lease of the attempt under way: one more for each, counted or not. A result with another one is late."""
     started: bool = False
     """An attempt is under way, or was when the process died."""
     retry_us: int | None = None
@@ -25,7 +27,7 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt may have had an effect although it failed."""
 
 
-class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True):
+class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A timer of the current visit."""
 
     event: str
@@ -34,9 +36,11 @@ class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True):
     after_us: int
     at_us: int
     """When it fires, by the store's clock."""
+    set_us: int = 0
+    """When `at_us` was reckoned: what counts as running time for the policy "remaining" begins there."""
 
 
-class PastRun(msgspec.Struct, frozen=True, omit_defaults=True):
+class PastRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A run of the undo log: what an unwinding would have to undo."""
 
     step: str
@@ -47,7 +51,7 @@ class PastRun(msgspec.Struct, frozen=True, omit_defaults=True):
     payload: bytes = b""
 
 
-class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True):
+class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An undo that is owed. The first of them is the one that runs."""
 
     step: str
@@ -58,29 +62,42 @@ class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True):
     event: str | None = None
     payload: bytes = b""
     attempts: int = 0
+    token: int = 0
     started: bool = False
     retry_us: int | None = None
 
 
-class Owed(msgspec.Struct, frozen=True, omit_defaults=True):
+class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything that is owed to one workflow, beside its effects."""
 
     run: StepRun | None = None
     timers: tuple[TimerRun, ...] = ()
     past: tuple[PastRun, ...] = ()
     undos: tuple[UndoRun, ...] = ()
-    dead: Literal["step", "undo"] | None = None
-    """What gave up and waits for a person."""
+    dead: Literal["step", "undo", "settled"] | None = None
+    """What gave up and waits for a person; "settled" is a step of which a person has said that it is dealt with."""
+    letter: str = ""
+    """The id of the dead letter, while there is one."""
+
+    @property
+    def current(self) -> StepRun | UndoRun | None:
+        """What runs or is to run next, unless it has given up: the step, or the newest undo."""
+        if self.dead is not None:
+            return None
+        return self.run or (self.undos[0] if self.undos else None)
 
     def wake_us(self, now_us: int) -> int | None:
         """When somebody must look at the workflow again: now, for what is under way, in case this process dies."""
-        times = [timer.at_us for timer in self.timers]
-        if self.dead is None:
-            if self.run is not None:
-                times.append(self.run.retry_us or now_us)
-            if self.undos:
-                times.append(self.undos[0].retry_us or now_us)
-        return min(times, default=None)
+        if self is NOTHING:
+            return None
+        soonest = None
+        current = self.current
+        if current is not None:
+            soonest = current.retry_us or now_us
+        for timer in self.timers:
+            if soonest is None or timer.at_us < soonest:
+                soonest = timer.at_us
+        return soonest
 
 
 NOTHING = Owed()
@@ -90,7 +107,7 @@ _encode = msgspec.json.Encoder().encode
 
 def encode_owed(owed: Owed) -> bytes:
     """As it is written; empty when nothing is owed."""
-    return b"" if owed == NOTHING else _encode(owed)
+    return b"" if owed is NOTHING else _encode(owed)
 
 
 def decode_owed(data: bytes) -> Owed:
@@ -99,5 +116,5 @@ def decode_owed(data: bytes) -> Owed:
 
 
 def fresh_key(name: str, ids: Ids) -> str:
-    """A new idempotency key: the name of the step, undo or effect, and a random id. Never from a clock (C6)."""
-    return f"{name}-{ids.new().hex}"
+    """A new idempotency key: the name of the step, undo or effect, and a random UUID. Never from a clock (C6)."""
+    return f"{name}-{ids.text()}"

@@ -3,27 +3,24 @@
 Envelopes gather while a group is being written; the next group is what has gathered (natural batching). A workflow is
 in at most one group, and several of its events are decided there one after the other. Nobody is told anything before
 the group is durable: a refusal and a duplicate are reads of the staged state, and are held like all the rest (G7).
+
+A delivery key is looked up only where it matters: before a refusal is told, and when the store says that the key was
+used. An event that applies pays for nothing but the store's own check.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from interlock.errors import CorruptionError, InterlockError, OutcomeUnknown, VersionConflict
+from interlock.errors import Fenced, InterlockError, OutcomeUnknown, Overloaded, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
-from interlock.runtime.staging import Slots, Staged
-from interlock.seams import Ids
+from interlock.runtime.settings import EngineSettings
+from interlock.runtime.staging import Means, Staged
 from interlock.store.protocol import Store
-from interlock.store.values import Delivered
+from interlock.store.values import Delivered, Row
 
-GROUP_MAX = 1_000
-"""Envelopes in one group."""
-
-LIVE_MAX = 20_000
-"""Workflows kept in memory; the one that was used longest ago goes first."""
-
-CONFLICTS_MAX = 10
-"""How often an envelope is decided again because its workflow had moved (B2)."""
+AGAIN_S = 0.25
+"""How long a report waits before it is brought again to a store that could not take it."""
 
 
 class Envelope(Protocol):
@@ -33,25 +30,29 @@ class Envelope(Protocol):
     key: str | None
     future: "asyncio.Future[object] | None"
     conflicts: int
+    look: bool
+    """Its key must be looked up before it is decided."""
 
     def decide(self, group: "Group") -> object:
         """Decide on the staged state; what it returns or raises is told when the group is durable."""
         ...
 
 
+class LookFirst(Exception):  # noqa: N818 -- a signal, not an error: nobody outside sees it.
+    """The envelope would be refused, but its key has not been looked up."""
+
+
 class Group:
     """What an envelope may look at while it decides."""
 
-    __slots__ = ("delivered", "ids", "live", "now_us", "pipeline", "slots", "staged")
+    __slots__ = ("broken", "delivered", "live", "means", "now_us", "staged")
 
-    def __init__(
-        self, pipeline: "Pipeline", live: dict[str, Live], delivered: dict[tuple[str, str], Delivered]
-    ) -> None:
-        self.pipeline = pipeline
-        self.ids = pipeline.ids
-        self.slots = pipeline.slots
-        self.now_us = pipeline.store.now_us()
+    def __init__(self, means: Means, live: dict[str, Live], delivered: dict[tuple[str, str], Delivered]) -> None:
+        self.means = means
+        self.now_us = means.now_us
         self.live = live
+        self.broken: dict[str, Exception] = {}
+        """Why a workflow that is there cannot be read. It is the answer to its own events, and harms no other."""
         self.delivered = delivered
         self.staged: dict[str, Staged] = {}
 
@@ -61,36 +62,46 @@ class Group:
         if staged is None:
             live = self.live.get(workflow)
             if live is None:
+                if workflow in self.broken:
+                    raise self.broken[workflow]
                 return None
             staged = self.staged[workflow] = Staged(live, live.row.revision)
         return staged
 
 
 class Listener(Protocol):
-    """Who acts on what has become durable."""
+    """Who acts on what has become durable, and on what was said."""
 
-    def durable(self, staged: Staged, before: Live | None) -> None:
+    def durable(self, staged: Staged) -> None:
         """The workflow has changed, and nothing can take that back."""
+        ...
+
+    def answered(self, envelope: Envelope, answer: object) -> None:
+        """An answer that changed nothing, or an error, is told to somebody."""
         ...
 
 
 class Pipeline:
     """The data path of one engine. Lives in one event loop."""
 
-    def __init__(self, store: Store, machines: dict[str, Bound], *, ids: Ids, slots: Slots) -> None:
+    def __init__(
+        self, store: Store, machines: dict[str, Bound], means: Means, settings: EngineSettings, listener: Listener
+    ) -> None:
         self.store = store
-        self.machines = machines
-        self.ids = ids
-        self.slots = slots
-        self.listener: Listener | None = None
+        self.means = means
+        self.dead: InterlockError | None = None
+        """Why nothing can be taken any more: the outcome of a group is unknown."""
+        self._machines = machines
+        self._settings = settings
+        self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
         self._task: asyncio.Task[None] | None = None
-        self.dead: InterlockError | None = None
+        self._loop = asyncio.get_running_loop()
 
     def admit(self, envelope: Envelope) -> "asyncio.Future[object]":
         """Let the envelope join the next group; the future is its answer."""
-        future = envelope.future = asyncio.get_running_loop().create_future()
+        future = envelope.future = self._loop.create_future()
         self.add(envelope)
         return future
 
@@ -98,7 +109,7 @@ class Pipeline:
         """The same for one whose answer nobody waits for."""
         self._waiting.append(envelope)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = self._loop.create_task(self._run())
 
     async def idle(self) -> None:
         """Wait until nothing waits."""
@@ -106,14 +117,15 @@ class Pipeline:
             await asyncio.wait([task])
 
     def known(self, workflow: str) -> Live | None:
-        """The workflow as it is durable, if it is in memory."""
-        return self._live.get(workflow)
+        """The workflow as it is durable, if it is in memory and nobody else writes to the store."""
+        return None if self.store.shared else self._live.get(workflow)
 
     async def _run(self) -> None:
         try:
             await asyncio.sleep(0)  # Whatever this turn of the event loop has to say is in one group.
+            most = self._settings.group_max
             while self._waiting:
-                taken, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+                taken, self._waiting = self._waiting[:most], self._waiting[most:]
                 await self._pass(taken)
         finally:
             self._task = None
@@ -121,68 +133,90 @@ class Pipeline:
     async def _pass(self, envelopes: Sequence[Envelope]) -> None:
         group: Group | None = None
         try:
+            if self.dead is not None:
+                raise self.dead
             group = await self._load(envelopes)
             answers = [_decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
-            lost = await self.store.commit([staged.change() for staged in changed]) if changed else []
+            lost = await self.store.commit([staged.change() for staged in changed]) if changed else ()
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
         self._keep(changed, lost)
         for envelope, answer in zip(envelopes, answers, strict=True):
-            if envelope.workflow in lost:
+            if isinstance(answer, LookFirst) or (lost and envelope.workflow in lost):
                 self._again(envelope)
             else:
-                _tell(envelope, answer)
+                self._tell(envelope, answer)
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
-        live = self._live
-        if self.store.shared:
-            live = {}
-        missing = list({each.workflow for each in envelopes if each.workflow not in live})
-        if missing:
-            for row in (await self.store.load(missing)).values():
-                bound = self.machines.get(row.machine)
-                if bound is not None:
-                    live[row.id] = bound.live(row)
-        keys = [(each.workflow, each.key) for each in envelopes if each.key is not None]
-        return Group(self, live, await self.store.delivered(keys) if keys else {})
+        live = {} if self.store.shared else self._live
+        missing = {each.workflow: None for each in envelopes if each.workflow not in live}
+        rows = await self.store.load(list(missing)) if missing else {}
+        keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
+        delivered = await self.store.delivered(keys) if keys else {}
+        self.means.now_us = self.store.now_us()
+        group = Group(self.means, live, delivered)
+        for row in rows.values():
+            try:
+                live[row.id] = self._read(row)
+            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it: see `broken`.
+                group.broken[row.id] = error
+        return group
+
+    def _read(self, row: Row) -> Live:
+        bound = self._machines.get(row.machine)
+        if bound is None:
+            raise unknown_machine(row)
+        return bound.live(row)
 
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """What is durable is what memory shows; then act on it."""
         live = self._live
         for staged in changed:
             workflow = staged.live.row.id
-            before = live.pop(workflow, None)
-            if workflow in lost:
-                self._release(staged)
+            live.pop(workflow, None)
+            if lost and workflow in lost:
+                staged.give_up(self.means)
                 continue
             live[workflow] = staged.live
-            if self.listener is not None:
-                self.listener.durable(staged, before)
-        while len(live) > LIVE_MAX:
+            self._listener.durable(staged)
+        while len(live) > self._settings.snapshots_max:
             del live[next(iter(live))]
 
     def _again(self, envelope: Envelope) -> None:
         # B2: decided again on the new state, a bounded number of times.
         envelope.conflicts += 1
-        if envelope.conflicts <= CONFLICTS_MAX:
+        envelope.look = True
+        if envelope.conflicts <= self._settings.conflicts_max:
             self._waiting.append(envelope)
         else:
-            _tell(envelope, VersionConflict(f"workflow {envelope.workflow!r} kept moving while this was decided."))
+            self._tell(envelope, _kept_moving(envelope.workflow, envelope.conflicts))
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: Exception) -> None:
+        """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
         for staged in [] if group is None else group.staged.values():
-            self._release(staged)
+            staged.give_up(self.means)
             self._live.pop(staged.live.row.id, None)
-        if isinstance(error, OutcomeUnknown | CorruptionError):
-            self._live.clear()
+        fatal = isinstance(error, OutcomeUnknown | Fenced) or not isinstance(error, InterlockError)
+        if fatal and self.dead is None:
+            self.dead = _stopped(error)
         for envelope in envelopes:
-            _tell(envelope, error)
+            if envelope.future is None and self.dead is None:
+                # A report is the only memory of what has happened outside: it is brought again until it is taken.
+                self._loop.call_later(AGAIN_S, self.add, envelope)
+            else:
+                self._tell(envelope, error)
 
-    def _release(self, staged: Staged) -> None:
-        if staged.reserved:
-            self.slots.release()
+    def _tell(self, envelope: Envelope, answer: object) -> None:
+        self._listener.answered(envelope, answer)
+        future = envelope.future
+        if future is None or future.done():
+            return
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
 
 def _decided(envelope: Envelope, group: Group) -> object:
@@ -192,11 +226,27 @@ def _decided(envelope: Envelope, group: Group) -> object:
         return error
 
 
-def _tell(envelope: Envelope, answer: object) -> None:
-    future = envelope.future
-    if future is None or future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
+def _kept_moving(workflow: str, conflicts: int) -> InterlockError:
+    return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
+
+
+def unknown_machine(row: Row) -> InterlockError:
+    """The answer about a workflow whose machine this engine was not given."""
+    return UnavailableError(
+        f"workflow {row.id!r} belongs to the machine {row.machine!r}, which was not given to this engine.",
+        why="Only the machine knows what an event means for it.",
+        fix=f"Open the engine with it: Engine.open(url, machines=[{row.machine}, …]).",
+    )
+
+
+def _stopped(error: Exception) -> InterlockError:
+    return UnavailableError(
+        f"the engine has stopped: {error}",
+        why="Nobody can know whether the last group became durable; going on could do things twice.",
+        fix="Close the engine and open it again: what is durable is taken up, and nothing else.",
+    )
+
+
+def overloaded(in_flight: int, most: int) -> Overloaded:
+    """The refusal of a call that finds too many others under way."""
+    return Overloaded(0.1, f"{in_flight:,} calls are under way already (in_flight_max is {most:,}).")

@@ -1,32 +1,111 @@
-"""Taking up what the last life of a store has left owed (B6).
+"""Taking up what the last life of a store has left owed (B6), and the three policies of timers (B9).
 
 An attempt that was under way when the process died may have happened: it is tried again with the same key, and counts.
-What was waiting for its time waits on.
+What was waiting for its time waits on, by the policy of its timer: "deadline" keeps the moment, "restart" begins anew,
+"remaining" goes on with what was left. For the last, one mark in the store says when the engine was last alive; what
+has passed since then does not count. The mark is written at a clean stop and every few seconds, so that after a crash
+the last saved value counts, and it is one small write however many timers run.
 """
 
+import msgspec
+
 from interlock.runtime.bound import Bound
-from interlock.runtime.pipeline import Pipeline
-from interlock.runtime.reports import Crashed
+from interlock.runtime.effects import EffectFailed
+from interlock.runtime.owed import TimerRun
+from interlock.runtime.pipeline import Group, Pipeline
+from interlock.runtime.reports import Crashed, Failure, Look, Report
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
 from interlock.store.protocol import Store
+from interlock.store.values import OwedEffect, Row
 
-EVERYTHING = 1_000_000_000
+ALIVE = "alive_us"
+"""The note that says when an engine last looked after this store."""
+
+PAGE = 1_000
+
+CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
 
 
-async def recover(store: Store, machines: dict[str, Bound], pipeline: Pipeline, runner: Runner) -> None:
-    """Take up every workflow that has something to wake up for."""
-    for row in await store.due(limit=EVERYTHING):
-        bound = machines.get(row.machine)
+class Rearm(Report):
+    """Timers whose policy says that the time while nobody was there does not count."""
+
+    __slots__ = ("alive_us",)
+
+    def __init__(self, workflow: str, alive_us: int) -> None:
+        super().__init__(workflow)
+        self.alive_us = alive_us
+
+    def decide(self, group: Group) -> object:
+        """Reckon their time anew."""
+        staged = group.stage(self.workflow)
+        if staged is not None:
+            owed = staged.live.owed
+            timers = tuple(_rearmed(timer, self.alive_us, group.now_us) for timer in owed.timers)
+            staged.owe(msgspec.structs.replace(owed, timers=timers), group.now_us)
+        return None
+
+
+def _rearmed(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
+    if timer.policy == "deadline":
+        return timer
+    gone_us = now_us - max(alive_us, timer.set_us)
+    at_us = now_us + timer.after_us if timer.policy == "restart" else timer.at_us + max(0, gone_us)
+    return msgspec.structs.replace(timer, at_us=at_us, set_us=now_us)
+
+
+class Recovery:
+    """Brings everything that is owed back to life, page by page."""
+
+    def __init__(
+        self, store: Store, machines: dict[str, Bound], pipeline: Pipeline, runner: Runner, *, undo_attempts: int
+    ) -> None:
+        self._store = store
+        self._machines = machines
+        self._pipeline = pipeline
+        self._runner = runner
+        self._undo_attempts = undo_attempts
+
+    async def run(self, alive_us: int) -> int:
+        """Take up everything; returns how many workflows and effects were owed something."""
+        taken, after = 0, None
+        while rows := await self._store.due(after=after, limit=PAGE):
+            for row in rows:
+                self._take_up(row, alive_us)
+            taken, after = taken + len(rows), rows[-1]
+            await self._pipeline.idle()
+        return taken + await self._effects()
+
+    def _take_up(self, row: Row, alive_us: int) -> None:
+        bound = self._machines.get(row.machine)
         if bound is None:
-            continue
+            return
         live = bound.live(row)
-        run = live.owed.run or (live.owed.undos[0] if live.owed.undos else None)
-        if run is not None and run.started:
-            pipeline.add(Crashed(row.id, live.snapshot.visit, run.key))
+        if any(timer.policy != "deadline" for timer in live.owed.timers):
+            self._pipeline.add(Rearm(row.id, alive_us))
+        current = live.owed.current
+        if current is not None and current.started:
+            self._pipeline.add(Crashed(row.id, self._undo_attempts))
+        elif current is not None and current.retry_us is None:
+            self._pipeline.add(Look(row.id))
         else:
-            runner.act(Staged(live, row.revision))
-    for effect in await store.effects(limit=EVERYTHING):
-        found = (await store.load([effect.workflow])).get(effect.workflow)
-        if found is not None and found.machine in machines:
-            runner.begin_effect(machines[found.machine].live(found), effect)
+            self._runner.act(Staged(live, row.revision))
+
+    async def _effects(self) -> int:
+        taken, after = 0, None
+        while effects := await self._store.effects(after=after, limit=PAGE):
+            rows = await self._store.load(list({effect.workflow: None for effect in effects}))
+            for effect in effects:
+                if effect.workflow in rows:
+                    self._owe(rows[effect.workflow].machine, effect)
+            taken, after = taken + len(effects), effects[-1]
+        return taken
+
+    def _owe(self, machine: str, effect: OwedEffect) -> None:
+        bound = self._machines.get(machine)
+        declared = None if bound is None else bound.effects.get(effect.name)
+        if declared is not None and effect.attempts >= declared.retry.attempts:
+            # The last attempt was under way when the process died.
+            self._pipeline.add(EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts))
+        elif bound is not None:
+            self._runner.owe_effect(effect)

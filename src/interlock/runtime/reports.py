@@ -1,7 +1,8 @@
-"""What wants to move a workflow from inside: the results of steps and undos, timers, and attempts that begin.
+"""What wants to move a workflow from inside: results of steps and undos, timers, slots that are free, crashes.
 
-A report belongs to one visit and one key. If the workflow has moved on meanwhile, it is late: it is noted and changes
-nothing (G5: a result is applied at most once). Reports never pass admission.
+A result belongs to one visit, one key and one lease token. If the workflow has moved on meanwhile, or another attempt
+has taken over, it is late: it is told to observers and changes nothing (G5: a result is applied at most once). Reports
+never pass admission.
 """
 
 import asyncio
@@ -11,15 +12,19 @@ import msgspec
 
 from interlock.core import decide
 from interlock.core.events import Event
-from interlock.core.table import Node
 from interlock.core.values import StepFailure
-from interlock.errors import LimitReached, RequestError
-from interlock.runtime.owed import Owed
+from interlock.errors import Refusal, RequestError, UserCodeError
+from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun
 from interlock.runtime.pipeline import Group
 from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter
 
-Late = Literal["late"]
+
+class Late(msgspec.Struct, frozen=True):
+    """The answer to a report that came too late."""
+
+    workflow: str
+    run: str
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -28,125 +33,196 @@ class Failure(msgspec.Struct, frozen=True):
     error: str
     message: str
     retryable: bool
-    delay_s: float
+    delay_s: float = 0.0
     """How long to wait before the next one, if there is one."""
+    unknown: bool = True
+    """It may have had an effect all the same."""
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        return f"{self.error}: {self.message}" if self.message else self.error
 
 
-class _Report:
+class Report:
     """What all reports have; nobody waits for their answer."""
 
-    __slots__ = ("conflicts", "future", "key", "run", "visit", "workflow")
+    __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
-    def __init__(self, workflow: str, visit: int, run: str) -> None:
+    def __init__(self, workflow: str) -> None:
         self.workflow = workflow
-        self.visit = visit
-        self.run = run
-        """The idempotency key of what is reported on."""
         self.key: str | None = None
         self.future: asyncio.Future[object] | None = None
         self.conflicts = 0
+        self.look = False
+
+    def decide(self, group: Group) -> object:
+        """As every envelope."""
+        raise NotImplementedError
+
+
+class Look(Report):
+    """The time of something has come, or a slot is free: fire the timer, begin the attempt."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Do whatever is due. What is not due yet is looked at again when it is."""
+        staged = group.stage(self.workflow)
+        if staged is None:
+            return None
+        visit, refused = staged.live.snapshot.visit, None
+        while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
+            refused = _fire(staged, group, timer)
+            if staged.live.snapshot.visit != visit:
+                return refused
+        current = staged.live.owed.current
+        if (
+            current is not None
+            and not current.started
+            and (current.retry_us or 0) <= group.now_us
+            and not staged.begin(group.means)
+        ):
+            group.means.slots.wait(self.workflow)
+        return refused
+
+
+def _fire(staged: Staged, group: Group, timer: TimerRun) -> Exception | None:
+    """Send a timer's event. A machine that says no has had its chance: the timer is gone, and the refusal is told."""
+    owed = staged.live.owed
+    staged.owe(replace(owed, timers=tuple(each for each in owed.timers if each is not timer)), group.now_us)
+    live = staged.live
+    try:
+        event = live.bound.codec.decode_event(timer.event, timer.payload, strict=False)
+        staged.move(decide.decide(live.bound.table, live.snapshot, event), group.means)
+    except (RequestError, UserCodeError) as error:
+        return error
+    return None
+
+
+def _due(timers: tuple[TimerRun, ...], now_us: int) -> TimerRun | None:
+    due = [timer for timer in timers if timer.at_us <= now_us]
+    return min(due, key=lambda timer: timer.at_us, default=None)
+
+
+class _Result(Report):
+    """What is said of one attempt."""
+
+    __slots__ = ("run", "token", "visit")
+
+    def __init__(self, workflow: str, visit: int, run: StepRun | UndoRun) -> None:
+        super().__init__(workflow)
+        self.visit = visit
+        self.run = run.key
+        """The idempotency key of what is reported on."""
+        self.token = run.token
 
     def _staged(self, group: Group) -> Staged | None:
-        """The workflow, if it is still the visit and the run that this is about."""
+        """The workflow, if it is still the visit, the run and the attempt that this is about."""
         staged = group.stage(self.workflow)
         if staged is None or staged.live.snapshot.visit != self.visit:
             return None
-        owed = staged.live.owed
-        known = owed.run is not None and owed.run.key == self.run
-        return staged if known or (owed.undos and owed.undos[0].key == self.run) else None
-
-
-class Begun(_Report):
-    """A slot is free: the next attempt begins as soon as that is durable."""
-
-    __slots__ = ()
+        current = staged.live.owed.current
+        if current is None or current.key != self.run or current.token != self.token or not current.started:
+            return None
+        return staged
 
     def decide(self, group: Group) -> object:
-        """Count the attempt before it begins."""
-        staged = self._staged(group)
-        if staged is None or not group.slots.reserve():
-            return "late"
-        staged.reserved = True
-        owed = staged.live.owed
-        if owed.undos:
-            first = replace(owed.undos[0], attempts=owed.undos[0].attempts + 1, started=True, retry_us=None)
-            staged.owe(replace(owed, undos=(first, *owed.undos[1:]), dead=None), group.now_us)
-        else:
-            assert owed.run is not None
-            run = replace(owed.run, attempts=owed.run.attempts + 1, started=True, retry_us=None)
-            staged.owe(replace(owed, run=run, dead=None), group.now_us)
-        return None
-
-
-class Crashed(_Report):
-    """The process died while an attempt was under way. It may have happened, it counts, and it is tried again."""
-
-    __slots__ = ()
-
-    def decide(self, group: Group) -> object:
-        """Like a failure of that attempt, without a wait."""
+        """Apply it, unless it is late."""
         staged = self._staged(group)
         if staged is None:
-            return "late"
-        failure = Failure("crashed", "the process ended during the attempt", retryable=True, delay_s=0.0)
-        if staged.live.owed.run is not None:
-            return _failed(staged, group, failure, unknown=True)
-        owed = staged.live.owed
-        first = replace(owed.undos[0], started=False, retry_us=group.now_us)
-        staged.owe(replace(owed, undos=(first, *owed.undos[1:])), group.now_us)
-        return None
+            return Late(self.workflow, self.run)
+        return self._apply(staged, group)
+
+    def _apply(self, staged: Staged, group: Group) -> object:
+        raise NotImplementedError
 
 
-class Returned(_Report):
+class Returned(_Result):
     """A step has returned its event."""
 
     __slots__ = ("event",)
 
-    def __init__(self, workflow: str, visit: int, run: str, event: Event) -> None:
+    def __init__(self, workflow: str, visit: int, run: StepRun, event: Event) -> None:
         super().__init__(workflow, visit, run)
         self.event = event
 
-    def decide(self, group: Group) -> object:
+    def _apply(self, staged: Staged, group: Group) -> object:
         """Apply the event on the current context."""
-        staged = self._staged(group)
-        if staged is None:
-            return "late"
         live = staged.live
         try:
             decision = decide.decide(live.bound.table, live.snapshot, self.event, result=True)
-        except RequestError as error:
-            # A result that is refused counts as a failure for good. It has happened all the same, if it was the log of
-            # runs that was full.
-            failure = Failure(error.code, error.what, retryable=False, delay_s=0.0)
-            return _failed(staged, group, failure, unknown=isinstance(error, LimitReached))
-        staged.move(decision, group.ids, group.slots, group.now_us, result=True)
+            staged.move(decision, group.means, result=True)
+        except (RequestError, UserCodeError) as error:
+            # A result that the machine refuses counts as a failure for good, without effect. Anything else that is
+            # wrong with it (a full undo log, an action that raises, a context that is too large) says nothing about
+            # what happened outside: that is unknown, and is undone.
+            unknown = not isinstance(error, Refusal)
+            return _failed(staged, group, Failure(error.code, error.what, retryable=False, unknown=unknown))
         return None
 
 
-class Failed(_Report):
+class Failed(_Result):
     """An attempt of a step has failed."""
 
     __slots__ = ("failure",)
 
-    def __init__(self, workflow: str, visit: int, run: str, failure: Failure) -> None:
+    def __init__(self, workflow: str, visit: int, run: StepRun, failure: Failure) -> None:
         super().__init__(workflow, visit, run)
         self.failure = failure
 
-    def decide(self, group: Group) -> object:
+    def _apply(self, staged: Staged, group: Group) -> object:
         """Retry later, or give up."""
-        staged = self._staged(group)
-        if staged is None:
-            return "late"
-        return _failed(staged, group, self.failure, unknown=self.failure.retryable)
+        return _failed(staged, group, self.failure)
 
 
-def _failed(staged: Staged, group: Group, failure: Failure, *, unknown: bool) -> object:
+class Interrupted(_Result):
+    """An attempt was cancelled because the engine stops. It is not counted, and tried again by the next life."""
+
+    __slots__ = ()
+
+    def _apply(self, staged: Staged, group: Group) -> object:
+        """Give the attempt back; what it has done is unknown."""
+        owed = staged.live.owed
+        if owed.run is not None:
+            run = replace(owed.run, attempts=owed.run.attempts - 1, started=False, unknown=True)
+            staged.owe(replace(owed, run=run), group.now_us)
+        else:
+            undo = replace(owed.undos[0], attempts=owed.undos[0].attempts - 1, started=False)
+            staged.owe(replace(owed, undos=(undo, *owed.undos[1:])), group.now_us)
+        return None
+
+
+class Crashed(Report):
+    """The process died while an attempt was under way. It may have happened, it counts, and it is tried again."""
+
+    __slots__ = ("attempts_max",)
+
+    def __init__(self, workflow: str, attempts_max: int) -> None:
+        super().__init__(workflow)
+        self.attempts_max = attempts_max
+
+    def decide(self, group: Group) -> object:
+        """Like a failure of that attempt, without a wait."""
+        staged = group.stage(self.workflow)
+        current = None if staged is None else staged.live.owed.current
+        if staged is None or current is None or not current.started:
+            return None
+        failure = Failure("crashed", "the process ended during the attempt", retryable=True)
+        if isinstance(current, StepRun):
+            _failed(staged, group, failure)
+        else:
+            undo_failed(staged, group, failure, self.attempts_max)
+        return None
+
+
+def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     live = staged.live
-    owed, node = live.owed, _node(live.bound.table.nodes, live.snapshot.state._name_)
-    step = node.step
+    owed = live.owed
+    step = live.bound.table.nodes[live.snapshot.state._name_].step
     assert owed.run is not None
     assert step is not None
-    run = replace(owed.run, started=False, unknown=owed.run.unknown or unknown)
+    run = replace(owed.run, started=False, unknown=owed.run.unknown or failure.unknown)
     if failure.retryable and not step.retry.exhausted(run.attempts):
         retry_us = group.now_us + int(failure.delay_s * 1_000_000)
         staged.owe(replace(owed, run=replace(run, retry_us=retry_us)), group.now_us)
@@ -154,104 +230,81 @@ def _failed(staged: Staged, group: Group, failure: Failure, *, unknown: bool) ->
     told = StepFailure(
         step=step.name, error=failure.error, message=failure.message, attempts=run.attempts, unknown=run.unknown
     )
-    decision = decide.fail(live.bound.table, live.snapshot, told)
-    if decision is not None:
-        staged.move(decision, group.ids, group.slots, group.now_us)
-        return None
-    staged.letters.append(_letter("step", staged, group, step.name, run.attempts, failure, run.key))
-    staged.owe(replace(owed, run=run, dead="step"), group.now_us)
+    try:
+        decision = decide.fail(live.bound.table, live.snapshot, told)
+        if decision is not None:
+            staged.move(decision, group.means)
+            return None
+    except (RequestError, UserCodeError) as error:
+        failure = Failure(error.code, error.what, retryable=False, unknown=run.unknown)
+    _give_up(staged, group, replace(owed, run=run), "step", step.name, run, failure)
     return None
 
 
-class Undone(_Report):
+class Undone(_Result):
     """An undo is done."""
 
     __slots__ = ()
 
-    def decide(self, group: Group) -> object:
+    def _apply(self, staged: Staged, group: Group) -> object:
         """On to the next one, or out of the unwinding state."""
-        staged = self._staged(group)
-        if staged is None:
-            return "late"
-        live = staged.live
-        rest = live.owed.undos[1:]
-        if rest:
-            reserved = staged.reserved = group.slots.reserve()
-            first = replace(rest[0], attempts=int(reserved), started=reserved)
-            staged.owe(replace(live.owed, undos=(first, *rest[1:])), group.now_us)
-            return None
-        staged.owe(replace(live.owed, undos=()), group.now_us)
-        decision = decide.unwound(live.bound.table, staged.live.snapshot)
-        staged.move(decision, group.ids, group.slots, group.now_us)
+        return undone(staged, group)
+
+
+def undone(staged: Staged, group: Group) -> object:
+    """The newest undo is dealt with: on to the next one, or out of the unwinding state."""
+    live = staged.live
+    rest = live.owed.undos[1:]
+    staged.owe(replace(live.owed, undos=rest, dead=None, letter=""), group.now_us)
+    if rest:
+        staged.begin(group.means)
         return None
+    staged.move(decide.unwound(live.bound.table, staged.live.snapshot), group.means)
+    return None
 
 
-class UndoFailed(_Report):
+class UndoFailed(_Result):
     """An attempt of an undo has failed."""
 
     __slots__ = ("attempts_max", "failure")
 
-    def __init__(self, workflow: str, visit: int, run: str, failure: Failure, *, attempts_max: int) -> None:
+    def __init__(self, workflow: str, visit: int, run: UndoRun, failure: Failure, attempts_max: int) -> None:
         super().__init__(workflow, visit, run)
         self.failure = failure
         self.attempts_max = attempts_max
 
-    def decide(self, group: Group) -> object:
+    def _apply(self, staged: Staged, group: Group) -> object:
         """Retry later, or leave it to a person: older undos wait."""
-        staged = self._staged(group)
-        if staged is None:
-            return "late"
-        owed = staged.live.owed
-        first = replace(owed.undos[0], started=False)
-        dead: Literal["undo"] | None = None
-        if self.failure.retryable and first.attempts < self.attempts_max:
-            first = replace(first, retry_us=group.now_us + int(self.failure.delay_s * 1_000_000))
-        else:
-            dead = "undo"
-            name = f"{first.step}.{first.undo}"
-            staged.letters.append(_letter("undo", staged, group, name, first.attempts, self.failure, first.key))
-        staged.owe(replace(owed, undos=(first, *owed.undos[1:]), dead=dead), group.now_us)
+        undo_failed(staged, group, self.failure, self.attempts_max)
         return None
 
 
-class Fired(_Report):
-    """The time of a timer has come."""
-
-    __slots__ = ("at_us",)
-
-    def __init__(self, workflow: str, visit: int, at_us: int) -> None:
-        super().__init__(workflow, visit, "")
-        self.at_us = at_us
-
-    def decide(self, group: Group) -> object:
-        """Send its event, if the workflow is still there."""
-        staged = group.stage(self.workflow)
-        if staged is None or staged.live.snapshot.visit != self.visit:
-            return "late"
-        owed = staged.live.owed
-        timer = next((each for each in owed.timers if each.at_us == self.at_us), None)
-        if timer is None or timer.at_us > group.now_us:
-            return "late"
-        staged.owe(_without(owed, self.at_us), group.now_us)
-        live = staged.live
-        event = live.bound.codec.decode_event(timer.event, timer.payload)
-        try:
-            decision = decide.decide(live.bound.table, live.snapshot, event)
-        except RequestError:
-            return "late"  # The machine says no: the timer has had its chance.
-        staged.move(decision, group.ids, group.slots, group.now_us)
-        return None
+def undo_failed(staged: Staged, group: Group, failure: Failure, attempts_max: int) -> None:
+    """Try the newest undo again later, or leave it to a person."""
+    owed = staged.live.owed
+    first = replace(owed.undos[0], started=False)
+    rest = owed.undos[1:]
+    if failure.retryable and first.attempts < attempts_max:
+        first = replace(first, retry_us=group.now_us + int(failure.delay_s * 1_000_000))
+        staged.owe(replace(owed, undos=(first, *rest)), group.now_us)
+        return
+    _give_up(staged, group, replace(owed, undos=(first, *rest)), "undo", first.step, first, failure)
 
 
-def _without(owed: Owed, at_us: int) -> Owed:
-    return replace(owed, timers=tuple(each for each in owed.timers if each.at_us != at_us))
-
-
-def _letter(kind: str, staged: Staged, group: Group, name: str, attempts: int, failure: Failure, key: str) -> Letter:
+def _give_up(
+    staged: Staged,
+    group: Group,
+    owed: Owed,
+    kind: Literal["step", "undo"],
+    name: str,
+    run: StepRun | UndoRun,
+    failure: Failure,
+) -> None:
     row = staged.live.row
-    told = f"{failure.error}: {failure.message}" if failure.message else failure.error
-    return Letter(group.ids.new().hex, kind, row.id, name, attempts, told, group.now_us, row.version, key)
+    letter = group.means.ids.text()
+    staged.letters.append(
+        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key)
+    )
+    staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)
 
 
-def _node(nodes: dict[str, Node], name: str) -> Node:
-    return nodes[name]

@@ -2,220 +2,263 @@
 
 An attempt runs only after the commit that counts it (G5), with the key that commit stored. It is cancelled when its
 time is over or its workflow moves on; what it then still says is late. Attempts hold slots, so that a burst of
-workflows is a queue and not a pile of tasks (G6).
+workflows is a queue of names and not a pile of tasks (G6).
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from typing import cast
 
 from interlock.core.events import Event
-from interlock.core.policies import Classification, Retry
+from interlock.core.policies import Retry
 from interlock.core.values import StepContext
-from interlock.errors import InterlockError, NonRetryable, RetryAfter
-from interlock.runtime.bound import Live
-from interlock.runtime.effects import EffectDone, EffectFailed
+from interlock.runtime.attempts import Attempt, Judge
+from interlock.runtime.bound import Bound, Live
+from interlock.runtime.deadlines import Deadlines
+from interlock.runtime.effects import EffectBegun, EffectDone, EffectFailed
+from interlock.runtime.owed import Owed
 from interlock.runtime.pipeline import Envelope, Pipeline
-from interlock.runtime.reports import Begun, Failed, Failure, Fired, Returned, UndoFailed, Undone
+from interlock.runtime.reports import Failed, Failure, Interrupted, Look, Returned, UndoFailed, Undone
+from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Staged
+from interlock.runtime.telling import Teller
 from interlock.runtime.wakes import Wakes
-from interlock.seams import Chance, Clock
-from interlock.signals import StepAttempted, Subscribers
 from interlock.store.values import OwedEffect
 
-UNDO_RETRY = Retry(attempts=3)
-UNDO_TIMEOUT_S = 30.0
+STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
 
 class Runner:
-    """Runs the steps of one engine."""
+    """Runs the steps, undos and effects of one engine."""
 
     def __init__(
-        self, pipeline: Pipeline, wakes: Wakes, *, clock: Clock, chance: Chance, subscribers: Subscribers, working: bool
+        self,
+        pipeline: Pipeline,
+        machines: dict[str, Bound],
+        wakes: Wakes,
+        *,
+        judge: Judge,
+        teller: Teller,
+        settings: EngineSettings,
+        working: bool,
     ) -> None:
         self._pipeline = pipeline
+        self._machines = machines
         self._wakes = wakes
-        self._clock = clock
-        self._chance = chance
-        self._subscribers = subscribers
+        self._judge = judge
+        self._teller = teller
+        self._settings = settings
+        self._undo_retry = Retry(attempts=settings.undo_attempts)
         self._working = working
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By the key of what runs."""
-        self._running: dict[str, str] = {}
-        """The key of what runs for a workflow."""
-        self._waiting: deque[Envelope] = deque()
-        """What waits for a slot."""
+        self._deadlines = Deadlines()
+        self._loop = asyncio.get_running_loop()
+        self._attempts: dict[str, Attempt] = {}
+        """Everything that runs, by its idempotency key."""
+        self._running: dict[str, Attempt] = {}
+        """The step or undo that runs for a workflow."""
+        self._effects: dict[str, OwedEffect] = {}
+        """Effects that wait for their time or for a slot."""
+        self.slots, self.effect_slots = pipeline.means.slots, pipeline.means.effect_slots
+        self.slots.called = self.look
+        self.effect_slots.called = self._call_effect
 
-    def __len__(self) -> int:
-        """How many attempts are under way or wait for a slot."""
-        return len(self._tasks) + len(self._waiting)
+    @property
+    def under_way(self) -> int:
+        """How many attempts run."""
+        return len(self._attempts)
+
+    # --- what is owed ------------------------------------------------------------------------------------------------
 
     def act(self, staged: Staged) -> None:
         """The workflow stands here, durably: stop what belongs to the past, begin what is owed."""
         live = staged.live
-        owed = live.owed
-        workflow = live.row.id
-        owes = owed.run.key if owed.run is not None else owed.undos[0].key if owed.undos else None
+        owed, workflow = live.owed, live.row.id
+        current = owed.current
         running = self._running.get(workflow)
-        if running is not None and running != owes:
-            self._stop(workflow, running)
+        if running is not None and (current is None or current.key != running.key):
+            del self._running[workflow]
+            running.cancel("moved_on")
         if not self._working:
             return
-        if owes is not None and running != owes:
-            self._owe(live, owes)
+        if staged.reserved:
+            self._begin(live, running)
+        elif current is not None and not current.started:
+            if current.retry_us is not None:
+                self._wakes.at(current.retry_us, self.look, workflow)
+            else:
+                self.slots.wait(workflow)
+        self._arm(workflow, owed)
+        for effect in staged.begins:
+            self._begin_effect(live.bound, effect)
+        if len(staged.effects) > len(staged.begins):
+            for effect in staged.effects:
+                if effect not in staged.begins:
+                    self.owe_effect(effect)
+
+    def look(self, workflow: str) -> None:
+        """See what is due for the workflow."""
+        self._pipeline.add(Look(workflow))
+
+    def _arm(self, workflow: str, owed: Owed) -> None:
         for timer in owed.timers:
-            self._wakes.at(timer.at_us, _adding(self._pipeline, Fired(workflow, live.snapshot.visit, timer.at_us)))
-        for effect in staged.effects:
-            self.begin_effect(live, effect)
+            self._wakes.at(timer.at_us, self.look, workflow)
 
-    def _owe(self, live: Live, key: str) -> None:
-        owed, visit, workflow = live.owed, live.snapshot.visit, live.row.id
-        run = owed.run or owed.undos[0]
-        if owed.dead is not None:
+    def owe_effect(self, effect: OwedEffect) -> None:
+        """Run the effect when its time has come and there is a slot."""
+        self._effects[effect.id] = effect
+        self._wakes.at(effect.wake_us, self._call_effect, effect.id)
+
+    def _call_effect(self, key: str) -> None:
+        effect = self._effects.get(key)
+        if effect is None:
             return
-        if run.started:
-            self._begin(workflow, key, self._undo(live) if owed.run is None else self._step(live))
-        elif run.retry_us is not None:
-            self._wakes.at(run.retry_us, lambda: self._want(Begun(workflow, visit, key)))
+        if self.effect_slots.free > 0:
+            del self._effects[key]
+            self._pipeline.add(EffectBegun(effect))
         else:
-            self._want(Begun(workflow, visit, key))
+            self.effect_slots.wait(key)
 
-    def begin_effect(self, live: Live, effect: OwedEffect) -> None:
-        """Run an effect at its time. Effects are counted when they end: they never move the machine."""
-        self._wakes.at(effect.wake_us, lambda: self._begin(None, effect.id, self._effect(live, effect)))
+    # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _want(self, envelope: Envelope) -> None:
-        if self._pipeline.slots.free > 0:
-            self._pipeline.add(envelope)
+    def _begin(self, live: Live, before: Attempt | None) -> None:
+        owed, workflow = live.owed, live.row.id
+        if owed.run is not None:
+            step = live.bound.table.nodes[live.snapshot.state._name_].step
+            assert step is not None
+            attempt = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
+            coroutine = self._step(live, attempt)
         else:
-            self._waiting.append(envelope)
+            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
+            coroutine = self._undo(live, attempt)
+        self._running[workflow] = attempt
+        if before is not None and before.key != attempt.key and before.key in self._attempts and owed.run is None:
+            # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
+            self._attempts[attempt.key] = attempt
+            before.ended.append(lambda: self._go(attempt, coroutine))
+            return
+        self._go(attempt, coroutine)
 
-    def _begin(self, workflow: str | None, key: str, attempt: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(attempt)
-        self._tasks[key] = task
-        if workflow is not None:
-            self._running[workflow] = key
-        task.add_done_callback(lambda _task: self._ended(workflow, key))
+    def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
+        if effect.name not in bound.effects:
+            gone = Failure("no-effect", "the machine has no such effect any more", retryable=False)
+            self.effect_slots.release()
+            self._pipeline.add(EffectFailed(effect, gone, attempts_max=effect.attempts))
+            return
+        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, "effects")
+        self._go(attempt, self._effect(bound, effect, attempt))
 
-    def _ended(self, workflow: str | None, key: str) -> None:
-        self._tasks.pop(key, None)
-        if workflow is not None:
-            if self._running.get(workflow) == key:
-                del self._running[workflow]
-            self._pipeline.slots.release()
-        if self._waiting and self._pipeline.slots.free > 0:
-            self._pipeline.add(self._waiting.popleft())
+    def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        self._attempts[attempt.key] = attempt
+        attempt.task = asyncio.Task(coroutine, loop=self._loop)
+        self._deadlines.add(attempt)
 
-    def _stop(self, workflow: str, key: str) -> None:
-        del self._running[workflow]
-        task = self._tasks.get(key)
-        if task is not None:
-            task.cancel()
+    def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+        self._deadlines.remove(attempt)
+        if self._attempts.get(attempt.key) is attempt:
+            del self._attempts[attempt.key]
+        if self._running.get(attempt.workflow) is attempt:
+            del self._running[attempt.workflow]
+        if report is not None:
+            self._pipeline.add(report)
+        (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
+        for call in attempt.ended:
+            call()
 
-    async def _step(self, live: Live) -> None:
+    async def _step(self, live: Live, attempt: Attempt) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
-        node = live.bound.table.nodes[live.snapshot.state._name_]
+        step = live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
-        assert node.step is not None
-        step = node.step
-        ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
-        begun_s = self._clock.monotonic_s()
+        assert step is not None
+        begun_s = self._teller.begun_s()
+        report: Envelope | None = None
         try:
-            async with asyncio.timeout(step.timeout_s):
-                value = await live.bound.steps[step.name](live.snapshot.context, ctx)
-        except Exception as error:  # noqa: BLE001 -- whatever a step raises is its failure.
-            failure = self._failure(error, step.retry, run.attempts, step.classify)
-            self._tell(live, step.name, "step", run.attempts, begun_s, failure)
-            self._pipeline.add(Failed(workflow, visit, run.key, failure))
-            return
-        event = cast("Event", value if step.result is None else step.result(value))
-        self._tell(live, step.name, "step", run.attempts, begun_s, None)
-        self._pipeline.add(Returned(workflow, visit, run.key, event))
+            attempt.begin()
+            ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
+            value = await live.bound.steps[step.name](live.snapshot.context, ctx)
+            event = value if step.result is None else step.result(value)
+            report = Returned(workflow, visit, run, cast("Event", event))
+            self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a step raises is its failure.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run)
+            else:
+                failure = (
+                    self._judge.timeout(step.timeout_s, step.retry, run.attempts)
+                    if attempt.cut == "expired"
+                    else self._judge.failure(error, step.retry, run.attempts, step.classify)
+                )
+                report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, failure)
+                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+        finally:
+            self._end(attempt, report)
 
-    async def _undo(self, live: Live) -> None:
+    async def _undo(self, live: Live, attempt: Attempt) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.undos[0]
-        ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
-        codec = live.bound.codec
-        done = None if run.event is None else codec.decode_event(run.event, run.payload)
-        begun_s = self._clock.monotonic_s()
+        begun_s = self._teller.begun_s()
+        report: Envelope | None = None
         try:
-            async with asyncio.timeout(UNDO_TIMEOUT_S):
-                await live.bound.undo(run.step, run.undo)(live.snapshot.context, done, ctx)
-        except Exception as error:  # noqa: BLE001 -- as above.
-            failure = self._failure(error, UNDO_RETRY, run.attempts, None)
-            self._tell(live, run.step, "undo", run.attempts, begun_s, failure)
-            self._pipeline.add(UndoFailed(workflow, visit, run.key, failure, attempts_max=UNDO_RETRY.attempts))
-            return
-        self._tell(live, run.step, "undo", run.attempts, begun_s, None)
-        self._pipeline.add(Undone(workflow, visit, run.key))
+            attempt.begin()
+            codec = live.bound.codec
+            done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
+            ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
+            await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
+            report = Undone(workflow, visit, run)
+            self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run)
+            else:
+                failure = (
+                    self._judge.timeout(attempt.timeout_s, self._undo_retry, run.attempts)
+                    if attempt.cut == "expired"
+                    else self._judge.failure(error, self._undo_retry, run.attempts)
+                )
+                report = None
+                if attempt.cut != "moved_on":
+                    report = UndoFailed(workflow, visit, run, failure, self._settings.undo_attempts)
+                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+        finally:
+            self._end(attempt, report)
 
-    async def _effect(self, live: Live, effect: OwedEffect) -> None:
-        declared = live.bound.effects[effect.name]
-        attempt = effect.attempts + 1
-        ctx = StepContext(key=effect.id, workflow=live.row.id, attempt=attempt, visit=effect.version)
-        begun_s = self._clock.monotonic_s()
+    async def _effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt) -> None:
+        declared = bound.effects[effect.name]
+        begun_s = self._teller.begun_s()
+        report: Envelope | None = None
         try:
-            async with asyncio.timeout(declared.timeout_s):
-                await declared.function(live.snapshot.context, ctx)
-        except Exception as error:  # noqa: BLE001 -- as above.
-            failure = self._failure(error, declared.retry, attempt, None)
-            self._tell(live, effect.name, "effect", attempt, begun_s, failure)
-            self._pipeline.add(EffectFailed(effect, failure, attempts_max=declared.retry.attempts))
-            return
-        self._tell(live, effect.name, "effect", attempt, begun_s, None)
-        self._pipeline.add(EffectDone(effect))
-
-    def _failure(
-        self,
-        error: Exception,
-        retry: Retry,
-        attempt: int,
-        classify: Callable[[BaseException], Classification | None] | None,
-    ) -> Failure:
-        verdict = classify(error) if classify is not None else None
-        retryable = verdict is not Classification.NON_RETRYABLE
-        if verdict is None:
-            retryable = not isinstance(error, NonRetryable)
-        delay_s = retry.delay_s(attempt, self._chance.fraction())
-        if isinstance(error, RetryAfter):
-            delay_s = max(delay_s, error.seconds)
-        what = error.what if isinstance(error, InterlockError) else str(error)
-        name = "timeout" if isinstance(error, TimeoutError) else getattr(error, "code", type(error).__name__)
-        return Failure(str(name), what, retryable, delay_s)
-
-    def _tell(self, live: Live, name: str, kind: str, attempt: int, begun_s: float, failure: Failure | None) -> None:
-        if not self._subscribers:
-            return
-        outcome = "done"
-        if failure is not None:
-            outcome = "retryable" if failure.retryable else "non_retryable"
-            outcome = "timeout" if failure.error == "timeout" else outcome
-        self._subscribers.emit(
-            StepAttempted(
-                machine=live.row.machine,
-                workflow=live.row.id,
-                state=live.row.state,
-                step=name,
-                kind=kind,  # type: ignore[arg-type]
-                attempt=attempt,
-                outcome=outcome,  # type: ignore[arg-type]
-                duration_s=self._clock.monotonic_s() - begun_s,
-                error=None if failure is None else failure.error,
-            )
-        )
+            attempt.begin()
+            context = bound.codec.decode_context(effect.context)
+            ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
+            await declared.function(context, ctx)
+            report = EffectDone(effect)
+            self._teller.effect(bound.name, effect, begun_s, None)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
+            else:
+                failure = (
+                    self._judge.timeout(attempt.timeout_s, declared.retry, effect.attempts)
+                    if attempt.cut == "expired"
+                    else self._judge.failure(error, declared.retry, effect.attempts)
+                )
+                report = EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
+                self._teller.effect(bound.name, effect, begun_s, failure)
+        finally:
+            self._end(attempt, report)
 
     async def drain(self, limit_s: float) -> None:
-        """Wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
-        self._waiting.clear()
-        tasks = list(self._tasks.values())
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=limit_s)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
-
-
-def _adding(pipeline: Pipeline, envelope: Envelope) -> Callable[[], None]:
-    return lambda: pipeline.add(envelope)
+        """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
+        self._working = False
+        self.slots.forget()
+        self.effect_slots.forget()
+        self._effects.clear()
+        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
+        if tasks and limit_s > 0:
+            await asyncio.wait(tasks, timeout=limit_s)
+        while left := list(self._attempts.values()):
+            for attempt in left:
+                attempt.cancel("stopping")
+            tasks = [attempt.task for attempt in left if attempt.task is not None]
+            if not tasks:
+                break
+            await asyncio.wait(tasks)
+        self._deadlines.close()

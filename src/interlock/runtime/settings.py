@@ -1,6 +1,8 @@
-"""The settings of an engine: every bound has its name here (G6)."""
+"""The settings of an engine: every bound and every wait has its name here (G6)."""
 
 import msgspec
+
+from interlock.errors import DefinitionError
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,3 +13,56 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     steps_max: int = 1_000
     """Attempts of steps and undos under way at once; more of them wait for a slot."""
+
+    effects_max: int = 200
+    """Attempts of effects under way at once."""
+
+    undo_timeout_s: float = 30.0
+    """How long one attempt of an undo may take."""
+
+    undo_attempts: int = 3
+    """Attempts of an undo before it is a dead letter (C9)."""
+
+    snapshots_max: int = 20_000
+    """Workflows kept in memory; the one that was used longest ago goes first."""
+
+    group_max: int = 1_000
+    """Events, results and timers that are decided and made durable together."""
+
+    conflicts_max: int = 10
+    """How often an event is decided again because its workflow had moved meanwhile (B2)."""
+
+    stall_check_s: float = 30.0
+    """How often workflows that stay too long and dead letters are looked for (B7); 0 turns it off."""
+
+    timers_saved_s: float = 10.0
+    """How often the running time of timers with the policy "remaining" is saved; at most 10."""
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine takes in (C7). Results of steps, timers, undos and effects never pass it."""
+
+    rate_per_s: float | None = None
+    """Calls per second in the long run; None: as many as come."""
+
+    burst: float | None = None
+    """Calls at once above the rate; None: one second's worth."""
+
+    in_flight_max: int = 100_000
+    """Calls under way at once."""
+
+    def __post_init__(self) -> None:
+        if self.burst is not None and self.rate_per_s is None:
+            raise DefinitionError(
+                f"Admission.burst is {self.burst!r}, and there is no rate_per_s.",
+                why="A burst is what may come at once above a rate.",
+                fix="Give rate_per_s too, or leave burst out.",
+                rule="policy-out-of-range",
+            )
+        if self.in_flight_max < 1:
+            raise DefinitionError(
+                f"Admission.in_flight_max is {self.in_flight_max!r}; it must be a whole number from 1 up.",
+                why="With none under way nothing could ever be taken in.",
+                fix="Give in_flight_max a value from 1 up.",
+                rule="policy-out-of-range",
+            )

@@ -9,46 +9,33 @@ from collections.abc import Sequence
 
 import msgspec
 
-from interlock.core.values import (
-    Decision,
-    Run,
-    RunEffect,
-    RunStep,
-    RunUndos,
-    StartTimer,
-    StopStep,
-    StopTimers,
-)
-from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text, state_text
+from interlock.core.values import Decision, Run, RunEffect, RunStep, RunUndos, StartTimer, StopStep, StopTimers
+from interlock.runtime.bound import Bound, Live, event_text
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
+from interlock.runtime.slots import Slots
 from interlock.seams import Ids
 from interlock.store.values import Change, Happened, Letter, OwedEffect, Row
 
 replace = msgspec.structs.replace
 
 
-class Slots:
-    """How many attempts may be under way at once."""
+class Means:
+    """What staging needs from the engine, for one group."""
 
-    def __init__(self, most: int) -> None:
-        self.free = most
+    __slots__ = ("effect_slots", "ids", "now_us", "slots")
 
-    def reserve(self) -> bool:
-        """Take one, if there is one."""
-        if self.free <= 0:
-            return False
-        self.free -= 1
-        return True
-
-    def release(self) -> None:
-        """Give one back."""
-        self.free += 1
+    def __init__(self, ids: Ids, slots: Slots, effect_slots: Slots) -> None:
+        self.ids = ids
+        self.slots = slots
+        self.effect_slots = effect_slots
+        self.now_us = 0
 
 
 class Staged:
     """One workflow within a group: where it stands, and everything that led there."""
 
     __slots__ = (
+        "begins",
         "effects",
         "effects_done",
         "expected",
@@ -67,11 +54,13 @@ class Staged:
         self.history: list[Happened] = []
         self.effects: list[OwedEffect] = []
         self.effects_done: list[str] = []
+        self.begins: list[OwedEffect] = []
+        """Effects whose attempt begins when this is durable; a slot is kept for each."""
         self.letters: list[Letter] = []
         self.letters_gone: list[str] = []
         self.touched = False
         self.reserved = False
-        """A slot is kept for the step that this group owes."""
+        """A slot is kept for the step or undo that this group begins."""
 
     def change(self) -> Change:
         """What the store is asked to do."""
@@ -88,22 +77,23 @@ class Staged:
     def move(
         self,
         decision: Decision[object, object],  # type: ignore[type-var]  # Of whichever machine it is.
-        ids: Ids,
-        slots: Slots,
-        now_us: int,
+        means: Means,
         *,
         key: str | None = None,
         key_digest: bytes = b"",
         result: bool = False,
     ) -> None:
-        """Take the decision: the workflow stands where it says."""
-        live, bound = self.live, self.live.bound
-        before, snapshot = live.snapshot, decision.snapshot
-        row = live.row
+        """Take the decision: the workflow stands where it says. Raises before anything is changed, or not at all."""
+        live = self.live
+        bound, row, before, snapshot = live.bound, live.row, live.snapshot, decision.snapshot
+        now_us = means.now_us
         context = row.context if snapshot.context is before.context else bound.codec.encode_context(snapshot.context)
-        owed = self._owed(decision, ids, slots, now_us, result=result)
+        history = self._history(decision, context, now_us, key, key_digest)
+        owed = self._owed(decision, context, means, result=result)
         node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
-        moved = snapshot.visit != before.visit
+        attempted = owed.run is not None and owed.run.attempts > 0
+        if attempted != snapshot.attempted:
+            snapshot = replace(snapshot, attempted=attempted)
         self.live = Live(
             bound,
             Row(
@@ -117,97 +107,154 @@ class Staged:
                 node.active,
                 row.created_us,
                 now_us,
-                now_us if moved else row.entered_us,
+                now_us if snapshot.visit != before.visit else row.entered_us,
                 row.digest,
-                encode_owed(owed),
+                b"" if owed is NOTHING else encode_owed(owed),
                 owed.wake_us(now_us),
                 row.counts,
                 self.expected + 1,
             ),
-            _attempted(snapshot, owed),
+            snapshot,
             owed,
         )
+        self.history += history
         self.touched = True
-        last = len(decision.records) - 1
-        for at, record in enumerate(decision.records):
-            self.history.append(
-                Happened(
-                    row.id,
-                    record.version,
-                    state_text(record.from_state),  # type: ignore[arg-type]
-                    state_text(record.to_state),  # type: ignore[arg-type]
-                    record.event,
-                    bound.payload(record.payload),
-                    context if at == last else bound.codec.encode_context(record.context),
-                    now_us,
-                    key if at == 0 else None,
-                    key_digest if at == 0 else b"",
-                )
-            )
 
     def owe(self, owed: Owed, now_us: int) -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
         live = self.live
         row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us), revision=self.expected + 1)
-        self.live = Live(live.bound, row, _attempted(live.snapshot, owed), owed)
+        attempted = owed.run is not None and owed.run.attempts > 0
+        snapshot = live.snapshot
+        if attempted != snapshot.attempted:
+            snapshot = replace(snapshot, attempted=attempted)
+        self.live = Live(live.bound, row, snapshot, owed)
         self.touched = True
+
+    def touch(self) -> None:
+        """Write the row as it is, because something beside it changes."""
+        if not self.touched:
+            live = self.live
+            row = replace(live.row, revision=self.expected + 1)
+            self.live = Live(live.bound, row, live.snapshot, live.owed)
+            self.touched = True
+
+    def begin(self, means: Means) -> bool:
+        """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
+        owed = self.live.owed
+        if owed.current is None or not means.slots.reserve():
+            return False
+        self.reserved = True
+        if owed.run is not None:
+            run = owed.run
+            run = replace(run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None)
+            self.owe(replace(owed, run=run), means.now_us)
+        else:
+            undo = owed.undos[0]
+            undo = replace(undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None)
+            self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us)
+        return True
+
+    def give_up(self, means: Means) -> None:
+        """Nothing of this has happened: the places that were kept for it are free."""
+        if self.reserved:
+            means.slots.release()
+        for _ in self.begins:
+            means.effect_slots.release()
+
+    def _history(
+        self,
+        decision: Decision[object, object],  # type: ignore[type-var]
+        context: bytes,
+        now_us: int,
+        key: str | None,
+        key_digest: bytes,
+    ) -> list[Happened]:
+        bound, workflow = self.live.bound, self.live.row.id
+        records = decision.records
+        last = records[-1]
+        happened = []
+        for record in records:
+            happened.append(
+                Happened(
+                    workflow,
+                    record.version,
+                    record.from_state._value_,  # type: ignore[attr-defined]
+                    record.to_state._value_,  # type: ignore[attr-defined]
+                    record.event,
+                    bound.payload(record.payload),
+                    context if record is last else bound.codec.encode_context(record.context),
+                    now_us,
+                    key,
+                    key_digest,
+                )
+            )
+            key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
+        return happened
 
     def _owed(
         self,
         decision: Decision[object, object],  # type: ignore[type-var]
-        ids: Ids,
-        slots: Slots,
-        now_us: int,
+        context: bytes,
+        means: Means,
         *,
         result: bool,
     ) -> Owed:
-        live = self.live
-        owed, log = live.owed, decision.snapshot.undo_log
-        if not decision.commands and not log and (owed is NOTHING or owed == NOTHING):
+        live, snapshot = self.live, decision.snapshot
+        owed, log = live.owed, snapshot.undo_log
+        if owed is NOTHING and not decision.commands and not log:
             return NOTHING
-        past = owed.past if log is live.snapshot.undo_log else _past(live.bound, log, owed)
-        run = None if result else owed.run
-        timers, undos = owed.timers, owed.undos
+        bound = live.bound
+        past = owed.past if log is live.snapshot.undo_log else _past(bound, log, owed)
+        run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
         for command in decision.commands:
             match command:
                 case RunStep(step):
                     # With a free slot the attempt begins as soon as this is durable, and is counted now: one that
                     # takes the process with it must not be tried for ever.
-                    self.reserved = slots.reserve()
-                    run = StepRun(fresh_key(step, ids), attempts=int(self.reserved), started=self.reserved)
+                    begun = self.reserved = means.slots.reserve()
+                    run = StepRun(fresh_key(step, means.ids), int(begun), int(begun), begun)
                 case StopStep():
                     if self.reserved:
-                        slots.release()
+                        means.slots.release()
                         self.reserved = False
                     run = None
                 case StopTimers():
                     timers = ()
                 case StartTimer():
-                    timers = (*timers, _timer(live.bound, command, now_us))
+                    timers = (*timers, _timer(bound, command, means.now_us))
                 case RunEffect(effect):
-                    self.effects.append(
-                        OwedEffect(fresh_key(effect, ids), live.row.id, decision.snapshot.version, effect, 0, now_us)
-                    )
+                    key = fresh_key(effect, means.ids)
+                    owes = OwedEffect(key, live.row.id, snapshot.version, effect, 0, means.now_us, context)
+                    self.begin_effect(owes, means)
                 case RunUndos():
-                    undos = _undos(live.bound, command, past, ids)
-        node = live.bound.table.nodes[decision.snapshot.state._name_]  # type: ignore[attr-defined]
-        if node.unwinds_to is None:
-            undos = ()
-        if node.final:
-            past = ()
-        return Owed(run, timers, past, undos)
+                    undos = _undos(bound, command, past, means.ids)
+        if snapshot.visit != live.snapshot.visit:
+            if letter:
+                # The workflow has left what had given up: nobody needs to look at that any more.
+                self.letters_gone.append(letter)
+            dead, letter = None, ""
+            node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
+            undos = undos if node.unwinds_to is not None else ()
+            past = () if node.final else past
+        if run is None and not timers and not past and not undos and dead is None:
+            return NOTHING
+        return Owed(run, timers, past, undos, dead, letter)
 
-
-def _attempted(snapshot: AnySnapshot, owed: Owed) -> AnySnapshot:
-    """The snapshot, knowing whether an attempt of the visit's step may have begun."""
-    attempted = owed.run is not None and owed.run.attempts > 0
-    return snapshot if snapshot.attempted == attempted else replace(snapshot, attempted=attempted)
+    def begin_effect(self, effect: OwedEffect, means: Means) -> bool:
+        """Owe the effect, and count its next attempt if there is a slot for it."""
+        begun = means.effect_slots.reserve()
+        if begun:
+            effect = replace(effect, attempts=effect.attempts + 1)
+            self.begins.append(effect)
+        self.effects.append(effect)
+        return begun
 
 
 def _timer(bound: Bound, command: StartTimer, now_us: int) -> TimerRun:
     after_us = int(command.after_s * 1_000_000)
     payload = bound.codec.encode_event(command.send)
-    return TimerRun(event_text(command.send), payload, command.policy, after_us, now_us + after_us)
+    return TimerRun(event_text(command.send), payload, command.policy, after_us, now_us + after_us, now_us)
 
 
 def _past(bound: Bound, log: Sequence[Run], owed: Owed) -> tuple[PastRun, ...]:
@@ -236,3 +283,10 @@ def _undos(bound: Bound, command: RunUndos, past: Sequence[PastRun], ids: Ids) -
         )
         for undo in command.undos
     )
+
+
+def count(live: Live, which: int) -> None:
+    """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5)."""
+    counts = list(live.row.counts)
+    counts[which] += 1
+    live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))

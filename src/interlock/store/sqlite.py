@@ -73,11 +73,11 @@ CREATE TABLE IF NOT EXISTS workflow_events (
 CREATE UNIQUE INDEX IF NOT EXISTS workflow_events_by_key ON workflow_events (workflow, key) WHERE key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS workflow_effects (
     id TEXT PRIMARY KEY, workflow TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,
-    attempts INTEGER NOT NULL, wake_at INTEGER NOT NULL
+    attempts INTEGER NOT NULL, wake_at INTEGER NOT NULL, context BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS dead_letters (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, workflow TEXT NOT NULL, name TEXT NOT NULL, attempts INTEGER NOT NULL,
-    error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL
+    error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, context BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -92,8 +92,8 @@ UPDATE workflows SET machine_version = ?, state = ?, context = ?, version = ?, v
 entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ?, revision = ?
 WHERE number = ? AND revision = ?"""
 HAPPENED = "INSERT INTO workflow_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?)"
-LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?, ?)"
+LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 NUMBER = "SELECT number, version FROM workflows WHERE id = ?"
 
 USED = "SELECT 1 FROM workflow_events WHERE workflow = ? AND key = ?"

@@ -67,7 +67,10 @@ class OwedEffect(msgspec.Struct, frozen=True):
     """The version whose transition owes it."""
     name: str
     attempts: int
+    """Attempts that were begun."""
     wake_us: int
+    context: bytes
+    """The workflow's context after that transition: what the effect is told, however late it runs."""
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -84,6 +87,8 @@ class Letter(msgspec.Struct, frozen=True):
     version: int
     key: str
     """The idempotency key of what gave up."""
+    context: bytes = b""
+    """Of an effect: what it is told when it is tried again."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,81 @@
+"""One attempt of a step, an undo or an effect: a task, a time limit, and how it ended.
+
+Cancelling is told apart by who asked for it: the time limit (a failure like any other, C2), the engine that stops (not
+counted), or the workflow that has moved on (nothing to report: whatever it still says is late).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from interlock.core.declarations import Classify
+from interlock.core.policies import Classification, Retry
+from interlock.errors import InterlockError, NonRetryable, RetryAfter
+from interlock.runtime.reports import Failure
+from interlock.seams import Chance
+
+Cut = Literal["expired", "stopping", "moved_on"]
+
+
+class Attempt:
+    """Something that runs."""
+
+    __slots__ = ("begun", "cut", "ended", "key", "slots_of", "task", "timeout_s", "workflow")
+
+    def __init__(self, workflow: str, key: str, timeout_s: float, slots_of: Literal["runs", "effects"]) -> None:
+        self.workflow = workflow
+        self.key = key
+        self.timeout_s = timeout_s
+        self.slots_of = slots_of
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        self.cut: Cut | None = None
+        self.ended: list[Callable[[], None]] = []
+        """What waits for its end."""
+
+    def expire(self) -> None:
+        """Its time is over."""
+        self.cancel("expired")
+
+    def begin(self) -> None:
+        """The first line of the task. A task that is cancelled before it has begun would never say that it ended."""
+        self.begun = True
+        if self.cut is not None:
+            raise asyncio.CancelledError
+
+    def cancel(self, why: Cut) -> None:
+        """End it. The first reason counts."""
+        if self.cut is None:
+            self.cut = why
+        if self.task is not None and self.begun:
+            self.task.cancel()
+
+
+class Judge:
+    """Says what an error means for the attempt that raised it (C3)."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+
+    def failure(self, error: BaseException, retry: Retry, attempt: int, classify: Classify | None = None) -> Failure:
+        """Whether to try again, when, and what to tell."""
+        retryable = not isinstance(error, NonRetryable)
+        if classify is not None and isinstance(error, Exception):
+            try:
+                verdict = classify(error)
+            except Exception:  # noqa: BLE001 -- a classifier that raises has no opinion.
+                verdict = None
+            if verdict is not None:
+                retryable = verdict is Classification.RETRYABLE
+        delay_s = retry.delay_s(attempt, self._chance.fraction())
+        if isinstance(error, RetryAfter):
+            delay_s = max(delay_s, error.seconds)
+        what = error.what if isinstance(error, InterlockError) else str(error)
+        name = error.code if isinstance(error, InterlockError) else type(error).__name__
+        # G5: known without effect is only what the step itself, or its classifier, says will never work.
+        return Failure(name, what, retryable, delay_s, unknown=retryable)
+
+    def timeout(self, timeout_s: float, retry: Retry, attempt: int) -> Failure:
+        """An attempt that took too long: retryable, and nobody knows what it did (C2)."""
+        told = f"it took longer than {timeout_s:g} s"
+        return Failure("timeout", told, retryable=True, delay_s=retry.delay_s(attempt, self._chance.fraction()))

@@ -1,0 +1,80 @@
+"""Those who wait for a workflow to get somewhere. They are woken when it is there, and not at every step on the way."""
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+
+from interlock.errors import WaitFailed, WaitTimeout
+from interlock.runtime.bound import Live
+
+
+class Waiter:
+    """One call of `wait`."""
+
+    __slots__ = ("future", "states")
+
+    def __init__(self, states: Sequence[Enum]) -> None:
+        self.states = states
+        self.future: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
+
+    def arrived(self, live: Live) -> bool:
+        """Whether the workflow is there. Raises WaitFailed when it never will be."""
+        node = live.bound.table.nodes[live.snapshot.state._name_]
+        if not self.states:
+            return not node.active
+        if live.snapshot.state in self.states:
+            return True
+        if node.final:
+            wanted = " or ".join(repr(str(state.value)) for state in self.states)
+            raise WaitFailed(f"workflow {live.row.id!r} ended in state {node.name!r}, not in {wanted}.")
+        return False
+
+
+class Waiters:
+    """All waits of one engine, by workflow."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Waiter]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, workflow: str, waiter: Waiter) -> None:
+        """From now on it is told."""
+        self._waiting.setdefault(workflow, []).append(waiter)
+
+    def remove(self, workflow: str, waiter: Waiter) -> None:
+        """It waits no longer."""
+        waiting = self._waiting.get(workflow, [])
+        if waiter in waiting:
+            waiting.remove(waiter)
+        if not waiting:
+            self._waiting.pop(workflow, None)
+
+    def moved(self, live: Live) -> None:
+        """The workflow stands here, durably."""
+        waiting = self._waiting.get(live.row.id)
+        if not waiting:
+            return
+        for waiter in waiting:
+            if waiter.future.done():
+                continue
+            try:
+                if waiter.arrived(live):
+                    waiter.future.set_result(live)
+            except WaitFailed as error:
+                waiter.future.set_exception(error)
+
+    def close(self, error: Exception) -> None:
+        """Nobody will be told anything any more."""
+        for waiting in self._waiting.values():
+            for waiter in waiting:
+                if not waiter.future.done():
+                    waiter.future.set_exception(error)
+
+
+def too_long(workflow: str, live: Live | None, timeout_s: float) -> WaitTimeout:
+    """The answer to a wait whose time is over."""
+    stands = "" if live is None else f"; it is in state {live.row.state!r} at version {live.row.version}"
+    return WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s{stands}.")
