@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.bench.clients import ask_for
-from interlock.database.addresses import lane_path
+from interlock.catalog.addresses import lane_path
 from interlock.database.database import Database
 from interlock.errors import BadUsage, CorruptionError
 from interlock.lanes.ownership import lock_path

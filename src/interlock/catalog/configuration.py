@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, DefinitionError
+from interlock.lanes.settings import KINDS, LaneSettings
 
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
@@ -58,6 +59,21 @@ def configured(
                 fix="Correct or unset it.",
             )
     return found
+
+
+def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
+    """The settings of a lane by their names. Raises DefinitionError for a name that no setting has."""
+    unknown = sorted(set(chosen) - set(KINDS))
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise DefinitionError(
+            f"a database has no setting {unknown[0]!r}.{hint}",
+            why="A setting that nobody reads is a spelling mistake.",
+            fix=f"Settings are {', '.join(KINDS)}.",
+            rule="unknown-setting",
+        )
+    return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
 
 
 def _from_file(

@@ -11,7 +11,6 @@ lane's single writer, so no configuration lets two of them miss each other. A tr
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 import contextvars
-import difflib
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TypeVar, cast
@@ -20,17 +19,16 @@ from weakref import WeakKeyDictionary
 
 import apsw
 
+from interlock.catalog.addresses import refuse_no_address, stream_name, stream_url
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.configuration import configured
-from interlock.database.addresses import refuse_no_address, stream_name, stream_url
+from interlock.catalog.configuration import configured, lane_settings
+from interlock.catalog.opening import opened_lane
+from interlock.catalog.places import place_of
 from interlock.database.hot import hot_rows
 from interlock.database.identity import check_key, digest_of
-from interlock.database.opening import opened_lane
-from interlock.database.places import place_of
 from interlock.database.streams import Streams
 from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
-from interlock.errors import DefinitionError
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
 from interlock.lanes.failures import opening, overdue_read
@@ -82,7 +80,7 @@ class Database:
             address = url if home is None else Catalog(home).locate(url)
             chosen = {**configured(name or _name_of(url), KINDS), **settings}
         return Opening(
-            address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=_settings(chosen)
+            address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=lane_settings(chosen)
         )
 
     async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
@@ -174,20 +172,6 @@ class Database:
                 raise  # It ran in the writer, which has its own words for it.
             raise overdue_read() from error
         return [statement.decode(row) for row in rows]
-
-
-def _settings(chosen: dict[str, float]) -> LaneSettings:
-    unknown = sorted(set(chosen) - set(KINDS))
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], KINDS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise DefinitionError(
-            f"a database has no setting {unknown[0]!r}.{hint}",
-            why="A setting that nobody reads is a spelling mistake.",
-            fix=f"Settings are {', '.join(KINDS)}.",
-            rule="unknown-setting",
-        )
-    return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
 
 
 def _name_of(url: str) -> str:

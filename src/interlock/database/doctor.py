@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import apsw
 
-from interlock.database.addresses import lane_path
+from interlock.catalog.addresses import lane_path
 from interlock.database.translation import register
 from interlock.errors import BadUsage
 from interlock.lanes.doctor import LaneReport, examine

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.database.addresses import SUFFIX
+from interlock.catalog.addresses import SUFFIX
 from interlock.database.translation import register
 from interlock.errors import BadUsage
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Generic, TypeVar
 
-from interlock.database.opening import closing_thread, opening_thread
+from interlock.catalog.opening import closing_thread, opening_thread
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes import forks
 from interlock.lanes.failures import closed

@@ -6,8 +6,25 @@ is closed.
 
 from collections.abc import Sequence
 
+from interlock.errors import InternalError, UnavailableError
 from interlock.seams import Clock
-from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
+from interlock.store import cursors
+from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
+
+
+class _Kept:
+    """Everything that the store remembers."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.numbers: dict[str, int] = {}
+        """In the order of creation."""
+        self.history: dict[str, dict[int, Happened]] = {}
+        """By version."""
+        self.keys: dict[tuple[str, str], Happened] = {}
+        self.effects: dict[str, OwedEffect] = {}
+        self.letters: dict[str, Letter] = {}
+        self.notes: dict[str, str] = {}
 
 
 class MemoryStore:
@@ -18,102 +35,113 @@ class MemoryStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_us = 0
-        self._rows: dict[str, Row] = {}
-        self._history: dict[str, list[Happened]] = {}
-        self._effects: dict[str, OwedEffect] = {}
-        self._letters: dict[str, Letter] = {}
-        self._notes: dict[str, str] = {}
+        self._remembered: _Kept | None = _Kept()
+
+    @property
+    def _kept(self) -> _Kept:
+        if self._remembered is None:
+            raise UnavailableError("the store is closed.", fix="Open it again; what was in memory is gone.")
+        return self._remembered
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows."""
-        return {each: self._rows[each] for each in ids if each in self._rows}
+        rows = self._kept.rows
+        return {each: rows[each] for each in ids if each in rows}
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """Apply each change whose workflow has the expected revision."""
-        lost: list[str] = []
-        for change in changes:
-            row = change.row
-            before = self._rows.get(row.id)
-            if (before.revision if before is not None else 0) != change.expected or self._has_key(change):
-                lost.append(row.id)
-                continue
-            self._rows[row.id] = row
-            self._history.setdefault(row.id, []).extend(change.history)
-            self._effects.update({effect.id: effect for effect in change.effects})
-            self._letters.update({letter.id: letter for letter in change.letters})
-            for done in change.effects_done:
-                self._effects.pop(done, None)
-            for gone in change.letters_gone:
-                self._letters.pop(gone, None)
+        """Apply each change whose workflow has the expected revision and that uses no key again."""
+        kept = self._kept
+        refuse_twice(changes)
+        lost = [change.row.id for change in changes if _lost(kept, change)]
+        won = [change for change in changes if change.row.id not in lost]
+        for change in won:
+            _refuse_contradiction(kept, change)
+        for change in won:
+            _apply(kept, change)
         return lost
-
-    def _has_key(self, change: Change) -> bool:
-        used = {each.key for each in self._history.get(change.row.id, []) if each.key is not None}
-        return any(each.key in used for each in change.history)
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
         """What these delivery keys were used for."""
-        wanted = set(keys)
-        return {
-            (each.workflow, each.key): Delivered(each.version, each.to_state, each.key_digest)
-            for workflow in {workflow for workflow, _ in wanted}
-            for each in self._history.get(workflow, [])
-            if each.key is not None and (workflow, each.key) in wanted
-        }
+        found = {key: self._kept.keys[key] for key in keys if key in self._kept.keys}
+        return {key: Delivered(each.version, each.to_state, each.key_digest) for key, each in found.items()}
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """The history behind a version."""
-        return [each for each in self._history.get(workflow, []) if each.version > after][:limit]
+        rows = self._kept.history.get(workflow, {})
+        # B3: by version, never by clock or by arrival.
+        return [rows[version] for version in sorted(rows) if version > after][:limit]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """The workflows of a machine, in the order of their creation."""
-        ids = list(self._rows)
-        start = ids.index(after) + 1 if after in self._rows else 0
-        rows = [
-            row
-            for row in (self._rows[each] for each in ids[start:])
+        """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
+        kept, begin = self._kept, cursors.parsed(after)
+        places = sorted(
+            cursors.Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
+            for row in kept.rows.values()
             if row.machine == machine and state in {None, row.state}
-        ]
-        return Found(tuple(rows[:limit]), rows[limit - 1].id if len(rows) > limit else None)
+        )
+        if begin is not None:
+            start = cursors.Cursor(0 if state is None else begin.entered_us, begin.number)
+            places = [place for place in places if place > start]
+        ids = {number: workflow for workflow, number in kept.numbers.items()}
+        rows = tuple(kept.rows[ids[place.number]] for place in places[:limit])
+        if len(places) <= limit:
+            return Found(rows, None)
+        return Found(rows, str(cursors.Cursor(rows[-1].entered_us, places[limit - 1].number)))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """The active workflows that have been in their state for too long."""
         late = [
             row
-            for row in self._rows.values()
-            if row.active and row.machine == machine and row.entered_us < before_us.get(row.state, -1)
+            for row in self._kept.rows.values()
+            if row.active
+            and row.machine == machine
+            and row.state in before_us
+            and row.entered_us < before_us[row.state]
         ]
         return sorted(late, key=lambda row: row.entered_us)[:limit]
 
-    async def due(self, *, limit: int) -> list[Row]:
+    async def due(self, *, after: Row | None = None, limit: int) -> list[Row]:
         """The workflows with something to wake up for."""
-        waking = [row for row in self._rows.values() if row.wake_us is not None]
-        return sorted(waking, key=lambda row: row.wake_us or 0)[:limit]
+        kept = self._kept
+        waking = {(row.wake_us, kept.numbers[row.id]): row for row in kept.rows.values() if row.wake_us is not None}
+        if after is not None and after.wake_us is not None:
+            begin = (after.wake_us, kept.numbers.get(after.id, 0))
+            waking = {place: row for place, row in waking.items() if place > begin}
+        return [waking[place] for place in sorted(waking)[:limit]]
 
-    async def effects(self, *, limit: int) -> list[OwedEffect]:
+    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """The effects that are owed."""
-        return sorted(self._effects.values(), key=lambda effect: effect.wake_us)[:limit]
+        owed = {(effect.wake_us, effect.id): effect for effect in self._kept.effects.values()}
+        begin = None if after is None else (after.wake_us, after.id)
+        return [owed[place] for place in sorted(owed) if begin is None or place > begin][:limit]
 
-    async def letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[Letter]:
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
         """The dead letters, oldest first."""
-        wanted = [letter for letter in self._letters.values() if kind in {None, letter.kind}]
-        return sorted(wanted, key=lambda letter: letter.since_us)[:limit]
+        wanted = {
+            (letter.since_us, letter.id): letter
+            for letter in self._kept.letters.values()
+            if kind in {None, letter.kind}
+        }
+        begin = None if after is None else (after.since_us, after.id)
+        return [wanted[place] for place in sorted(wanted) if begin is None or place > begin][:limit]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """How many workflows there are by machine, version and state."""
         counts: dict[tuple[str, int, str], int] = {}
-        for row in self._rows.values():
+        for row in self._kept.rows.values():
             place = (row.machine, row.machine_version, row.state)
             counts[place] = counts.get(place, 0) + 1
         return counts
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        self._notes[name] = text
+        self._kept.notes[name] = text
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
-        return dict(self._notes)
+        return dict(self._kept.notes)
 
     def now_us(self) -> int:
         """The time, which never goes back."""
@@ -121,4 +149,38 @@ class MemoryStore:
         return self._last_us
 
     async def close(self) -> None:
-        """Nothing is left to do."""
+        """Forget everything."""
+        self._remembered = None
+
+
+def _lost(kept: _Kept, change: Change) -> bool:
+    before = kept.rows.get(change.row.id)
+    if (0 if before is None else before.revision) != change.expected:
+        return True
+    return any(each.key is not None and (change.row.id, each.key) in kept.keys for each in change.history)
+
+
+def _refuse_contradiction(kept: _Kept, change: Change) -> None:
+    """Nothing of a group may happen when one of its changes has a version or key of history twice."""
+    versions = {each.version for each in change.history}
+    keys = [each.key for each in change.history if each.key is not None]
+    known = kept.history.get(change.row.id, {})
+    if len(versions) < len(change.history) or len(set(keys)) < len(keys) or any(each in known for each in versions):
+        raise InternalError(
+            f"a change of workflow {change.row.id!r} contradicts its history.",
+            why="A version or a delivery key stands in history once; what was decided upon was something else.",
+        )
+
+
+def _apply(kept: _Kept, change: Change) -> None:
+    row = change.row
+    kept.rows[row.id] = row
+    kept.numbers.setdefault(row.id, len(kept.numbers) + 1)
+    kept.history.setdefault(row.id, {}).update({each.version: each for each in change.history})
+    kept.keys.update({(row.id, each.key): each for each in change.history if each.key is not None})
+    kept.effects.update({effect.id: effect for effect in change.effects})
+    kept.letters.update({letter.id: letter for letter in change.letters})
+    for done in change.effects_done:
+        kept.effects.pop(done, None)
+    for gone in change.letters_gone:
+        kept.letters.pop(gone, None)

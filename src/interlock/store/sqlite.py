@@ -1,110 +1,74 @@
 """Workflows in a lane: one local file, or the same on a bucket.
 
-Both tables are clustered by a number that each workflow gets when it is started. Workflows that are young together move
-together, so a group touches few pages, whatever the ids look like. One index beside the keys serves `find` and
-`stalled`; what has to be woken is found by an index that holds only those rows.
+A lane has one owner, so revisions are checked and never lost to another process. A change is lost only when its caller
+was wrong about the revision, and then it leaves nothing behind, as everywhere.
 
-A lane has one owner, so versions are checked and never lost to another process. A change is lost only when its caller
-was wrong about the version, and then it leaves nothing behind, as everywhere.
+`tables` has what is stored, `applying` the one transaction that changes it. Reads run beside the writer and are short:
+what could be long is given in pages, each of which sees one moment.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
 import apsw
-import msgspec
 
-from interlock.errors import InvalidPayload
+from interlock.catalog.opening import closing_thread
+from interlock.errors import ConstraintViolation, InternalError, InvalidPayload, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from interlock.seams import Clock
-from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
+from interlock.store import columns, cursors
+from interlock.store.applying import Applied, apply
+from interlock.store.columns import delivered_of, happened_of, row_of
+from interlock.store.tables import make_tables, written_time_us
+from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
 ResultT = TypeVar("ResultT")
 Run = Callable[..., Any]
-"""Runs one statement; its rows are as SQLite has them, and the functions at the end give them their types."""
+"""Runs one statement; its rows are as SQLite has them, and `columns` gives them their types."""
 
 NUMBERS_MAX = 200_000
 """Workflows whose numbers are remembered; the others are looked up by their id."""
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS workflows (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    workflow_type TEXT NOT NULL,
-    machine_version INTEGER NOT NULL,
-    state TEXT NOT NULL,
-    context TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    visit INTEGER NOT NULL,
-    active INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    entered_at INTEGER NOT NULL,
-    digest BLOB NOT NULL,
-    owed BLOB NOT NULL,
-    wake_at INTEGER,
-    duplicates INTEGER NOT NULL,
-    ignored INTEGER NOT NULL,
-    refused INTEGER NOT NULL,
-    revision INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS workflows_by_state ON workflows (workflow_type, state, entered_at);
-CREATE INDEX IF NOT EXISTS workflows_to_wake ON workflows (wake_at) WHERE wake_at IS NOT NULL;
-CREATE TABLE IF NOT EXISTS workflow_events (
-    workflow INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    workflow_id TEXT NOT NULL,
-    from_state TEXT NOT NULL,
-    to_state TEXT NOT NULL,
-    event TEXT NOT NULL,
-    payload TEXT NOT NULL,
-    context TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    key TEXT,
-    key_digest BLOB,
-    PRIMARY KEY (workflow, version)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS workflow_events_by_key ON workflow_events (workflow, key) WHERE key IS NOT NULL;
-CREATE TABLE IF NOT EXISTS workflow_effects (
-    id TEXT PRIMARY KEY, workflow TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,
-    attempts INTEGER NOT NULL, wake_at INTEGER NOT NULL, context BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS dead_letters (
-    id TEXT PRIMARY KEY, kind TEXT NOT NULL, workflow TEXT NOT NULL, name TEXT NOT NULL, attempts INTEGER NOT NULL,
-    error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, context BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-"""
+COUNTED_AT_ONCE = 100_000
+"""Workflows that one read of `living` counts: a tenth of a second."""
 
-_COLUMNS = (
-    "id, workflow_type, machine_version, state, context, version, visit, active, created_at, updated_at, entered_at, "
-    "digest, owed, wake_at, duplicates, ignored, refused, revision"
-)
-START = f"INSERT INTO workflows ({_COLUMNS}) VALUES ({', '.join('?' * 18)}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
-MOVE = """
-UPDATE workflows SET machine_version = ?, state = ?, context = ?, version = ?, visit = ?, active = ?, updated_at = ?,
-entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ?, revision = ?
-WHERE number = ? AND revision = ?"""
-HAPPENED = "INSERT INTO workflow_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?, ?)"
-LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-NUMBER = "SELECT number, version FROM workflows WHERE id = ?"
-
-USED = "SELECT 1 FROM workflow_events WHERE workflow = ? AND key = ?"
-LOAD = f"SELECT {_COLUMNS} FROM workflows WHERE id = ?"  # noqa: S608
+# A statement names its index: without statistics SQLite would guess, and a wrong guess reads every workflow.
+LOAD = f"SELECT {columns.ROW} FROM workflows WHERE id = ?"  # noqa: S608
 DELIVERED = """
 SELECT version, to_state, key_digest FROM workflow_events
 WHERE workflow = (SELECT number FROM workflows WHERE id = ?) AND key = ?"""
-HISTORY = """
-SELECT workflow_id, version, from_state, to_state, event, payload, context, created_at, key, key_digest
-FROM workflow_events WHERE workflow = (SELECT number FROM workflows WHERE id = ?) AND version > ?
-ORDER BY version LIMIT ?"""
+HISTORY = f"""
+SELECT {columns.HAPPENED} FROM workflow_events
+WHERE workflow = (SELECT number FROM workflows WHERE id = ?) AND version > ? ORDER BY version LIMIT ?"""  # noqa: S608
+FIND = f"""
+SELECT {columns.ROW}, number FROM workflows INDEXED BY workflows_by_type
+WHERE workflow_type = ? AND number > ? ORDER BY number LIMIT ?"""  # noqa: S608
+FIND_IN_STATE = f"""
+SELECT {columns.ROW}, number FROM workflows INDEXED BY workflows_by_state WHERE workflow_type = ? AND state = ?"""  # noqa: S608
+STALLED = f"""
+SELECT {columns.ROW}, number FROM workflows INDEXED BY workflows_by_state
+WHERE workflow_type = ? AND state = ? AND entered_at < ? AND active ORDER BY entered_at, number LIMIT ?"""  # noqa: S608
+DUE = f"SELECT {columns.ROW} FROM workflows INDEXED BY workflows_to_wake WHERE wake_at IS NOT NULL"  # noqa: S608
+EFFECTS = """
+SELECT * FROM workflow_effects INDEXED BY workflow_effects_to_wake
+WHERE (wake_at, id) > (?, ?) ORDER BY wake_at, id LIMIT ?"""
+LETTERS = """
+SELECT * FROM dead_letters INDEXED BY dead_letters_by_age
+WHERE (since, id) > (?1, ?2) AND (?3 IS NULL OR kind = ?3) ORDER BY since, id LIMIT ?4"""
+LIVING = """
+SELECT workflow_type, machine_version, state, count(*) FROM workflows
+WHERE number > ? AND number <= ? GROUP BY workflow_type, machine_version, state"""
+NOTE = "INSERT OR REPLACE INTO notes VALUES (?, ?)"
+
+BEFORE_ALL = -(2**63)
+"""A time before all others."""
 
 
 class SqliteStore:
@@ -118,125 +82,107 @@ class SqliteStore:
         self._last_us = 0
         self._numbers: dict[str, int] = {}
 
+    async def begin(self) -> None:
+        """Make the tables where there are none, and go on with the time that was written last (G8)."""
+        with _told():
+            time_us = cast("int | None", await self._lane.read(written_time_us))
+            if time_us is None:
+                await self._lane.submit(Work(make_tables))
+        self._last_us = time_us or 0
+
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One transaction of the lane for the whole group."""
-        return cast("list[str]", await self._lane.submit(Work(self._write, changes)))
-
-    def _write(self, session: Session, changes: Sequence[Change]) -> list[str]:
-        return session.lend(lambda connection: self._apply(connection, changes))
-
-    def _apply(self, connection: apsw.Connection, changes: Sequence[Change]) -> list[str]:
-        if len(self._numbers) > NUMBERS_MAX:
-            self._numbers.clear()
-        run = connection.cursor().execute
-        lost: list[str] = []
-        for change in changes:
-            number = self._moved(connection, run, change)
-            if number is None:
-                lost.append(change.row.id)
-                continue
-            for happened in change.history:
-                run(HAPPENED, _event(number, happened))
-            if change.effects or change.effects_done or change.letters or change.letters_gone:
-                _aside(run, change)
+        refuse_twice(changes)
+        with _told():
+            done = await self._lane.submit(Work(self._write, changes, self._last_us))
+        # Only now: numbers that a group has learned and that is not durable may be given to others.
+        lost, learned = cast("Applied", done)
+        if len(self._numbers) + len(learned) > NUMBERS_MAX:
+            self._numbers = {}
+        self._numbers.update(learned)
         return lost
 
-    def _moved(self, connection: apsw.Connection, run: Run, change: Change) -> int | None:
-        """Write the row; returns the workflow's number, or None when the change is lost."""
-        row = change.row
-        if not change.expected:
-            run(START, _row_values(row))
-            if not connection.changes():
-                return None
-            number = self._numbers[row.id] = connection.last_insert_rowid()
-            return number
-        known = self._numbers.get(row.id)
-        if known is None:
-            found = run(NUMBER, (row.id,)).fetchone()
-            if found is None:
-                return None
-            known = self._numbers[row.id] = cast("int", found[0])
-        if any(each.key is not None and run(USED, (known, each.key)).fetchone() for each in change.history):
-            return None
-        run(MOVE, (*_moving_values(row), known, change.expected))
-        return known if connection.changes() else None
+    def _write(self, session: Session, changes: Sequence[Change], time_us: int) -> Applied:
+        return session.lend(lambda connection: apply(connection, changes, self._numbers, time_us))
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows."""
         rows = await self._read(
             lambda run: [found for each in ids if (found := run(LOAD, (each,)).fetchone()) is not None]
         )
-        return {row.id: row for row in map(_row, rows)}
+        return {row.id: row for row in map(row_of, rows)}
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
         """What these delivery keys were used for."""
         found = await self._read(lambda run: [(key, run(DELIVERED, key).fetchone()) for key in keys])
-        return {key: Delivered(*row) for key, row in found if row is not None}
+        return {key: delivered_of(values) for key, values in found if values is not None}
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """The history behind a version."""
-        rows = await self._read(lambda run: run(HISTORY, (workflow, after, limit)).fetchall())
-        return [_happened(row) for row in rows]
+        return [happened_of(values) for values in await self._all(HISTORY, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
-        order = "number" if state is None else "entered_at, number"
-        begin = _cursor(after)
-        conditions = "workflow_type = ?" + ("" if state is None else " AND state = ?")
-        values: list[object] = [machine] if state is None else [machine, state]
-        if begin is not None:
-            conditions += " AND number > ?" if state is None else " AND (entered_at, number) > (?, ?)"
-            values += begin[1:] if state is None else begin
-        sql = f"SELECT {_COLUMNS}, number FROM workflows WHERE {conditions} ORDER BY {order} LIMIT ?"  # noqa: S608
-        rows = await self._read(lambda run: run(sql, (*values, limit + 1)).fetchall())
-        last = rows[limit - 1] if len(rows) > limit else None
-        return Found(tuple(_row(row[:-1]) for row in rows[:limit]), None if last is None else f"{last[10]}.{last[-1]}")
+        begin = cursors.parsed(after) or cursors.Cursor(BEFORE_ALL, 0)
+        if state is None:
+            found = await self._all(FIND, machine, begin.number, limit + 1)
+        else:
+            found = await self._by_time(FIND_IN_STATE, (machine, state), "entered_at", begin, limit + 1)
+        page = found[:limit]
+        end = cursors.Cursor(page[-1][columns.ENTERED_AT], page[-1][-1]) if len(found) > limit else None
+        return Found(tuple(map(row_of, page)), None if end is None else str(end))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """The active workflows that have been in their state for too long."""
-        sql = (
-            f"SELECT {_COLUMNS} FROM workflows WHERE workflow_type = ? AND state = ? AND entered_at < ? AND active "  # noqa: S608
-            "ORDER BY entered_at LIMIT ?"
-        )
-        rows = await self._read(
+        found = await self._read(
             lambda run: [
-                row
+                values
                 for state, time_us in before_us.items()
-                for row in run(sql, (machine, state, time_us, limit)).fetchall()
+                for values in run(STALLED, (machine, state, time_us, limit)).fetchall()
             ]
         )
-        return sorted(map(_row, rows), key=lambda row: row.entered_us)[:limit]
+        found.sort(key=lambda values: (values[columns.ENTERED_AT], values[-1]))
+        return [row_of(values) for values in found[:limit]]
 
-    async def due(self, *, limit: int) -> list[Row]:
+    async def due(self, *, after: Row | None = None, limit: int) -> list[Row]:
         """The workflows with something to wake up for."""
-        sql = f"SELECT {_COLUMNS} FROM workflows WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT ?"  # noqa: S608
-        return [_row(row) for row in await self._read(lambda run: run(sql, (limit,)).fetchall())]
+        begin = cursors.Cursor(BEFORE_ALL, 0)
+        if after is not None and after.wake_us is not None:
+            found = await self._all("SELECT number FROM workflows WHERE id = ?", after.id)
+            begin = cursors.Cursor(after.wake_us, found[0][0] if found else 0)
+        return [row_of(values) for values in await self._by_time(DUE, (), "wake_at", begin, limit)]
 
-    async def effects(self, *, limit: int) -> list[OwedEffect]:
+    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """The effects that are owed."""
-        sql = "SELECT * FROM workflow_effects ORDER BY wake_at LIMIT ?"
-        return [OwedEffect(*row) for row in await self._read(lambda run: run(sql, (limit,)).fetchall())]
+        begin = (BEFORE_ALL, "") if after is None else (after.wake_us, after.id)
+        return [OwedEffect(*values) for values in await self._all(EFFECTS, *begin, limit)]
 
-    async def letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[Letter]:
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
         """The dead letters, oldest first."""
-        sql = "SELECT * FROM dead_letters WHERE ?1 IS NULL OR kind = ?1 ORDER BY since LIMIT ?2"
-        return [Letter(*row) for row in await self._read(lambda run: run(sql, (kind, limit)).fetchall())]
+        begin = (BEFORE_ALL, "") if after is None else (after.since_us, after.id)
+        return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """How many workflows there are by machine, version and state."""
-        sql = (
-            "SELECT workflow_type, machine_version, state, count(*) FROM workflows "
-            "GROUP BY workflow_type, machine_version, state"
-        )
-        return {row[:3]: row[3] for row in await self._read(lambda run: run(sql).fetchall())}
+        counts: dict[tuple[str, int, str], int] = {}
+        [(last,)] = await self._all("SELECT coalesce(max(number), 0) FROM workflows")
+        # A workflow keeps its number, so that each is counted once, whatever moves meanwhile.
+        for begin in range(0, last, COUNTED_AT_ONCE):
+            for *place, count in await self._all(LIVING, begin, begin + COUNTED_AT_ONCE):
+                where = cast("tuple[str, int, str]", tuple(place))
+                counts[where] = counts.get(where, 0) + count
+        return counts
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        await self._lane.submit(Work(_note, (name, text)))
+        with _told():
+            await self._lane.submit(Work(_note, (name, text)))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
-        return dict(await self._read(lambda run: run("SELECT name, text FROM notes").fetchall()))
+        return dict(await self._all("SELECT name, text FROM notes"))
 
     def now_us(self) -> int:
         """The time, which never goes back."""
@@ -244,97 +190,51 @@ class SqliteStore:
         return self._last_us
 
     async def close(self) -> None:
-        """Give the lane up."""
-        await asyncio.to_thread(self._lane.close)
+        """Give the lane up. Cancelled, it is closed all the same."""
+        await asyncio.wrap_future(closing_thread(self._lane.close))
+
+    async def _by_time(
+        self, sql: str, values: tuple[object, ...], column: str, begin: cursors.Cursor, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """A page in the order of a time. Any number may have the same one, so those are searched by number first."""
+        tied = f"{sql} AND {column} = ? AND number > ? ORDER BY number LIMIT ?"
+        later = f"{sql} AND {column} > ? ORDER BY {column}, number LIMIT ?"
+        time_us, number = begin
+
+        def read(run: Run) -> list[tuple[Any, ...]]:
+            found: list[tuple[Any, ...]] = run(tied, (*values, time_us, number, limit)).fetchall()
+            return found + run(later, (*values, time_us, limit - len(found))).fetchall()
+
+        return await self._read(read)
+
+    async def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._read(lambda run: run(sql, values).fetchall())
 
     async def _read(self, read: Callable[[Run], ResultT]) -> ResultT:
-        return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
+        with _told():
+            return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
 
 
 def _note(session: Session, note: tuple[str, str]) -> None:
-    sql = "INSERT OR REPLACE INTO notes VALUES (?, ?)"
-    session.lend(lambda connection: connection.cursor().execute(sql, note))
+    session.lend(lambda connection: connection.cursor().execute(NOTE, note))
 
 
-def _aside(run: Run, change: Change) -> None:
-    for effect in change.effects:
-        run(EFFECT, msgspec.structs.astuple(effect))
-    for done in change.effects_done:
-        run("DELETE FROM workflow_effects WHERE id = ?", (done,))
-    for letter in change.letters:
-        run(LETTER, msgspec.structs.astuple(letter))
-    for gone in change.letters_gone:
-        run("DELETE FROM dead_letters WHERE id = ?", (gone,))
-
-
-def _row_values(row: Row) -> tuple[object, ...]:
-    return (
-        row.id,
-        row.machine,
-        row.machine_version,
-        row.state,
-        row.context.decode(),
-        row.version,
-        row.visit,
-        row.active,
-        row.created_us,
-        row.updated_us,
-        row.entered_us,
-        row.digest,
-        row.owed,
-        row.wake_us,
-        *row.counts,
-        row.revision,
-    )
-
-
-def _moving_values(row: Row) -> tuple[object, ...]:
-    return (
-        row.machine_version,
-        row.state,
-        row.context.decode(),
-        row.version,
-        row.visit,
-        row.active,
-        row.updated_us,
-        row.entered_us,
-        row.owed,
-        row.wake_us,
-        *row.counts,
-        row.revision,
-    )
-
-
-def _row(values: tuple[Any, ...]) -> Row:
-    context, active, counts = values[4].encode(), bool(values[7]), values[14:17]
-    return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts, values[17])  # type: ignore[call-arg]
-
-
-def _event(number: int, happened: Happened) -> tuple[object, ...]:
-    return (
-        number,
-        happened.version,
-        happened.workflow,
-        happened.from_state,
-        happened.to_state,
-        happened.event,
-        happened.payload.decode(),
-        happened.context.decode(),
-        happened.created_us,
-        happened.key,
-        happened.key_digest or None,
-    )
-
-
-def _happened(values: tuple[Any, ...]) -> Happened:
-    context, digest = values[6].encode(), values[9] or b""
-    return Happened(*values[:5], values[5].encode(), context, *values[7:9], digest)  # type: ignore[call-arg]
-
-
-def _cursor(after: str | None) -> tuple[int, int] | None:
-    if after is None:
-        return None
-    entered, mark, number = after.partition(".")
-    if not (mark and entered.isdecimal() and number.isdecimal()):
-        raise InvalidPayload(f"{after!r} is not a cursor.", fix="Pass the cursor of the page before, as it is.")
-    return int(entered), int(number)
+@contextlib.contextmanager
+def _told() -> Generator[None]:
+    """What a lane says of a transaction that it did not make, in the words of a store."""
+    try:
+        yield
+    except ConstraintViolation as error:
+        raise InternalError(
+            f"a group of changes contradicts the history that is stored: {error.what}",
+            why="A version or a delivery key stands in history once; what was decided upon was something else.",
+        ) from error
+    except TransactionError as error:
+        raise UnavailableError(f"the store could not do it: {error.what}", why=error.why, fix=error.fix) from error
+    except apsw.Error as error:
+        raise UnavailableError(f"the store could not do it: {error}.") from error
+    except (UnicodeError, OverflowError) as error:
+        raise InvalidPayload(
+            f"a value cannot be stored: {error}.",
+            why="Texts are Unicode without lone surrogates, and numbers have 64 bits.",
+        ) from error

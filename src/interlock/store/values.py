@@ -7,7 +7,11 @@ acts on it. The one thing a store must understand of it is `wake_us`: when someb
 Times are microseconds since the epoch, from the store's own clock where it has one (G8).
 """
 
+from collections.abc import Sequence
+
 import msgspec
+
+from interlock.errors import InternalError
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -118,3 +122,14 @@ class Delivered(msgspec.Struct, frozen=True):
     version: int
     to_state: str
     key_digest: bytes
+
+
+def refuse_twice(changes: Sequence[Change]) -> None:
+    """Raise InternalError when two changes of one group are about one workflow: their order would decide."""
+    if len({change.row.id for change in changes}) != len(changes):
+        ids = [change.row.id for change in changes]
+        twice = next(each for each in ids if ids.count(each) > 1)
+        raise InternalError(
+            f"a group has two changes of workflow {twice!r}.",
+            why="A group has at most one change of a workflow; both were decided upon the same revision.",
+        )

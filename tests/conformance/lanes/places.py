@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from interlock.catalog.places import place_of
 from interlock.database.database import Database, Opening
-from interlock.database.places import place_of
 from interlock.database.transactions import Transaction
 from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import Lane

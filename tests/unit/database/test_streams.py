@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.database.addresses import stream_url
+from interlock.catalog.addresses import stream_url
 from interlock.database.database import Database
 from interlock.database.streams import CLOSING_AT_ONCE
 from interlock.errors import Overloaded, UnavailableError

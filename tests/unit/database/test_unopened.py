@@ -11,9 +11,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.database import opening
+from interlock.catalog import opening
+from interlock.catalog.opening import OPENING_AT_ONCE
 from interlock.database.database import Database, Opening
-from interlock.database.opening import OPENING_AT_ONCE
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of

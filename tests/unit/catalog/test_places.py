@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.places import CACHE_VARIABLE, cache_path
 from interlock.database.database import Database
-from interlock.database.places import CACHE_VARIABLE, cache_path
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objects.addresses import parse
 

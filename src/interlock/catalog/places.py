@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.database.addresses import lane_path
+from interlock.catalog.addresses import lane_path
 from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.beyond import DurableLog, HandedOff, HandOff, OpenLog
 from interlock.lanes.objects.addresses import Address, is_bucket, parse

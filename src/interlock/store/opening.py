@@ -1,0 +1,79 @@
+"""From an address to the store behind it.
+
+`memory:` is a new store that is gone when it is closed. `lanes:///folder` and a folder in a bucket are homes: workflows
+live there in the database `workflows`, beside the databases of the program, and a database that was moved is followed.
+The scheme says which store it is, so an address means the same in every program.
+"""
+
+from collections.abc import Mapping
+
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.configuration import configured, lane_settings
+from interlock.catalog.opening import closing_thread, opened_lane
+from interlock.catalog.places import place_of
+from interlock.errors import BadUsage, UnavailableError
+from interlock.lanes.failures import opening
+from interlock.lanes.lane import Lane
+from interlock.lanes.objects.addresses import is_bucket, redacted
+from interlock.lanes.settings import KINDS
+from interlock.seams import Clock
+from interlock.store.memory import MemoryStore
+from interlock.store.protocol import Store
+from interlock.store.sqlite import SqliteStore
+
+NAME = "workflows"
+"""The database at a home that workflows live in."""
+
+
+async def open_store(
+    url: str, *, clock: Clock, settings: Mapping[str, float] | None = None, cache: str | None = None
+) -> Store:
+    """Open the store at an address. Raises LaneOwned, which names the owner, when another process has it.
+
+    Settings are those of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
+    `cache` is the folder for the local file of a home in a bucket.
+    """
+    _refuse_no_store(url)
+    with opening(redacted(url)):
+        chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
+        if url == "memory:":
+            return MemoryStore(clock)
+        place = place_of(Catalog(url).locate(NAME), settings=chosen, clock=clock, cache=cache)
+    lane = await opened_lane(
+        lambda: Lane(
+            place.path,
+            settings=chosen,
+            clock=clock,
+            prepare=lambda _connection, _now_us: None,
+            open_log=place.open_log,
+        )
+    )
+    store = SqliteStore(lane, clock)
+    try:
+        await store.begin()
+    except BaseException:
+        # Also when this is cancelled: nobody else knows the lane, and it would stay owned.
+        _ = closing_thread(lane.close)
+        raise
+    return store
+
+
+def _refuse_no_store(url: object) -> None:
+    if not isinstance(url, str):
+        raise BadUsage(
+            f"{type(url).__name__} {url!r} is not the address of a store: it must be a text.",
+            why="The scheme in front of the path says which store keeps the workflows.",
+            fix='Write "lanes:///var/shop", or f"lanes://{path}" with an absolute path.',
+        )
+    if url.startswith(("postgresql://", "postgres://")):
+        raise UnavailableError(
+            "workflows cannot be kept in PostgreSQL by this version.",
+            why="The store for PostgreSQL is not part of it yet.",
+            fix="Use a folder, lanes:///var/shop, or a bucket, s3://bucket/shop.",
+        )
+    if url != "memory:" and not url.startswith("lanes:///") and not is_bucket(url):
+        raise BadUsage(
+            f"{redacted(url)!r} is not the address of a store; lanes:///folder, s3://bucket/folder and memory: are.",
+            why="The scheme says which store keeps the workflows.",
+            fix="Write three slashes and an absolute path: lanes:///var/shop.",
+        )
