@@ -64,8 +64,23 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.runtime.engine import Engine
+    from interlock.runtime.settings import Admission
+    from interlock.runtime.typed import Workflows
+    from interlock.runtime.views import (
+        Compensation,
+        Counts,
+        DeadLetter,
+        HistoryRow,
+        Moved,
+        Page,
+        Refused,
+        View,
+        Workflow,
+    )
 
 __all__ = [
+    "Admission",
     "AlertRaised",
     "Allowed",
     "Breaker",
@@ -73,17 +88,22 @@ __all__ = [
     "Budget",
     "Classification",
     "Codec",
+    "Compensation",
     "ConstraintViolation",
     "CorruptionError",
+    "Counts",
     "Database",
+    "DeadLetter",
     "Decision",
     "DefinitionError",
     "Dependency",
     "DialectError",
+    "Engine",
     "Event",
     "Fenced",
     "Finding",
     "GuardRejected",
+    "HistoryRow",
     "InterlockError",
     "InternalError",
     "InvalidPayload",
@@ -94,11 +114,13 @@ __all__ = [
     "Machine",
     "MachineDescription",
     "MissingExtra",
+    "Moved",
     "MovedElsewhere",
     "NonRetryable",
     "Observer",
     "OutcomeUnknown",
     "Overloaded",
+    "Page",
     "PayloadTooLarge",
     "Pipeline",
     "PipelineEvent",
@@ -107,6 +129,7 @@ __all__ = [
     "Plan",
     "Record",
     "Refusal",
+    "Refused",
     "RequestError",
     "ResultLate",
     "Retry",
@@ -126,16 +149,34 @@ __all__ = [
     "UnavailableError",
     "UserCodeError",
     "VersionConflict",
+    "View",
     "WaitFailed",
     "WaitTimeout",
+    "Workflow",
     "WorkflowExists",
     "WorkflowNotFound",
+    "Workflows",
     "pipeline",
     "plan",
     "step",
 ]
 
-_LATER = {"Database": "interlock.database.database"}
+_VIEWS = "interlock.runtime.views"
+_LATER = {
+    "Admission": "interlock.runtime.settings",
+    "Compensation": _VIEWS,
+    "Counts": _VIEWS,
+    "Database": "interlock.database.database",
+    "DeadLetter": _VIEWS,
+    "Engine": "interlock.runtime.engine",
+    "HistoryRow": _VIEWS,
+    "Moved": _VIEWS,
+    "Page": _VIEWS,
+    "Refused": _VIEWS,
+    "View": _VIEWS,
+    "Workflow": _VIEWS,
+    "Workflows": "interlock.runtime.typed",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -9,6 +9,7 @@ import msgspec
 from interlock.core.events import Event, wire_name
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
+from interlock.core.refusals import foreign_state
 from interlock.core.table import Node
 from interlock.core.values import Run, Snapshot, StepFailure
 from interlock.errors import CorruptionError
@@ -60,13 +61,28 @@ class Bound:
         self.undos: dict[tuple[str, str], Strategy] = {}
         for name, node in self.table.steps.items():
             assert node.step is not None
-            self.steps[name] = swapped.get((self.name, name), node.step.function)
+            self.steps[name] = swapped.get((self.name, name), swapped.get(name, node.step.function))
             for undo in node.step.undos:
                 self.undos[name, undo.name] = swapped.get(undo.function, undo.function)
         self.effects = {
             each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry)
             for each in self.table.declared.effects
         }
+
+        self.timers = self.table.declared.timers
+
+    def swappable(self) -> set[object]:
+        """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
+        undos = {undo.function for node in self.table.steps.values() if node.step for undo in node.step.undos}
+        effects = {effect.function for effect in self.table.declared.effects}
+        return {(self.name, name) for name in self.steps} | undos | effects
+
+    def node(self, state: Enum) -> Node:
+        """The node of a state. Raises InvalidPayload for one of another machine."""
+        node = self.table.node(state)
+        if node is None:
+            raise foreign_state(self.table, state)
+        return node
 
     def node_of(self, state: str) -> Node:
         """The node of a stored state."""
@@ -84,12 +100,14 @@ class Bound:
         owed = decode_owed(row.owed)
         log = tuple(
             Run(
-                each.step, each.visit, None if each.event is None else self.codec.decode_event(each.event, each.payload, strict=False)
+                each.step,
+                each.visit,
+                None if each.event is None else self.codec.decode_event(each.event, each.payload, strict=False),
             )
             for each in owed.past
         )
         node = self.node_of(row.state)
-        attempted = owed.run is not None and owed.run.attempts > 0
+        attempted = owed.run is not None and owed.run.attempted
         snapshot: AnySnapshot = Snapshot(
             node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted
         )

@@ -1,85 +1,107 @@
 """`Engine`: machines as durable workflows. The façade; the data path is `pipeline`, the acting is `runner`.
 
 async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
-await engine.start(order, "o-1", Order())
-await engine.send("o-1", Submit(cents=999), key="click-7")
-view = await engine.wait("o-1")
+    await engine.start(order, "o-1", Order())
+    await engine.send("o-1", Submit(cents=999), key="click-7")
+    view = await engine.wait("o-1")
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar, cast
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
+from interlock.core.policies import Dependency
 from interlock.core.values import Allowed, ContextT, StateT
-from interlock.errors import InterlockError, UnavailableError, WaitFailed, WaitTimeout, WorkflowNotFound
-from interlock.runtime.bound import AnyMachine, Bound, Live
-from interlock.runtime.envelopes import Send, Start
-from interlock.runtime.pipeline import Pipeline
-from interlock.runtime.recovery import recover
-from interlock.runtime.runner import Runner
-from interlock.runtime.settings import EngineSettings
-from interlock.runtime.staging import Slots, Staged
-from interlock.runtime.views import Counts, HistoryRow, Moved, Page, Refused, View, history_row, view_of
-from interlock.runtime.wakes import Wakes
+from interlock.errors import InterlockError, UnavailableError
+from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
+from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
+from interlock.runtime.inside import Inside
+from interlock.runtime.letters import Settle, TryAgain, find_letter
+from interlock.runtime.opening import Opening
+from interlock.runtime.settings import Admission
+from interlock.runtime.typed import Workflows
+from interlock.runtime.views import (
+    Compensation,
+    Counts,
+    DeadLetter,
+    HistoryRow,
+    Moved,
+    Page,
+    Refused,
+    View,
+    compensations_of,
+    history_row,
+    letter_of,
+    view_of,
+)
+from interlock.runtime.waiters import Waiter
 from interlock.seams import Chance, Clock, Ids
-from interlock.signals import Observer, Subscribers, TransitionApplied
-from interlock.store.protocol import Store
+from interlock.signals import Observer
 
 EventT = TypeVar("EventT", bound=Event)
+
+PAGE_MAX = 10_000
 
 
 class Engine:
     """An open engine. Make one with `Engine.open`."""
 
-    def __init__(
-        self,
-        store: Store,
-        machines: Sequence[Bound],
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._store = inside.store
+        self._pipeline = inside.pipeline
+        self._loop = asyncio.get_running_loop()
+
+    @staticmethod
+    def open(
+        url: str,
         *,
-        settings: EngineSettings,
-        clock: Clock,
-        chance: Chance,
-        ids: Ids,
-        observers: Iterable[Observer] = (),
+        machines: Sequence[AnyMachine],
+        dependencies: Sequence[Dependency] = (),
+        steps: Mapping[object, Strategy] | None = None,
         worker: bool = True,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._machines = {bound.name: bound for bound in machines}
-        self._subscribers = Subscribers()
-        for observer in observers:
-            self._subscribers.subscribe(observer)
-        self._wakes = Wakes(store.now_us)
-        slots = Slots(settings.steps_max if worker else 0)
-        self._pipeline = Pipeline(store, self._machines, ids=ids, slots=slots)
-        self._runner = Runner(
-            self._pipeline, self._wakes, clock=clock, chance=chance, subscribers=self._subscribers, working=worker
+        admission: Admission | None = None,
+        observers: Iterable[Observer] = (),
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        ids: Ids | None = None,
+        cache: str | None = None,
+        accept_changes: bool = False,
+        **settings: float,
+    ) -> "Opening[Engine]":
+        """Open an engine: `async with Engine.open(url, machines=[…]) as engine`, or `engine = await Engine.open(…)`.
+
+        `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
+        `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
+        for the store. `accept_changes` opens although the machines' plan has losses.
+        """
+        return Opening(
+            Engine,
+            url,
+            machines=machines,
+            dependencies=dependencies,
+            steps=steps or {},
+            worker=worker,
+            admission=admission or Admission(),
+            observers=tuple(observers),
+            clock=clock,
+            chance=chance,
+            ids=ids,
+            cache=cache,
+            accept_changes=accept_changes,
+            settings=settings,
         )
-        self._pipeline.listener = self
-        self._waiters: dict[str, list[asyncio.Future[View[Any, Any]]]] = {}
-        self._worker = worker
-        self._closed = False
 
-    async def begin(self) -> None:
-        """Take up what the last life of this store has left owed."""
-        if self._worker:
-            await recover(self._store, self._machines, self._pipeline, self._runner)
-
-    # --- moving ----------------------------------------------------------------------------------------------------
+    # --- moving ------------------------------------------------------------------------------------------------------
 
     async def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
         """Start a workflow. The same id with the same input again returns the one that exists (B4)."""
-        self._refuse_if_closed()
-        bound = self._bound(machine)
-        view = cast("View[StateT, ContextT]", await self._pipeline.admit(Start(bound, workflow, context)))
-        if machine.opening is not None and view.version == 1:
-            await self._pipeline.admit(Send(workflow, machine.opening, if_allowed=True))
-        return view
+        return cast("View[StateT, ContextT]", await self._admit(Start(self._bound(machine), workflow, context)))
 
     async def send(
         self,
@@ -90,55 +112,63 @@ class Engine:
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[Any]:
-        """Send an event; returns when what it does is durable. Raises the refusal when it does nothing."""
-        self._refuse_if_closed()
+        """Send an event; returns when what it does is durable. Raises the refusal when it does nothing.
+
+        A `key` makes the delivery idempotent: the same again returns the first answer (B5). With `if_allowed` an event
+        that has no transition here is answered as ignored.
+        """
+        self._check_known(workflow)
         envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return cast("Moved[Any]", await self._pipeline.admit(envelope))
+        return cast("Moved[Any]", await self._admit(envelope))
 
     async def send_many(self, items: Iterable[tuple[str, Event, str | None]]) -> list[Moved[Any] | Refused]:
-        """Send many events; one answer per item, in order."""
-        self._refuse_if_closed()
-        futures = [self._pipeline.admit(Send(workflow, event, key=key)) for workflow, event, key in items]
-        answers: list[Moved[Any] | Refused] = []
-        for answer in await asyncio.gather(*futures, return_exceptions=True):
-            if isinstance(answer, InterlockError):
-                answers.append(Refused(answer))
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                answers.append(cast("Moved[Any]", answer))
-        return answers
+        """Send many events; one answer per item, in order. Those of one workflow are applied in the order given."""
+        answers: list[asyncio.Future[object] | Refused] = []
+        for workflow, event, key in items:
+            try:
+                self._check_known(workflow)
+                answers.append(self._admit(Send(workflow, event, key=key)))
+            except InterlockError as error:
+                answers.append(Refused(error))
+        waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+        if waiting:
+            await asyncio.wait(waiting)
+        return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- looking -----------------------------------------------------------------------------------------------------
 
     async def get(self, workflow: str) -> View[Any, Any]:
         """The workflow as it is durable."""
         return view_of(await self._load(workflow))
 
-    async def wait(self, workflow: str, *states: Enum, timeout_s: float = 60.0) -> View[Any, Any]:
-        """Wait until the workflow is in one of the states; without any, until it is final or resting."""
-        future: asyncio.Future[View[Any, Any]] = asyncio.get_running_loop().create_future()
-        waiters = self._waiters.setdefault(workflow, [])
-        waiters.append(future)
+    def of(self, machine: Machine[StateT, ContextT, EventT]) -> Workflows[StateT, ContextT, EventT]:
+        """The same calls, typed by the machine."""
+        self._bound(machine)
+        return Workflows(self, machine)
+
+    async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Any, Any]:
+        """Wait until the workflow is in one of the states; without any, until it is final or resting.
+
+        Raises WaitFailed when it ends in another final state, WaitTimeout when the time is over.
+        """
+        waiter = Waiter(states)
+        waiters = self._inside.waiters
+        waiters.add(workflow, waiter)
+        timer = None
         try:
-            async with asyncio.timeout(timeout_s):
-                live = await self._load(workflow)
-                while not _arrived(live, states):
-                    await future
-                    future = asyncio.get_running_loop().create_future()
-                    waiters.append(future)
-                    live = await self._load(workflow)
+            live = await self._load(workflow)
+            if waiter.arrived(live):
                 return view_of(live)
-        except TimeoutError:
-            raise WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s.") from None
+            if timeout_s is not None:
+                timer = self._loop.call_later(timeout_s, self._inside.over, workflow, waiter, timeout_s)
+            return view_of(await waiter.future)
         finally:
-            if future in waiters:
-                waiters.remove(future)
-            if not waiters:
-                self._waiters.pop(workflow, None)
+            waiters.remove(workflow, waiter)
+            if timer is not None:
+                timer.cancel()
 
     async def history(self, workflow: str) -> list[HistoryRow[Any, Any]]:
-        """Everything that happened to the workflow, in the order of versions."""
+        """Everything that happened to the workflow, in the order of versions (B3, B8)."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Any, Any]] = []
         while page := await self._store.history(workflow, after=rows[-1].version if rows else 0):
@@ -153,10 +183,11 @@ class Engine:
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[StateT, ContextT]:
-        """The workflows of a machine, page by page."""
+        """The workflows of a machine, page by page: `cursor` is that of the page before, None at the end (B8)."""
         bound = self._bound(machine)
-        wanted = None if state is None else str(state.value)
-        found = await self._store.find(bound.name, wanted, after=cursor, limit=limit)
+        self._inside.refuse_if_closed()
+        wanted = None if state is None else bound.node(state).name
+        found = await self._store.find(bound.name, wanted, after=cursor, limit=max(1, min(limit, PAGE_MAX)))
         return Page(tuple(view_of(bound.live(row)) for row in found.rows), found.cursor)
 
     async def stalled(
@@ -167,16 +198,20 @@ class Engine:
         states: Iterable[StateT] | None = None,
         limit: int = 1_000,
     ) -> list[View[StateT, ContextT]]:
-        """The active workflows that have been in their state for too long; without a time, longer than declared."""
+        """The active workflows that have been in their state for too long; without a time, longer than declared (B7).
+
+        Those that have waited longest come first.
+        """
         bound = self._bound(machine)
+        self._inside.refuse_if_closed()
         now_us = self._store.now_us()
-        wanted = set(states) if states is not None else None
+        nodes = bound.table.nodes.values() if states is None else [bound.node(state) for state in states]
         before: dict[str, int] = {}
-        for node in bound.table.nodes.values():
+        for node in nodes:
             dwell_s = older_than_s if older_than_s is not None else node.dwell_max_s
-            if node.active and dwell_s is not None and (wanted is None or node.state in wanted):
+            if node.active and dwell_s is not None:
                 before[node.name] = now_us - int(dwell_s * 1_000_000)
-        rows = await self._store.stalled(bound.name, before, limit=limit)
+        rows = await self._store.stalled(bound.name, before, limit=max(1, min(limit, PAGE_MAX)))
         return [view_of(bound.live(row)) for row in rows]
 
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Any]]:
@@ -192,77 +227,87 @@ class Engine:
 
     def subscribe(self, observer: Observer) -> None:
         """Call `observer` with everything that happens from now on (A9)."""
-        self._subscribers.subscribe(observer)
+        self._inside.subscribers.subscribe(observer)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Stop calling `observer`."""
+        self._inside.subscribers.unsubscribe(observer)
+
+    # --- what needs a person -----------------------------------------------------------------------------------------
+
+    async def compensations(self) -> list[Compensation]:
+        """The undos that are pending or being tried, of all workflows that unwind."""
+        self._inside.refuse_if_closed()
+        found: list[Compensation] = []
+        for bound in self._inside.machines.values():
+            for node in bound.table.nodes.values():
+                if node.unwinds_to is not None:
+                    rows = await self._inside.all_in(bound, node)
+                    found += [each for row in rows for each in compensations_of(bound.live(row))]
+        return found
+
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        self._inside.refuse_if_closed()
+        return [letter_of(letter) for letter in await self._store.letters(kind, limit=limit)]
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Have it tried again, with the same idempotency key and all its attempts."""
+        self._inside.refuse_if_closed()
+        await self._pipeline.admit(TryAgain(await find_letter(self._store, letter_id)))
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
+
+        The note goes to the log `interlock.operators` and to observers.
+        """
+        self._inside.refuse_if_closed()
+        letter = await find_letter(self._store, letter_id)
+        await self._pipeline.admit(Settle(letter))
+        self._inside.settled(letter, note)
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
-        if self._closed:
-            return
-        self._closed = True
-        self._wakes.close()
-        await self._runner.drain(self._settings.drain_s)
-        await self._pipeline.idle()
-        await self._store.close()
+        await self._inside.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def durable(self, staged: Staged, before: Live | None) -> None:
-        """The pipeline tells what nothing can take back."""
-        del before
-        live = staged.live
-        self._runner.act(staged)
-        if self._subscribers:
-            for happened in staged.history:
-                self._subscribers.emit(
-                    TransitionApplied(
-                        live.row.machine,
-                        live.row.id,
-                        happened.from_state,
-                        happened.to_state,
-                        happened.event,
-                        happened.version,
-                    )
-                )
-        waiters = self._waiters.get(live.row.id)
-        if waiters:
-            for future in waiters:
-                if not future.done():
-                    future.set_result(view_of(live))
-            waiters.clear()
+    def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
+        self._inside.refuse_if_closed()
+        self._inside.gate.enter()
+        return self._pipeline.admit(envelope)
+
+    def _check_known(self, workflow: str) -> None:
+        if self._pipeline.known(workflow) is None:
+            check_id(workflow, "the id of a workflow")
 
     async def _load(self, workflow: str) -> Live:
-        self._refuse_if_closed()
-        live = None if self._store.shared else self._pipeline.known(workflow)
+        self._inside.refuse_if_closed()
+        live = self._pipeline.known(workflow)
         if live is None:
+            check_id(workflow, "the id of a workflow")
             row = (await self._store.load([workflow])).get(workflow)
-            bound = None if row is None else self._machines.get(row.machine)
-            if row is None or bound is None:
-                raise WorkflowNotFound(f"there is no workflow {workflow!r}.")
-            live = bound.live(row)
+            if row is None:
+                raise no_workflow(workflow)
+            live = self._inside.read(row)
         return live
 
     def _bound(self, machine: AnyMachine) -> Bound:
-        bound = self._machines.get(machine.name)
+        bound = self._inside.machines.get(machine.name)
         if bound is None or bound.machine is not machine:
+            known = ", ".join(sorted(self._inside.machines)) or "none"
             raise UnavailableError(
-                f"machine {machine.name!r} was not given to this engine.",
+                f"machine {machine.name!r} was not given to this engine; it has {known}.",
+                why="An engine runs the machines it was opened with, and those very objects.",
                 fix="Open the engine with it: Engine.open(url, machines=[…]).",
             )
         return bound
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise UnavailableError("the engine is closed.", fix="Open it again.")
 
-
-def _arrived(live: Live, states: Sequence[Enum]) -> bool:
-    node = live.bound.table.nodes[live.snapshot.state._name_]
-    if not states:
-        return not node.active
-    if live.snapshot.state in states:
-        return True
-    if node.final:
-        raise WaitFailed(
-            f"workflow {live.row.id!r} ended in state {node.name!r}, and will not get to the one that is waited for."
-        )
-    return False
+def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Any] | Refused:
+    error = answer.exception()
+    if error is None:
+        return cast("Moved[Any]", answer.result())
+    if isinstance(error, InterlockError):
+        return Refused(error)
+    raise error

@@ -26,6 +26,11 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     unknown: bool = False
     """An attempt may have had an effect although it failed."""
 
+    @property
+    def attempted(self) -> bool:
+        """It may have happened: an attempt is under way, or one has ended without saying that it did nothing."""
+        return self.started or self.unknown
+
 
 class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A timer of the current visit."""

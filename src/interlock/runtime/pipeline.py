@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from interlock.errors import Fenced, InterlockError, OutcomeUnknown, Overloaded, UnavailableError, VersionConflict
+from interlock.errors import Fenced, InterlockError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Means, Staged
@@ -38,7 +38,7 @@ class Envelope(Protocol):
         ...
 
 
-class LookFirst(Exception):  # noqa: N818 -- a signal, not an error: nobody outside sees it.
+class LookFirst(Exception):
     """The envelope would be refused, but its key has not been looked up."""
 
 
@@ -91,6 +91,8 @@ class Pipeline:
         self.means = means
         self.dead: InterlockError | None = None
         """Why nothing can be taken any more: the outcome of a group is unknown."""
+        self.group_begun_s = 0.0
+        """When the last group began, by the event loop's clock."""
         self._machines = machines
         self._settings = settings
         self._listener = listener
@@ -132,9 +134,11 @@ class Pipeline:
 
     async def _pass(self, envelopes: Sequence[Envelope]) -> None:
         group: Group | None = None
+        if self.dead is not None:
+            self._give_up(envelopes, group, self.dead)
+            return
         try:
-            if self.dead is not None:
-                raise self.dead
+            self.group_begun_s = self._loop.time()
             group = await self._load(envelopes)
             answers = [_decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
@@ -245,8 +249,3 @@ def _stopped(error: Exception) -> InterlockError:
         why="Nobody can know whether the last group became durable; going on could do things twice.",
         fix="Close the engine and open it again: what is durable is taken up, and nothing else.",
     )
-
-
-def overloaded(in_flight: int, most: int) -> Overloaded:
-    """The refusal of a call that finds too many others under way."""
-    return Overloaded(0.1, f"{in_flight:,} calls are under way already (in_flight_max is {most:,}).")

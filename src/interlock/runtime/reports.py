@@ -306,5 +306,3 @@ def _give_up(
         Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key)
     )
     staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)
-
-

@@ -91,7 +91,7 @@ class Staged:
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
-        attempted = owed.run is not None and owed.run.attempts > 0
+        attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
             snapshot = replace(snapshot, attempted=attempted)
         self.live = Live(
@@ -124,7 +124,7 @@ class Staged:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
         live = self.live
         row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us), revision=self.expected + 1)
-        attempted = owed.run is not None and owed.run.attempts > 0
+        attempted = owed.run is not None and owed.run.attempted
         snapshot = live.snapshot
         if attempted != snapshot.attempted:
             snapshot = replace(snapshot, attempted=attempted)
@@ -192,7 +192,7 @@ class Staged:
             key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
         return happened
 
-    def _owed(
+    def _owed(  # noqa: C901 -- one case per command.
         self,
         decision: Decision[object, object],  # type: ignore[type-var]
         context: bytes,

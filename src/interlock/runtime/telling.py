@@ -14,18 +14,14 @@ class Teller:
     def __init__(self, subscribers: Subscribers, clock: Clock) -> None:
         self._subscribers = subscribers
         self._clock = clock
-        self.group_begun_s = 0.0
 
     def begun_s(self) -> float:
         """The time an attempt begins, if anybody will ask how long it took."""
         return self._clock.monotonic_s() if self._subscribers else 0.0
 
-    def applied(self, staged: Staged, since_s: float) -> None:
-        """A workflow has moved, durably."""
-        if not self._subscribers:
-            return
+    def applied(self, staged: Staged, duration_s: float) -> None:
+        """A workflow has moved, durably, and so long after its group began."""
         row = staged.live.row
-        duration_s = self._clock.monotonic_s() - since_s
         for happened in staged.history:
             self._subscribers.emit(
                 TransitionApplied(
@@ -52,7 +48,7 @@ class Teller:
         if self._subscribers:
             self._subscribers.emit(ResultLate(workflow, key))
 
-    def attempted(  # noqa: PLR0913 -- the fields of the signal.
+    def attempted(
         self,
         row: Row,
         name: str,
@@ -71,11 +67,9 @@ class Teller:
         """An attempt of an effect has ended."""
         if self._subscribers:
             outcome = _outcome(failure)
-            self._emit(
-                machine, effect.workflow, "", effect.name, "effect", effect.attempts, outcome, begun_s, failure
-            )
+            self._emit(machine, effect.workflow, "", effect.name, "effect", effect.attempts, outcome, begun_s, failure)
 
-    def _emit(  # noqa: PLR0913 -- as above.
+    def _emit(
         self,
         machine: str,
         workflow: str,

@@ -10,7 +10,8 @@ from interlock.core.events import Event
 from interlock.core.values import ContextT, StateT, StepFailure
 from interlock.errors import InterlockError
 from interlock.runtime.bound import Bound, Live
-from interlock.store.values import Happened
+from interlock.runtime.owed import NOTHING, StepRun
+from interlock.store.values import Happened, Letter
 
 
 class View(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True):
@@ -75,6 +76,38 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
 
 
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A step, effect or undo that gave up and waits for a person."""
+
+    id: str
+    kind: str
+    """"step", "effect" or "undo"."""
+    workflow: str
+    name: str
+    attempts: int
+    error: str
+    since: datetime
+    key: str
+    """The idempotency key of what gave up: the same when it is tried again."""
+    version: int
+    """The workflow's version then."""
+
+
+class Compensation(msgspec.Struct, frozen=True, kw_only=True):
+    """An undo that is owed: running, waiting for its turn or its time, or given up."""
+
+    workflow: str
+    machine: str
+    step: str
+    """The step whose run is undone."""
+    key: str
+    undoes: str
+    """The key of the run that is undone."""
+    attempts: int
+    state: str
+    """"waiting", "running", "retrying" or "dead"."""
+
+
 def view_of(live: Live) -> View[Any, Any]:
     """The workflow for people."""
     row = live.row
@@ -86,8 +119,59 @@ def view_of(live: Live) -> View[Any, Any]:
         version=row.version,
         created_at=moment(row.created_us),
         updated_at=moment(row.updated_us),
-        waiting=None if live.owed.dead is None else f"a {live.owed.dead} gave up: see the dead letters",
+        waiting=None if live.owed is NOTHING else _waiting(live),
     )
+
+
+def _waiting(live: Live) -> str | None:
+    owed = live.owed
+    run = owed.run or (owed.undos[0] if owed.undos else None)
+    if run is None:
+        return None
+    what = "its step" if isinstance(run, StepRun) else f"the undo of {run.step!r}"
+    if owed.dead == "settled":
+        return f"{what} gave up and was settled by a person; an event moves it on"
+    if owed.dead is not None:
+        return f"{what} gave up after {run.attempts} attempts: see dead letter {owed.letter}"
+    if run.retry_us is not None:
+        return f"{what} has failed {run.attempts} times and is tried again at {moment(run.retry_us):%H:%M:%S} UTC"
+    return None if run.started else f"{what} waits for a free slot"
+
+
+def letter_of(letter: Letter) -> DeadLetter:
+    """A dead letter for people."""
+    return DeadLetter(
+        id=letter.id,
+        kind=letter.kind,
+        workflow=letter.workflow,
+        name=letter.name,
+        attempts=letter.attempts,
+        error=letter.error,
+        since=moment(letter.since_us),
+        key=letter.key,
+        version=letter.version,
+    )
+
+
+def compensations_of(live: Live) -> list[Compensation]:
+    """The undos that a workflow is owed, the one that runs first."""
+    found = []
+    for at, undo in enumerate(live.owed.undos):
+        state = "waiting"
+        if at == 0:
+            state = "dead" if live.owed.dead else "running" if undo.started else "retrying" if undo.attempts else state
+        found.append(
+            Compensation(
+                workflow=live.row.id,
+                machine=live.row.machine,
+                step=undo.step,
+                key=undo.key,
+                undoes=undo.undoes,
+                attempts=undo.attempts,
+                state=state,
+            )
+        )
+    return found
 
 
 def history_row(bound: Bound, happened: Happened) -> HistoryRow[Enum, Any]:

@@ -1,0 +1,231 @@
+"""The inside of an open engine: its parts, wired together, and what happens between them.
+
+`Engine` is what users call; this is what it is made of. It listens to the data path: when a workflow has changed
+durably, the runner acts on it, observers are told, and those who wait for it are woken.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+
+from interlock.core.table import Node
+from interlock.errors import InterlockError, UnavailableError
+from interlock.runtime.admission import Gate
+from interlock.runtime.attempts import Judge
+from interlock.runtime.bound import Bound, Live
+from interlock.runtime.definitions import check_definitions
+from interlock.runtime.envelopes import Send
+from interlock.runtime.pipeline import Envelope, Group, Pipeline, unknown_machine
+from interlock.runtime.recovery import ALIVE, Recovery
+from interlock.runtime.reports import Late, Report
+from interlock.runtime.runner import Runner
+from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.slots import Slots
+from interlock.runtime.staging import Means, Staged
+from interlock.runtime.telling import Teller
+from interlock.runtime.views import Moved
+from interlock.runtime.waiters import Waiter, Waiters, too_long
+from interlock.runtime.wakes import Wakes
+from interlock.seams import Chance, Clock, Ids
+from interlock.signals import Subscribers
+from interlock.store.protocol import Store
+from interlock.store.values import Letter, Row
+
+log = logging.getLogger("interlock.operators")
+
+COUNTS_SAVED_S = 1.0
+"""How long counts of duplicate, ignored and refused events may be in memory only."""
+
+PAGE = 1_000
+
+
+class SaveCounts(Report):
+    """Counts that have changed without the workflow having moved."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Write the row as it is."""
+        staged = group.stage(self.workflow)
+        if staged is not None:
+            staged.touch()
+        return None
+
+
+class Inside:
+    """The parts of one engine. Lives in one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        machines: dict[str, Bound],
+        *,
+        settings: EngineSettings,
+        admission: Admission,
+        clock: Clock,
+        chance: Chance,
+        ids: Ids,
+        subscribers: Subscribers,
+        worker: bool,
+    ) -> None:
+        self.store = store
+        self.machines = machines
+        self.subscribers = subscribers
+        self.waiters = Waiters()
+        self.gate = Gate(admission, clock)
+        self.teller = Teller(subscribers, clock)
+        self._settings = settings
+        self._clock = clock
+        self._worker = worker
+        self._closed = False
+        self._counted: set[str] = set()
+        self._saving: asyncio.TimerHandle | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self.wakes = Wakes(store.now_us)
+        means = Means(ids, Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0))
+        self.pipeline = Pipeline(store, machines, means, settings, self)
+        self.runner = Runner(
+            self.pipeline,
+            machines,
+            self.wakes,
+            judge=Judge(chance),
+            teller=self.teller,
+            settings=settings,
+            working=worker,
+        )
+
+    async def begin(self, *, accept_changes: bool) -> None:
+        """Check the machines against what is stored, and take up what the last life of the store has left owed."""
+        noted = await self.store.noted()
+        for plan in await check_definitions(self.store, self.machines.values(), noted, accept_changes=accept_changes):
+            log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
+        if not self._worker:
+            return
+        alive_us = int(noted.get(ALIVE, self.store.now_us()))
+        recovery = Recovery(
+            self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
+        )
+        await recovery.run(alive_us)
+        if self._saves_time():
+            self.keep(self._live())
+
+    def keep(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Run something beside everything else until the engine closes."""
+        self._tasks.append(self._loop.create_task(coroutine))
+
+    async def close(self) -> None:
+        """Stop claiming, wait for running steps, cancel the rest, and give the store up. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        self.wakes.close()
+        try:
+            await self.runner.drain(self._settings.drain_s)
+            self._save_counts()
+            await self.pipeline.idle()
+            if self._worker and self._saves_time() and self.pipeline.dead is None:
+                with contextlib.suppress(UnavailableError):
+                    await self.store.note(ALIVE, str(self.store.now_us()))
+        finally:
+            self.waiters.close(_closed())
+            if self._saving is not None:
+                self._saving.cancel()
+            await self.store.close()
+
+    def refuse_if_closed(self) -> None:
+        """Raise UnavailableError when there is nothing to be had here any more."""
+        if self._closed:
+            raise _closed()
+        if self.pipeline.dead is not None:
+            raise self.pipeline.dead
+
+    # --- what the data path tells ------------------------------------------------------------------------------------
+
+    def durable(self, staged: Staged) -> None:
+        """The workflow has changed, and nothing can take that back."""
+        self.runner.act(staged)
+        if staged.history:
+            if self.subscribers:
+                self.teller.applied(staged, self._loop.time() - self.pipeline.group_begun_s)
+            self.waiters.moved(staged.live)
+
+    def answered(self, envelope: Envelope, answer: object) -> None:
+        """Somebody is told something: count it, and tell observers what was refused or late."""
+        if envelope.future is not None and not isinstance(envelope, Report):
+            self.gate.leave()
+        if isinstance(answer, Moved):
+            if answer.duplicate or answer.ignored:
+                self._count(envelope.workflow)
+        elif isinstance(answer, InterlockError):
+            self.teller.rejected(envelope.workflow, answer)
+            if isinstance(envelope, Send):
+                self._count(envelope.workflow)
+        elif isinstance(answer, Late):
+            self.teller.late(answer.workflow, answer.run)
+
+    def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        """The time of a wait is over."""
+        if not waiter.future.done():
+            waiter.future.set_exception(too_long(workflow, self.pipeline.known(workflow), timeout_s))
+
+    def settled(self, letter: Letter, note: str) -> None:
+        """A person has dealt with a dead letter."""
+        log.info("dead letter %s (%s %r of workflow %r): resolved: %s", letter.id, letter.kind, letter.name,
+                 letter.workflow, note)  # fmt: skip
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, row: Row) -> Live:
+        """The workflow in a row."""
+        bound = self.machines.get(row.machine)
+        if bound is None:
+            raise unknown_machine(row)
+        return bound.live(row)
+
+    async def all_in(self, bound: Bound, node: Node) -> list[Row]:
+        """Every workflow of a machine in a state."""
+        rows: list[Row] = []
+        cursor: str | None = None
+        while True:
+            found = await self.store.find(bound.name, node.name, after=cursor, limit=PAGE)
+            rows += found.rows
+            cursor = found.cursor
+            if cursor is None:
+                return rows
+
+    # --- beside everything else --------------------------------------------------------------------------------------
+
+    def _count(self, workflow: str) -> None:
+        if self.pipeline.known(workflow) is None:
+            return
+        self._counted.add(workflow)
+        if self._saving is None and not self._closed:
+            self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
+
+    def _save_counts(self) -> None:
+        self._saving = None
+        counted, self._counted = self._counted, set()
+        for workflow in counted:
+            self.pipeline.add(SaveCounts(workflow))
+
+    def _saves_time(self) -> bool:
+        return any(timer.policy == "remaining" for bound in self.machines.values() for timer in bound.timers)
+
+    async def _live(self) -> None:
+        """Save, every few seconds, that the time of timers with the policy "remaining" goes on."""
+        while True:
+            with contextlib.suppress(UnavailableError):
+                await self.store.note(ALIVE, str(self.store.now_us()))
+            await asyncio.sleep(self._settings.timers_saved_s)
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError(
+        "the engine is closed.",
+        why="It was left or closed before.",
+        fix="Use it inside `async with`, or open it again.",
+    )

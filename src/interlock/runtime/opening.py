@@ -1,0 +1,186 @@
+"""`Engine.open`: from an address and machines to an engine that runs.
+
+What is given is checked before anything is opened: a misspelt setting, two machines of one name, a strategy for a step
+that no machine has. Whatever fails on the way, the store is given up again.
+"""
+
+import difflib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from interlock.core.pipeline import PipelineStep
+from interlock.core.policies import Dependency
+from interlock.core.step import Step
+from interlock.errors import DefinitionError
+from interlock.lanes.settings import KINDS
+from interlock.runtime.bound import AnyMachine, Bound, Strategy
+from interlock.runtime.inside import Inside
+from interlock.runtime.settings import Admission, EngineSettings
+from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
+from interlock.signals import Observer, Subscribers
+from interlock.store.opening import open_store
+
+SETTINGS = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
+
+
+class Closing(Protocol):
+    """What an opening hands out."""
+
+    async def close(self) -> None:
+        """Give it up."""
+        ...
+
+
+EngineT = TypeVar("EngineT", bound=Closing)
+
+
+class Opening(Generic[EngineT]):
+    """An engine that is about to be open: enter it, or await it."""
+
+    def __init__(
+        self,
+        make: Callable[[Inside], EngineT],
+        url: str,
+        *,
+        machines: Sequence[AnyMachine],
+        dependencies: Sequence[Dependency],
+        steps: Mapping[object, Strategy],
+        worker: bool,
+        admission: Admission,
+        observers: Sequence[Observer],
+        clock: Clock | None,
+        chance: Chance | None,
+        ids: Ids | None,
+        cache: str | None,
+        accept_changes: bool,
+        settings: Mapping[str, float],
+    ) -> None:
+        self._make = make
+        self._url = url
+        self._machines = _bound(machines, steps)
+        self._dependencies = tuple(dependencies)
+        self._worker = worker
+        self._admission = admission
+        self._subscribers = Subscribers()
+        for observer in observers:
+            self._subscribers.subscribe(observer)
+        self._clock = clock or SystemClock()
+        self._chance = chance or SystemChance()
+        self._ids = ids or RandomIds()
+        self._cache = cache
+        self._accept_changes = accept_changes
+        self._settings, self._lane_settings = _settings(settings)
+        self._engine: EngineT | None = None
+
+    def __await__(self) -> Generator[object, None, EngineT]:
+        """Open it without a block; close it with `await engine.close()`."""
+        return self._open().__await__()
+
+    async def __aenter__(self) -> EngineT:
+        """Open it; leaving the block closes it."""
+        self._engine = await self._open()
+        return self._engine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, whatever happened inside."""
+        del kind, error, trace
+        assert self._engine is not None
+        await self._engine.close()
+
+    async def _open(self) -> EngineT:
+        store = await open_store(self._url, clock=self._clock, settings=self._lane_settings, cache=self._cache)
+        inside: Inside | None = None
+        try:
+            inside = Inside(
+                store,
+                self._machines,
+                settings=self._settings,
+                admission=self._admission,
+                clock=self._clock,
+                chance=self._chance,
+                ids=self._ids,
+                subscribers=self._subscribers,
+                worker=self._worker,
+            )
+            engine = self._make(inside)
+            await inside.begin(accept_changes=self._accept_changes)
+        except BaseException:
+            if inside is not None:
+                await inside.close()
+            else:
+                await store.close()
+            raise
+        return engine
+
+
+def _bound(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, Bound]:
+    if not machines:
+        raise DefinitionError(
+            "an engine was opened without a machine.",
+            why="An engine runs the machines that it is given, and without one there is nothing to run.",
+            fix="Pass them: Engine.open(url, machines=[order]).",
+            rule="no-machine",
+        )
+    strategies = {_key(step): strategy for step, strategy in steps.items()}
+    bound: dict[str, Bound] = {}
+    used: set[object] = set()
+    for machine in machines:
+        if machine.name in bound:
+            raise DefinitionError(
+                f"two machines are named {machine.name!r}.",
+                why="Workflows are stored with the name of their machine.",
+                fix="Give one of them another name; versions of one machine are not machines of their own.",
+                rule="duplicate-machine",
+            )
+        bound[machine.name] = Bound(machine, strategies)
+        used |= bound[machine.name].swappable()
+    for key, given in zip(strategies, steps, strict=True):
+        if key not in used and not (isinstance(key, str) and any(name == key for _, name in _names(bound))):
+            raise DefinitionError(
+                f"steps= has {given!r}, which is no step, undo or effect of these machines.",
+                why="A strategy that replaces nothing would never run, and nobody would notice.",
+                fix="Use the step as it was declared: steps={charge: fake}.",
+                rule="unknown-step",
+            )
+    return bound
+
+
+def _names(bound: Mapping[str, Bound]) -> list[tuple[str, str]]:
+    return [(name, step) for name, each in bound.items() for step in each.steps]
+
+
+def _key(step: object) -> object:
+    if isinstance(step, Step):
+        return step.machine, step.name
+    return step.name if isinstance(step, PipelineStep) else step
+
+
+def _settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
+    """The settings of the engine, and those of the lane below it."""
+    known = {**SETTINGS, **KINDS}
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise DefinitionError(
+                f"an engine has no setting {name!r}.{meant}",
+                why="A setting that nobody reads would silently not hold.",
+                fix=f"Use one of: {', '.join(sorted(SETTINGS))}; or one of the lane's: {', '.join(sorted(KINDS))}.",
+                rule="unknown-setting",
+            )
+    mine = {name: value for name, value in given.items() if name in SETTINGS}
+    try:
+        settings = msgspec.convert(mine, EngineSettings, strict=True)
+    except msgspec.ValidationError as error:
+        raise DefinitionError(
+            f"a setting of the engine is wrong: {error}.",
+            why="Every bound and every wait has its type and its range.",
+            fix="Give it a number within its range; docs/reference/settings.md has them all.",
+            rule="setting-out-of-range",
+        ) from error
+    return settings, {name: value for name, value in given.items() if name not in SETTINGS}
