@@ -64,6 +64,7 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
     from interlock.runtime.engine import Engine
     from interlock.runtime.settings import Admission
     from interlock.runtime.typed import Workflows
@@ -83,6 +84,8 @@ __all__ = [
     "Admission",
     "AlertRaised",
     "Allowed",
+    "BlockingEngine",
+    "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
     "Budget",
@@ -161,9 +164,12 @@ __all__ = [
     "step",
 ]
 
+_BLOCKING = "interlock.runtime.blocking"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
+    "BlockingEngine": _BLOCKING,
+    "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
