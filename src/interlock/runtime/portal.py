@@ -32,6 +32,7 @@ class Portal:
         self._process = os.getpid()
         self._submitting = threading.Lock()
         self._stopped = False
+        self._torn_by: BaseException | None = None
         ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._live, args=(ready,), name=name, daemon=True)
         self._thread.start()
@@ -74,11 +75,11 @@ class Portal:
         try:
             with self._submitting:
                 if self._stopped:
-                    raise _stopped()
+                    raise self._gone() from self._torn_by
                 self._loop.call_soon_threadsafe(begin)
             return answer.result()
         except CancelledError:
-            raise _stopped() from None
+            raise self._gone() from self._torn_by
         finally:
             # Nothing when it has ended; otherwise the caller was interrupted, and nobody waits for it any more.
             answer.cancel()
@@ -107,6 +108,19 @@ class Portal:
                 fix="In a step, await asyncio.to_thread(engine.send, …). In an observer, hand it to another thread.",
             )
 
+    def _gone(self) -> UnavailableError:
+        if self._torn_by is not None:
+            return UnavailableError(
+                f"the engine has stopped: {type(self._torn_by).__name__} has left its event loop.",
+                why="User code raised it in a step, an effect, an undo or an observer, and it ends an event loop.",
+                fix="Raise an ordinary exception there; open a new engine, in a new process when the lane is owned.",
+            )
+        return UnavailableError(
+            "the engine is closed.",
+            why="It was left or closed before the answer was there.",
+            fix="Use it inside `with`, or open it again.",
+        )
+
     def _forget(self, task: "asyncio.Task[ResultT]", answer: "Future[ResultT]") -> None:
         if answer.cancelled() and not task.done():
             self._loop.call_soon_threadsafe(task.cancel)
@@ -121,8 +135,10 @@ class Portal:
         with asyncio.Runner() as runner:
             try:
                 runner.run(until_the_end())
+            except (SystemExit, KeyboardInterrupt) as left:
+                # The two leave an event loop whoever catches them: user code has torn it down.
+                self._torn_by = left
             finally:
-                # Also when a SystemExit out of a step has torn the loop down.
                 with self._submitting:
                     self._stopped = True
 
@@ -175,11 +191,3 @@ def _tell(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> None:
             answer.set_exception(error)
         else:
             answer.set_result(task.result())
-
-
-def _stopped() -> UnavailableError:
-    return UnavailableError(
-        "the engine is closed.",
-        why="It was left or closed before the answer was there.",
-        fix="Use it inside `with`, or open it again.",
-    )
