@@ -226,19 +226,21 @@ def _bound(machines: Iterable[AnyMachine]) -> dict[str, Bound]:
 async def _rows(store: Store, given: str, failures: Failures) -> AsyncIterator[Row]:
     """The rows of the ids that are given; what is wrong with one is told, and the others come."""
     for ids in ids_of(given):
-        good: list[str] = []
+        problems = {each: problem for each in ids if (problem := _not_an_id(each)) is not None}
+        found = await store.load([each for each in ids if each not in problems])
         for each in ids:
-            try:
-                check_id(each, "the id of a workflow")
-                good.append(each)
-            except InvalidPayload as error:
-                failures.add(error)
-        found = await store.load(good)
-        for each in good:
             if each in found:
                 yield found[each]
             else:
-                failures.add(no_workflow(each))
+                failures.add(problems.get(each) or no_workflow(each))
+
+
+def _not_an_id(given: str) -> InvalidPayload | None:
+    try:
+        check_id(given, "the id of a workflow")
+    except InvalidPayload as error:
+        return error
+    return None
 
 
 def _shown(row: Row, machines: dict[str, Bound] | None) -> ShownWorkflow:
