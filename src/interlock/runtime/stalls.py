@@ -5,7 +5,7 @@ are not looked at. Each is told once per visit, each letter once, and told again
 told lives in memory only: after a restart it is told anew, with the same key, which receivers know again.
 
 G6: at most `limit` stalled workflows and as many letters are told and remembered one by one, longest first; one more
-alert stands for all beyond. G5 is not its business: nothing here can hold up or end an engine.
+alert stands for all beyond. Nothing here can hold up or end an engine.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from interlock.runtime.alerts.alert import Alert
 from interlock.runtime.alerts.outbox import AlertSettings, Outbox, ReceiverReport
 from interlock.runtime.alerts.receivers import Receiver
-from interlock.seams import Chance, Clock
+from interlock.seams import Chance, Clock, SystemChance, SystemClock
 from interlock.signals import AlertRaised, Subscribers
 
 _LOG = logging.getLogger("interlock.alerts")
@@ -26,13 +26,14 @@ class Alarms:
         subscribers: Subscribers,
         receivers: Sequence[Receiver] = (),
         *,
-        clock: Clock,
-        chance: Chance,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
         settings: AlertSettings | None = None,
         wait: Callable[[float], object] | None = None,
     ) -> None:
         self._subscribers = subscribers
         self._settings = settings or AlertSettings()
+        clock, chance = clock or SystemClock(), chance or SystemChance()
         self._outboxes = [
             Outbox(receiver, clock=clock, chance=chance, settings=self._settings, wait=wait) for receiver in receivers
         ]
@@ -81,7 +82,7 @@ class Alarms:
                     future.cancel()
                     left = outbox.abandon()
                     _LOG.error(
-                        "%s did not take its last alerts in %.1f s (close_s): %d are left behind.",
+                        "%s did not take its last alerts in %g s (close_s): %d are left behind.",
                         outbox.report().receiver,
                         self._settings.close_s,
                         left,

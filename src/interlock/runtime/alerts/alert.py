@@ -61,8 +61,8 @@ def stalled_alert(row: Row, dwell_max_s: float, now_us: int) -> Alert:
         subject=workflow,
         summary=f"Workflow {workflow} of {row.machine} has been in {row.state} for {duration(stay_s)}; "
         f"its dwell is at most {duration(dwell_max_s)}.",
-        advice=f"Look at its history (interlock history {shlex.quote(workflow)}), then send the event that it waits for or mend "
-        f"what its step calls. If such a stay is normal, declare a longer dwell for {row.state}.",
+        advice=f"Look at its history (interlock history {shlex.quote(workflow)}), then send the event it waits for, "
+        f"or mend what its step calls. If such a stay is normal, declare a longer dwell for {row.state}.",
         dedup_key=key("stalled", row.machine, row.id, str(row.visit)),
         at_us=now_us,
         since_us=row.entered_us,
