@@ -164,7 +164,7 @@ class StallDetector:
         return {
             key
             for key in missing
-            if (row := rows.get(self._visits[key][0])) is None or not row.active or row.visit != self._visits[key][1]
+            if (row := rows.get(self._visits[key][0])) is None or row.visit != self._visits[key][1]
         }
 
     def _compared(

@@ -182,6 +182,7 @@ def test_states_without_dwell_and_resting_ones_are_not_looked_at() -> None:
     world = World()
     world.put("packing", State.PACKING)
     world.put("shipped", State.SHIPPED, active=False)
+    world.put("shipped-before-that-rested", State.SHIPPED, active=True)
     world.later(1_000_000)
     assert world.look() == ([], [])
 
@@ -250,11 +251,11 @@ def test_one_that_is_crowded_out_of_the_answer_is_not_taken_for_resolved() -> No
 def test_machines_share_the_limit_and_the_longest_of_all_are_told() -> None:
     other = machine(node(State.CHARGING, 5))
     world = World({"order": ORDER, "refund": other}, limit=1)
-    world.put("o-1")
-    world.later(1)
     world.put("r-1", of="refund")
+    world.later(1)
+    world.put("o-1")
     world.later(200)
-    assert world.look() == (["o-1", "more"], [])
+    assert world.look() == (["r-1", "more"], [])
 
 
 def test_a_restarted_detector_raises_again_with_the_same_key() -> None:

@@ -186,7 +186,7 @@ class Outbox:
         """Post it until it is taken, refused, or tried often enough."""
         attempts = self._settings.attempts_max
         for attempt in range(1, attempts + 1):
-            # An attempt that began before closing is followed by one more, without a wait; one that began after is the last.
+            # An attempt that began before closing is followed by one more at once; one that began after is the last.
             last = attempt == attempts or self._closing.is_set()
             problem, again, asked_s = self._attempt(alert)
             if not problem:
