@@ -64,6 +64,7 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
     from interlock.runtime.engine import Engine
     from interlock.runtime.settings import Admission
     from interlock.runtime.typed import Workflows
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admission",
     "AlertRaised",
+    "AlertWebhook",
     "Allowed",
     "Breaker",
     "BreakerChanged",
@@ -164,6 +166,7 @@ __all__ = [
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
+    "AlertWebhook": "interlock.runtime.alerts.receivers",
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
@@ -172,6 +175,7 @@ _LATER = {
     "HistoryRow": _VIEWS,
     "Moved": _VIEWS,
     "Page": _VIEWS,
+    "PagerDuty": "interlock.runtime.alerts.receivers",
     "Refused": _VIEWS,
     "View": _VIEWS,
     "Workflow": _VIEWS,

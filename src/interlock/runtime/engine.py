@@ -16,6 +16,7 @@ from interlock.core.machine import Machine
 from interlock.core.policies import Dependency
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.errors import InterlockError, UnavailableError
+from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
@@ -65,6 +66,7 @@ class Engine:
         worker: bool = True,
         admission: Admission | None = None,
         observers: Iterable[Observer] = (),
+        alerts: Sequence[Receiver] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         ids: Ids | None = None,
@@ -76,7 +78,8 @@ class Engine:
 
         `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
         `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
-        for the store. `accept_changes` opens although the machines' plan has losses.
+        for the store. `alerts` are told of stalled workflows and dead letters: `AlertWebhook`, `PagerDuty`.
+        `accept_changes` opens although the machines' plan has losses.
         """
         return Opening(
             Engine,
@@ -87,6 +90,7 @@ class Engine:
             worker=worker,
             admission=admission or Admission(),
             observers=tuple(observers),
+            alerts=alerts,
             clock=clock,
             chance=chance,
             ids=ids,

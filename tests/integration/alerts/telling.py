@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from interlock.runtime.alerts import Alarms, Alert, AlertSettings, Receiver, Webhook, stalled_alert
+from interlock.runtime.alerts import Alarms, Alert, AlertSettings, AlertWebhook, Receiver, stalled_alert
 from interlock.seams import SystemClock
 from interlock.signals import Subscribers
 from interlock.store.values import Row
@@ -51,7 +51,7 @@ class Waits:
             self.enough.set()
 
 
-class Impatient(Webhook):
+class Impatient(AlertWebhook):
     """Waits a moment for the first answer and long for all others, so that a busy machine cannot be too slow for it."""
 
     def __init__(self, url: str, first_s: float) -> None:

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from interlock.runtime.alerts import AlertSettings, Webhook
+from interlock.runtime.alerts import AlertSettings, AlertWebhook
 from tests.integration.alerts.receiver import WAIT_S, LocalReceiver, closed_port, drip, hang, receiving
 from tests.integration.alerts.telling import Waits, alarmed, alert, send, tell_and_close
 
@@ -14,7 +14,7 @@ from tests.integration.alerts.telling import Waits, alarmed, alert, send, tell_a
 def test_a_refused_connection_is_tried_a_bounded_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
     waits = Waits(expected=2)
     settings = AlertSettings(attempts_max=3, close_s=30.0)
-    alarms = alarmed(Webhook(f"http://127.0.0.1:{closed_port()}/SECRET"), wait=waits, settings=settings)
+    alarms = alarmed(AlertWebhook(f"http://127.0.0.1:{closed_port()}/SECRET"), wait=waits, settings=settings)
     with caplog.at_level(logging.INFO, "interlock.alerts"):
         alarms.tell(alert())
         assert waits.enough.wait(WAIT_S)
@@ -43,7 +43,7 @@ def test_a_receiver_that_drips_does_not_get_more_than_the_timeout_in_all(caplog:
 def test_a_hanging_receiver_delays_neither_the_others_nor_closing(caplog: pytest.LogCaptureFixture) -> None:
     with receiving(hang) as hanging, receiving() as good:
         settings = AlertSettings(close_s=0.05)
-        alarms = alarmed(Webhook(hanging.url, timeout_s=60), Webhook(good.url), settings=settings)
+        alarms = alarmed(AlertWebhook(hanging.url, timeout_s=60), AlertWebhook(good.url), settings=settings)
         alarms.tell(alert("o-1"))
         alarms.tell(alert("o-2"))
         hanging.next()
@@ -64,7 +64,7 @@ def test_beyond_the_bound_the_oldest_alert_is_dropped_and_counted(caplog: pytest
 
     with receiving(gate) as receiver:
         settings = AlertSettings(alerts_max=3, close_s=30.0)
-        alarms = alarmed(Webhook(receiver.url, timeout_s=60), settings=settings)
+        alarms = alarmed(AlertWebhook(receiver.url, timeout_s=60), settings=settings)
         alarms.tell(alert("first"))
         assert receiver.next().json()["subject"] == "first"
         for each in range(8):
@@ -83,13 +83,13 @@ def test_beyond_the_bound_the_oldest_alert_is_dropped_and_counted(caplog: pytest
 
 def test_closing_sends_what_waits() -> None:
     with receiving() as receiver:
-        tell_and_close(alarmed(Webhook(receiver.url)), *(alert(f"o-{each}") for each in range(5)))
+        tell_and_close(alarmed(AlertWebhook(receiver.url)), *(alert(f"o-{each}") for each in range(5)))
         assert [each.json()["subject"] for each in receiver.all()] == [f"o-{each}" for each in range(5)]
 
 
 def test_closing_cuts_a_wait_short_and_tries_once_more() -> None:
     with receiving((429, {"Retry-After": "300"}), 202) as receiver:
-        alarms = alarmed(Webhook(receiver.url))
+        alarms = alarmed(AlertWebhook(receiver.url))
         alarms.tell(alert())
         receiver.next()
         asyncio.run(alarms.close())
@@ -99,7 +99,7 @@ def test_closing_cuts_a_wait_short_and_tries_once_more() -> None:
 
 def test_closed_alarms_send_nothing_and_closing_twice_is_fine() -> None:
     with receiving() as receiver:
-        alarms = alarmed(Webhook(receiver.url))
+        alarms = alarmed(AlertWebhook(receiver.url))
         asyncio.run(alarms.close())
         tell_and_close(alarms, alert())
         assert receiver.all() == []

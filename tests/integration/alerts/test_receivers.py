@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from interlock.runtime.alerts import AlertSettings, PagerDuty, Webhook
+from interlock.runtime.alerts import AlertSettings, AlertWebhook, PagerDuty
 from tests.integration.alerts.receiver import LocalReceiver, hang, receiving
 from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, WALL_S, alarmed, alert, send, tell_and_close
 
@@ -17,7 +17,7 @@ from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, WALL_S, alarme
 
 def test_a_webhook_posts_the_alert_as_signed_json() -> None:
     with receiving() as receiver:
-        webhook = Webhook(f"{receiver.url}/in?team=shop", headers={"Authorization": "Bearer t"}, secret="s3cret")
+        webhook = AlertWebhook(f"{receiver.url}/in?team=shop", headers={"Authorization": "Bearer t"}, secret="s3cret")
         tell_and_close(alarmed(webhook), alert())
         [got] = receiver.all()
     assert (got.method, got.path) == ("POST", "/in?team=shop")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.runtime.alerts import Alert, AlertSettings, PagerDuty, Post, Receiver, Webhook
+from interlock.runtime.alerts import Alert, AlertSettings, AlertWebhook, PagerDuty, Post, Receiver
 from tests.integration.alerts.receiver import certificate, closed_port, receiving
 from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, Waits, alarmed, alert, tell_and_close
 
@@ -25,7 +25,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
 def test_a_certificate_of_another_host_is_not_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trusted, tls = certificate(tmp_path, "127.0.0.2")
     with receiving(tls=tls) as receiver:
-        tell_and_close(alarmed(Webhook(receiver.url, ca_file=trusted)), alert())
+        tell_and_close(alarmed(AlertWebhook(receiver.url, ca_file=trusted)), alert())
         assert receiver.all() == []
     assert "IP address mismatch" in caplog.text
 
@@ -33,7 +33,7 @@ def test_a_certificate_of_another_host_is_not_accepted(tmp_path: Path, caplog: p
 def test_a_certificate_of_a_declared_authority_is_accepted(tmp_path: Path) -> None:
     trusted, tls = certificate(tmp_path, "127.0.0.1")
     with receiving(tls=tls) as receiver:
-        tell_and_close(alarmed(Webhook(receiver.url, ca_file=trusted)), alert())
+        tell_and_close(alarmed(AlertWebhook(receiver.url, ca_file=trusted)), alert())
         assert [each.json()["subject"] for each in receiver.all()] == ["o-1"]
 
 
@@ -61,7 +61,7 @@ def test_no_log_ever_shows_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFix
     ):
         nobody = f"http://127.0.0.1:{closed_port()}"
         receivers: list[Receiver] = [
-            Webhook(f"{url}/SECRET?k=SECRET", headers={"X-Key": "SECRET"}, secret="SECRET")
+            AlertWebhook(f"{url}/SECRET?k=SECRET", headers={"X-Key": "SECRET"}, secret="SECRET")
             for url in (failing.url, moved.url, untrusted.url, nobody)
         ]
         receivers += [PagerDuty(ROUTING_KEY, url=f"{url}/SECRET") for url in (nobody, untrusted.url, failing.url)]

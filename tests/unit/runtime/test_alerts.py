@@ -14,9 +14,9 @@ from interlock.runtime.alerts import (
     Alarms,
     Alert,
     AlertSettings,
+    AlertWebhook,
     PagerDuty,
     Severity,
-    Webhook,
     breaker_alert,
     letter_alert,
     stalled_alert,
@@ -38,13 +38,13 @@ def row(workflow: str = "o-1") -> Row:
 STALLED = stalled_alert(row(), 120.0, NOW_US)
 
 
-def body(receiver: Webhook | PagerDuty, alert: Alert) -> dict[str, object]:
+def body(receiver: AlertWebhook | PagerDuty, alert: Alert) -> dict[str, object]:
     decoded: dict[str, object] = json.loads(receiver.post(alert, 0.0).body)
     return decoded
 
 
 def test_the_body_of_a_webhook_is_exactly_this() -> None:
-    assert body(Webhook("https://example.com/in"), STALLED) == {
+    assert body(AlertWebhook("https://example.com/in"), STALLED) == {
         "kind": "stalled",
         "subject": "o-1",
         "summary": "Workflow o-1 of order has been in charging for 2 h; its dwell is at most 2 min.",
@@ -123,7 +123,7 @@ def test_parts_of_a_key_cannot_be_mistaken_for_others() -> None:
 
 
 def test_a_signature_is_over_the_time_of_the_attempt_and_the_body() -> None:
-    sent = Webhook("https://example.com/in", secret="s3cret-value").post(STALLED, 1_700_000_000.9)
+    sent = AlertWebhook("https://example.com/in", secret="s3cret-value").post(STALLED, 1_700_000_000.9)
     assert sent.headers["Interlock-Timestamp"] == "1700000000"
     expected = hmac.new(b"s3cret-value", b"1700000000." + sent.body, hashlib.sha256).hexdigest()
     assert sent.headers["Interlock-Signature"] == f"v1={expected}"
@@ -134,7 +134,7 @@ def test_the_text_of_a_dead_letter_is_printable_and_bounded() -> None:
     alert = letter_alert(Letter("l-1", "step", "o-1", "charge", 3, error, NOW_US, 2, "key"), NOW_US)
     assert alert.summary.isprintable()
     assert len(alert.summary) < 1_024
-    assert body(Webhook("https://example.com"), alert)["kind"] == "dead_letter"
+    assert body(AlertWebhook("https://example.com"), alert)["kind"] == "dead_letter"
 
 
 def test_an_open_breaker_alerts_and_a_closed_one_resolves_the_same_key() -> None:
@@ -165,13 +165,13 @@ def test_a_text_is_shown_on_one_line() -> None:
 
 
 def test_no_repr_shows_a_secret() -> None:
-    webhook = Webhook(
+    webhook = AlertWebhook(
         "https://hooks.example.com:8443/T000/SECRETPATH?token=SECRETQUERY",
         headers={"Authorization": "Bearer SECRETHEADER"},
         secret="SECRETKEY",
     )
     pager = PagerDuty(ROUTING_KEY)
-    assert repr(webhook) == "Webhook('https://hooks.example.com:8443')"
+    assert repr(webhook) == "AlertWebhook('https://hooks.example.com:8443')"
     assert repr(pager) == "PagerDuty('https://events.pagerduty.com')"
     shown = repr([webhook.post(STALLED, 0.0), pager.post(STALLED, 0.0), webhook.name, pager.name])
     assert "SECRET" not in shown
@@ -194,7 +194,7 @@ def test_no_repr_shows_a_secret() -> None:
 )
 def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(DefinitionError) as refused:
-        Webhook(url)
+        AlertWebhook(url)
     assert "SECRET" not in str(refused.value)
     assert "SECRET" not in repr(refused.value.__cause__)
     assert refused.value.rule == "bad-receiver"
@@ -212,7 +212,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) 
 )
 def test_a_header_that_cannot_be_sent_is_refused_without_its_value(name: str, value: str) -> None:
     with pytest.raises(DefinitionError) as refused:
-        Webhook("https://example.com", headers={name: value})
+        AlertWebhook("https://example.com", headers={name: value})
     assert "SECRET" not in str(refused.value)
 
 
@@ -226,22 +226,22 @@ def test_other_mistakes_are_refused_when_they_are_made() -> None:
     unknown: Severity = "fatal"  # type: ignore[assignment]
     for mistake in (
         lambda: PagerDuty(ROUTING_KEY, severity=unknown),
-        lambda: Webhook("https://example.com", secret=""),
-        lambda: Webhook("https://example.com", timeout_s=0),
-        lambda: Webhook("https://example.com", timeout_s=float("nan")),
-        lambda: Webhook("https://example.com", timeout_s=61),
-        lambda: Webhook("https://example.com", ca_file="no/such/file.pem"),
+        lambda: AlertWebhook("https://example.com", secret=""),
+        lambda: AlertWebhook("https://example.com", timeout_s=0),
+        lambda: AlertWebhook("https://example.com", timeout_s=float("nan")),
+        lambda: AlertWebhook("https://example.com", timeout_s=61),
+        lambda: AlertWebhook("https://example.com", ca_file="no/such/file.pem"),
         lambda: AlertSettings(alerts_max=0),
         lambda: AlertSettings(attempts_max=0),
     ):
         with pytest.raises(DefinitionError) as refused:
             mistake()
-        assert re.search(r"(Webhook|PagerDuty|AlertSettings)", refused.value.what)
+        assert re.search(r"(AlertWebhook|PagerDuty|AlertSettings)", refused.value.what)
 
 
 def test_a_file_that_holds_no_certificates_is_refused() -> None:
     with pytest.raises(DefinitionError) as refused:
-        Webhook("https://example.com", ca_file=__file__)
+        AlertWebhook("https://example.com", ca_file=__file__)
     assert "ca_file" in refused.value.what
 
 

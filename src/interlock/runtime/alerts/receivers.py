@@ -94,7 +94,7 @@ class _Address:
         return self._name
 
 
-class Webhook(_Address):
+class AlertWebhook(_Address):
     """Posts every alert as a plain JSON object.
 
     With `secret` each request is signed: `Interlock-Signature` is `v1=` and the HMAC-SHA256, in hexadecimal digits,
@@ -110,12 +110,12 @@ class Webhook(_Address):
         secret: str | bytes | None = None,
         ca_file: str | Path | None = None,
     ) -> None:
-        super().__init__("Webhook", url, timeout_s, ca_file)
+        super().__init__("AlertWebhook", url, timeout_s, ca_file)
         self._headers = _checked_headers(headers or {})
         self._secret = secret.encode() if isinstance(secret, str) else secret
         if self._secret is not None and not self._secret:
             raise DefinitionError(
-                "Webhook(secret=…) is empty.",
+                "AlertWebhook(secret=…) is empty.",
                 why="A signature by an empty secret can be made by anybody.",
                 fix="Give a secret of at least 16 random bytes, or None to send without a signature.",
                 rule="bad-receiver",
@@ -278,7 +278,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if reserved or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
             problem = "is set by Interlock itself" if reserved else "cannot be sent"
             raise DefinitionError(
-                f"The header {name!r} of Webhook {problem}.",
+                f"The header {name!r} of AlertWebhook {problem}.",
                 why="A name is made of letters, digits and dashes; a value is printable ASCII on one line.",
                 fix="Correct or leave out this header. Its value is not shown here because it may be a secret.",
                 rule="bad-receiver",
