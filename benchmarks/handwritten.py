@@ -9,7 +9,7 @@ lent without the pool's reset. The number of connections is tried out, and the b
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -104,8 +104,8 @@ class Lent:
 class Pool:
     """Connections, lent in the order in which they were asked for: asyncpg's own pool does so too, but resets them."""
 
-    def __init__(self) -> None:
-        self._free: list[Lent] = []
+    def __init__(self, connections: Iterable[Lent]) -> None:
+        self._free = list(connections)
         self._asking: deque[asyncio.Future[Lent]] = deque()
 
     async def get(self) -> Lent:
@@ -125,20 +125,26 @@ class Pool:
 
 
 class Handwritten:
-    """Orders over a fixed number of connections; whoever finds none free waits for one."""
+    """Orders over a number of connections; whoever finds none free waits for one."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._stack = AsyncExitStack()
-        self._free = Pool()
+        self._connections: list[Lent] = []
+        self._free = Pool(())
         self._counting = itertools.count()
-        self.size = 0
 
     async def __aenter__(self) -> Self:
         await self._server.check_durable()
         connection = await asyncpg.connect(self._server.url)
         await connection.execute(SCHEMA)
         await connection.close()
+        for _ in range(max(POOL_SIZES)):
+            connection = await asyncpg.connect(self._server.url)
+            self._stack.push_async_callback(connection.close)
+            prepared = {name: await connection.prepare(statement) for name, statement in STATEMENTS.items()}
+            self._connections.append(Lent(connection, prepared))
+        self.use(len(self._connections))
         return self
 
     async def __aexit__(
@@ -146,16 +152,9 @@ class Handwritten:
     ) -> None:
         await self._stack.aclose()
 
-    async def resize(self, size: int) -> None:
-        """Have exactly so many connections. Only between rounds, when all of them are free."""
-        await self._stack.aclose()
-        self._free = Pool()
-        for _ in range(size):
-            connection = await asyncpg.connect(self._server.url)
-            self._stack.push_async_callback(connection.close)
-            prepared = {name: await connection.prepare(statement) for name, statement in STATEMENTS.items()}
-            self._free.put(Lent(connection, prepared))
-        self.size = size
+    def use(self, size: int) -> None:
+        """Use so many of the connections, the same ones each time. Only between rounds, when all of them are free."""
+        self._free = Pool(self._connections[:size])
 
     async def by_transactions(self) -> None:
         """One order, one transaction per transition."""
@@ -220,7 +219,7 @@ class Handwritten:
         """The number of connections with which the work is done fastest."""
         rates: dict[int, float] = {}
         for size in POOL_SIZES:
-            await self.resize(size)
+            self.use(size)
             await run_clients([work] * in_flight, seconds=seconds / 2)  # Until the server keeps its plans.
             found = await run_clients([work] * in_flight, seconds=seconds)
             rates[size] = found.operations / found.seconds
@@ -230,9 +229,7 @@ class Handwritten:
         self, work: Callable[[], Awaitable[None]], *, size: int, in_flight: int, seconds: float, operations: int
     ) -> Round:
         """One turn; every unit of work counts for so many operations."""
-        if size != self.size:
-            await self.resize(size)
-            await run_clients([work] * max(in_flight, size), seconds=0.1)
+        self.use(size)
         result = await run_clients([work] * in_flight, seconds=seconds, cpu_seconds=self._server.cpu_seconds)
         return replace(result, operations=operations * result.operations)
 

@@ -31,8 +31,8 @@ HOT = "hot"
 GOALS = {"hot_workflow_per_s": 20_000.0, "unrelated_p99_vs_idle": 2.0}
 AT_MOST = ("unrelated_p99_vs_idle",)
 HOT_BY_HAND = f"hot row by hand, {BASELINE_CLIENTS}"
-ALONE = "neighbours alone"
-BESIDE = f"neighbours beside hot, {SENDERS[0]}"
+ALONE = f"neighbours alone, {NEIGHBOURS}"
+BESIDE = f"neighbours beside hot, {NEIGHBOURS}"
 
 Contestant = Callable[[], Round]
 
@@ -135,7 +135,6 @@ def ratios_of(figures: Mapping[str, Figure]) -> dict[str, float]:
 
 async def best_size(by_hand: Handwritten, seconds: float) -> int:
     """The number of connections that serves the hot row best. It has counted meanwhile."""
-    await by_hand.resize(1)
     await by_hand.heat()
     return await by_hand.best_size(by_hand.count_one, in_flight=BASELINE_CLIENTS, seconds=seconds)
 

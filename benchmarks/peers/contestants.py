@@ -5,7 +5,6 @@ CPU of a peer is that of its client and of everything that serves it, PostgreSQL
 """
 
 import json
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from benchmarks.peers.environment import Absent, Environment
 from benchmarks.peers.processes import Peer, free_port, listens, running
 
+SERVER = "@restatedev/restate-server"
 REGISTERING_S_MAX = 30.0
 
 
@@ -21,18 +21,17 @@ REGISTERING_S_MAX = 30.0
 def dbos(environment: Environment, folder: Path, *, url: str, postmaster: int) -> Iterator[Peer]:
     """DBOS on a PostgreSQL server that runs already."""
     environment.packages("dbos")
-    print(f"peers: DBOS {environment.version('dbos')} on the same PostgreSQL", file=sys.stderr)
     log = folder / "dbos.log"
     with running([str(environment.python), "-m", "benchmarks.peers.dbos_orders", url], log=log) as process:
-        yield Peer(process, log, [postmaster])
+        yield Peer(process, log, [postmaster], version=environment.version("dbos"))
 
 
 @contextmanager
 def restate(environment: Environment, folder: Path) -> Iterator[Peer]:
     """Restate's server with its data in the folder, its Python service on granian, and a client of the ingress."""
     environment.packages("restate-sdk", "granian[uvloop]")
-    binary = environment.npm_binary("@restatedev/restate-server", "restate-server")
-    print(f"peers: Restate with its Python SDK {environment.version('restate-sdk')}", file=sys.stderr)
+    binary = environment.npm_binary(SERVER, "restate-server")
+    version = f"{environment.npm_version(SERVER)}, Python SDK {environment.version('restate-sdk')}"
     ingress, admin, node, service = free_port(), free_port(), free_port(), free_port()
     logs = {name: folder / f"restate-{name}.log" for name in ("server", "service", "client")}
     settings = {
@@ -57,7 +56,7 @@ def restate(environment: Environment, folder: Path) -> Iterator[Peer]:
         _register(admin, f"http://127.0.0.1:{service}")
         client = [python, "-m", "benchmarks.peers.restate_orders", str(ingress)]
         asking = stack.enter_context(running(client, log=logs["client"]))
-        yield Peer(asking, logs["client"], [server.pid, serving.pid])
+        yield Peer(asking, logs["client"], [server.pid, serving.pid], version=version)
 
 
 def _register(admin: int, uri: str) -> None:

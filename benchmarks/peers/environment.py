@@ -4,6 +4,7 @@ Peers must not decide which versions Interlock is developed with, so they are in
 they are the newest ones, in a folder below `.venv`. A peer that cannot be had is skipped with the reason.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,10 @@ class Environment:
         """The version of an installed Python package."""
         code = f"import importlib.metadata as m; print(m.version({package!r}))"
         return _run([str(self.python), "-c", code]).strip()
+
+    def npm_version(self, package: str) -> str:
+        """The version of an installed npm package."""
+        return str(json.loads((self._node / "node_modules" / package / "package.json").read_text())["version"])
 
     def packages(self, *names: str) -> None:
         """Make sure that these Python packages are there, in the newest version when they were not."""

@@ -114,7 +114,8 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 class Peer:
     """A process that takes turns (see `answering`), and the servers that work for it."""
 
-    def __init__(self, process: Process, log: Path, servers: Iterable[int]) -> None:
+    def __init__(self, process: Process, log: Path, servers: Iterable[int], *, version: str = "") -> None:
+        self.version = version
         self._process = process
         self._log = log
         self._servers = tuple(servers)
