@@ -123,6 +123,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "Page",
+    "PagerDuty",
     "PayloadTooLarge",
     "Pipeline",
     "PipelineEvent",

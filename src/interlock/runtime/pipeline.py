@@ -175,7 +175,7 @@ class Pipeline:
         return bound.live(row)
 
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
-        """What is durable is what memory shows; then act on it."""
+        """What is durable is what memory shows; then act on it. What has ended is not kept: nothing moves it again."""
         live = self._live
         for staged in changed:
             workflow = staged.live.row.id
@@ -183,7 +183,8 @@ class Pipeline:
             if lost and workflow in lost:
                 staged.give_up(self.means)
                 continue
-            live[workflow] = staged.live
+            if not staged.ended:
+                live[workflow] = staged.live
             self._listener.durable(staged)
         while len(live) > self._settings.snapshots_max:
             del live[next(iter(live))]

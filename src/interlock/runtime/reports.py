@@ -144,8 +144,15 @@ class Returned(_Result):
     __slots__ = ("event",)
 
     def __init__(self, workflow: str, visit: int, run: StepRun, event: Event) -> None:
-        super().__init__(workflow, visit, run)
+        # As the two above it would, and a third of the price: there is one of these per transition.
+        self.workflow = workflow
+        self.visit = visit
+        self.run = run.key
+        self.token = run.token
         self.event = event
+        self.key = self.future = None
+        self.conflicts = 0
+        self.look = False
 
     def _apply(self, staged: Staged, group: Group) -> object:
         """Apply the event on the current context."""

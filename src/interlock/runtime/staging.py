@@ -9,7 +9,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from interlock.core.values import Decision, Run, RunEffect, RunStep, RunUndos, StartTimer, StopStep, StopTimers
+from interlock.core.values import (
+    Decision,
+    Run,
+    RunEffect,
+    RunStep,
+    RunUndos,
+    Snapshot,
+    StartTimer,
+    StopStep,
+    StopTimers,
+)
 from interlock.runtime.bound import Bound, Live, event_text
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
 from interlock.runtime.slots import Slots
@@ -38,6 +48,7 @@ class Staged:
         "begins",
         "effects",
         "effects_done",
+        "ended",
         "expected",
         "history",
         "letters",
@@ -59,6 +70,8 @@ class Staged:
         self.letters: list[Letter] = []
         self.letters_gone: list[str] = []
         self.touched = False
+        self.ended = False
+        """It is in a final state, and owed nothing more."""
         self.reserved = False
         """A slot is kept for the step or undo that this group begins."""
 
@@ -93,7 +106,9 @@ class Staged:
         node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
-            snapshot = replace(snapshot, attempted=attempted)
+            snapshot = Snapshot(  # type: ignore[type-var]
+                snapshot.state, snapshot.context, snapshot.version, snapshot.visit, snapshot.undo_log, attempted
+            )
         self.live = Live(
             bound,
             Row(
@@ -119,6 +134,7 @@ class Staged:
         )
         self.history += history
         self.touched = True
+        self.ended = node.final
 
     def owe(self, owed: Owed, now_us: int) -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
