@@ -48,7 +48,7 @@ class EffectDone(_EffectReport):
 
     def _apply(self, staged: Staged, group: Group) -> None:
         del group
-        staged.effects_done.append(self.effect.id)
+        staged.effects_done += (self.effect.id,)
         staged.touch()
 
 
@@ -69,13 +69,13 @@ class EffectFailed(_EffectReport):
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:
-            staged.effects.append(replace(effect, attempts=effect.attempts - 1))
+            staged.effects += (replace(effect, attempts=effect.attempts - 1),)
         elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
-            staged.effects.append(replace(effect, wake_us=wake_us))
+            staged.effects += (replace(effect, wake_us=wake_us),)
         else:
-            staged.effects_done.append(effect.id)
-            staged.letters.append(
+            staged.effects_done += (effect.id,)
+            staged.letters += (
                 Letter(
                     id=group.means.ids.text(),
                     kind="effect",
@@ -87,5 +87,5 @@ class EffectFailed(_EffectReport):
                     version=effect.version,
                     key=effect.id,
                     context=effect.context,
-                )
+                ),
             )

@@ -309,7 +309,7 @@ def _give_up(
 ) -> None:
     row = staged.live.row
     letter = group.means.ids.text()
-    staged.letters.append(
-        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key)
+    staged.letters += (
+        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key),
     )
     staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)

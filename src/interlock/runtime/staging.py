@@ -62,13 +62,13 @@ class Staged:
         self.live = live
         self.expected = expected
         """The revision in the store; 0 for a workflow that this group starts."""
-        self.history: list[Happened] = []
-        self.effects: list[OwedEffect] = []
-        self.effects_done: list[str] = []
-        self.begins: list[OwedEffect] = []
+        self.history: tuple[Happened, ...] = ()
+        self.effects: tuple[OwedEffect, ...] = ()
+        self.effects_done: tuple[str, ...] = ()
+        self.begins: tuple[OwedEffect, ...] = ()
         """Effects whose attempt begins when this is durable; a slot is kept for each."""
-        self.letters: list[Letter] = []
-        self.letters_gone: list[str] = []
+        self.letters: tuple[Letter, ...] = ()
+        self.letters_gone: tuple[str, ...] = ()
         self.touched = False
         self.ended = False
         """It is in a final state, and owed nothing more."""
@@ -80,11 +80,11 @@ class Staged:
         return Change(
             self.live.row,
             self.expected,
-            tuple(self.history),
-            tuple(self.effects),
-            tuple(self.effects_done),
-            tuple(self.letters),
-            tuple(self.letters_gone),
+            self.history,
+            self.effects,
+            self.effects_done,
+            self.letters,
+            self.letters_gone,
         )
 
     def move(
@@ -185,13 +185,12 @@ class Staged:
         now_us: int,
         key: str | None,
         key_digest: bytes,
-    ) -> list[Happened]:
+    ) -> tuple[Happened, ...]:
         bound, workflow = self.live.bound, self.live.row.id
-        records = decision.records
-        last = records[-1]
-        happened = []
-        for record in records:
-            happened.append(
+        happened: tuple[Happened, ...] = ()
+        last = decision.records[-1]
+        for record in decision.records:
+            happened += (
                 Happened(
                     workflow,
                     record.version,
@@ -203,7 +202,7 @@ class Staged:
                     now_us,
                     key,
                     key_digest,
-                )
+                ),
             )
             key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
         return happened
@@ -248,7 +247,7 @@ class Staged:
         if snapshot.visit != live.snapshot.visit:
             if letter:
                 # The workflow has left what had given up: nobody needs to look at that any more.
-                self.letters_gone.append(letter)
+                self.letters_gone += (letter,)
             dead, letter = None, ""
             node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
             undos = undos if node.unwinds_to is not None else ()
@@ -262,8 +261,8 @@ class Staged:
         begun = means.effect_slots.reserve()
         if begun:
             effect = replace(effect, attempts=effect.attempts + 1)
-            self.begins.append(effect)
-        self.effects.append(effect)
+            self.begins += (effect,)
+        self.effects += (effect,)
         return begun
 
 
