@@ -4,6 +4,8 @@ Attempts are counted before they begin, like those of steps: an effect that take
 ever.
 """
 
+from collections.abc import Callable
+
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
 from interlock.runtime.staging import Staged, replace
@@ -29,13 +31,17 @@ class _EffectReport(Report):
 
 
 class EffectBegun(_EffectReport):
-    """There is a slot for the next attempt."""
+    """There is a slot for the next attempt; if it is gone by then, the effect waits again."""
 
-    __slots__ = ()
+    __slots__ = ("wait",)
+
+    def __init__(self, effect: OwedEffect, wait: Callable[[OwedEffect], None]) -> None:
+        super().__init__(effect)
+        self.wait = wait
 
     def _apply(self, staged: Staged, group: Group) -> None:
         if group.means.effect_slots.free <= 0:
-            group.means.effect_slots.wait(self.effect.id)
+            self.wait(self.effect)
             return
         staged.begin_effect(self.effect, group.means)
         staged.touch()

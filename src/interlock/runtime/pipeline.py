@@ -45,7 +45,7 @@ class LookFirst(Exception):
 class Group:
     """What an envelope may look at while it decides."""
 
-    __slots__ = ("broken", "delivered", "live", "means", "now_us", "staged")
+    __slots__ = ("broken", "deferred", "delivered", "live", "means", "now_us", "staged")
 
     def __init__(self, means: Means, live: dict[str, Live], delivered: dict[tuple[str, str], Delivered]) -> None:
         self.means = means
@@ -54,6 +54,8 @@ class Group:
         self.broken: dict[str, Exception] = {}
         """Why a workflow that is there cannot be read. It is the answer to its own events, and harms no other."""
         self.delivered = delivered
+        self.deferred: set[str] = set()
+        """Workflows of which an event must look first: those behind it wait for it, so that none overtakes another."""
         self.staged: dict[str, Staged] = {}
 
     def stage(self, workflow: str) -> Staged | None:
@@ -147,11 +149,14 @@ class Pipeline:
             self._give_up(envelopes, group, error)
             return
         self._keep(changed, lost)
+        again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
             if isinstance(answer, LookFirst) or (lost and envelope.workflow in lost):
-                self._again(envelope)
+                self._again(envelope, again)
             else:
                 self._tell(envelope, answer)
+        if again:
+            self._waiting[:0] = again
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
@@ -189,12 +194,13 @@ class Pipeline:
         while len(live) > self._settings.snapshots_max:
             del live[next(iter(live))]
 
-    def _again(self, envelope: Envelope) -> None:
+    def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
         # B2: decided again on the new state, a bounded number of times.
-        envelope.conflicts += 1
+        if envelope.look:
+            envelope.conflicts += 1
         envelope.look = True
         if envelope.conflicts <= self._settings.conflicts_max:
-            self._waiting.append(envelope)
+            again.append(envelope)
         else:
             self._tell(envelope, _kept_moving(envelope.workflow, envelope.conflicts))
 
@@ -225,8 +231,13 @@ class Pipeline:
 
 
 def _decided(envelope: Envelope, group: Group) -> object:
+    if group.deferred and envelope.workflow in group.deferred:
+        return LookFirst()
     try:
         return envelope.decide(group)
+    except LookFirst as first:
+        group.deferred.add(envelope.workflow)
+        return first
     except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
         return error
 

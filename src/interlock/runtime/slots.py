@@ -3,6 +3,7 @@
 A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the store.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 
@@ -42,8 +43,9 @@ class Slots:
             self._queued.add(waiting)
             self._waiting.append(waiting)
 
-    def forget(self) -> None:
-        """Nobody waits any more: everything that is owed is in the store."""
+    def close(self) -> None:
+        """No place is given any more and nobody waits: everything that is owed is in the store."""
         self._waiting.clear()
         self._queued.clear()
         self.called = None
+        self.free = -sys.maxsize

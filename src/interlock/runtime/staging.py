@@ -45,6 +45,7 @@ class Staged:
     """One workflow within a group: where it stands, and everything that led there."""
 
     __slots__ = (
+        "before",
         "begins",
         "effects",
         "effects_done",
@@ -60,6 +61,8 @@ class Staged:
 
     def __init__(self, live: Live, expected: int) -> None:
         self.live = live
+        self.before = live.owed
+        """What was owed before this group."""
         self.expected = expected
         """The revision in the store; 0 for a workflow that this group starts."""
         self.history: tuple[Happened, ...] = ()
@@ -134,7 +137,7 @@ class Staged:
         )
         self.history += history
         self.touched = True
-        self.ended = node.final
+        self.ended = node.final and not self.effects
 
     def owe(self, owed: Owed, now_us: int) -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
@@ -154,6 +157,7 @@ class Staged:
             row = replace(live.row, revision=self.expected + 1)
             self.live = Live(live.bound, row, live.snapshot, live.owed)
             self.touched = True
+            self.ended = live.bound.table.nodes[live.snapshot.state._name_].final
 
     def begin(self, means: Means) -> bool:
         """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
