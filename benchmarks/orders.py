@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import functools
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -224,6 +225,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Run, compare, report."""
     options = parsed()
+    # Whoever stops this program stops the servers that it has started.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     load = [round(each, 2) for each in os.getloadavg()]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="interlock-orders-") as folder:

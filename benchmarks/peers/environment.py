@@ -41,7 +41,7 @@ class Environment:
     def packages(self, *names: str) -> None:
         """Make sure that these Python packages are there, in the newest version when they were not."""
         if not self.python.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
+            _made(self.folder)
             _run([sys.executable, "-m", "venv", str(self.folder / "python")])
         self._once(names, [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *names])
 
@@ -50,7 +50,7 @@ class Environment:
         system = shutil.which("npm")
         npm = [system] if system else list(WHEEL_NPM)
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        self._node.mkdir(parents=True, exist_ok=True)
+        _made(self._node)
         self._once([package], [*npm, "install", "--prefix", str(self._node), *quiet, package])
         found = sorted(self._node.glob(f"node_modules/{package}*/bin/{binary}"))
         if not found:
@@ -65,6 +65,13 @@ class Environment:
         _run(command)
         for mark in marks:
             mark.touch()
+
+
+def _made(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Absent(f"{folder} cannot be made: {error.strerror}") from error
 
 
 def _run(command: Sequence[str]) -> str:

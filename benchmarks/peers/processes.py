@@ -7,6 +7,7 @@ those that have ended included.
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from benchmarks.report import Round
 
 ENDING_S = 3.0
 LISTENING_S_MAX = 30.0
+ANSWERING_S_MAX = 60.0
+"""How much longer than its turn a peer may take: its last orders are waited for."""
+
 QUIET = {"DO_NOT_TRACK": "1", "RESTATE_DISABLE_TELEMETRY": "1", "PYTHONUNBUFFERED": "1"}
 
 Process = subprocess.Popen[str]
@@ -119,7 +123,7 @@ class Peer:
         self._process = process
         self._log = log
         self._servers = tuple(servers)
-        self._read()
+        self._read(LISTENING_S_MAX)
 
     def round(self, in_flight: int, seconds: float, transitions: int) -> Round:
         """One turn: orders with so many transitions each."""
@@ -127,13 +131,16 @@ class Peer:
         before = cpu_seconds(self._servers)
         self._process.stdin.write(json.dumps({"in_flight": in_flight, "seconds": seconds}) + "\n")
         self._process.stdin.flush()
-        answered = self._read()
+        answered = self._read(seconds + ANSWERING_S_MAX)
         cpu = answered["cpu_seconds"] + cpu_seconds(self._servers) - before
         latencies = answered["latencies_s"]
         return Round(transitions * len(latencies), answered["seconds"], cpu, latencies)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, limit_s: float) -> dict[str, Any]:
         assert self._process.stdout is not None
+        # Every question has one line as its answer, so nothing is left in a buffer where this would not see it.
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            raise Absent(f"no answer within {limit_s:g} s: {last_line(self._log)}")
         line = self._process.stdout.readline()
         if not line:
             raise Absent(f"its process ended: {last_line(self._log)}")
