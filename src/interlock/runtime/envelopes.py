@@ -65,7 +65,7 @@ class Start:
             entered_us=group.now_us,
             digest=self.digest,
         )
-        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0)
+        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0, NOTHING)
         staged.move(decision, group.means)
         if bound.opening is not None:
             # A pipeline begins at once, in the same commit: a crash cannot leave it unbegun.

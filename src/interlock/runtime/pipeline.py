@@ -67,7 +67,7 @@ class Group:
                 if workflow in self.broken:
                     raise self.broken[workflow]
                 return None
-            staged = self.staged[workflow] = Staged(live, live.row.revision)
+            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed)
         return staged
 
 
@@ -151,17 +151,17 @@ class Pipeline:
         self._keep(changed, lost)
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
-            if isinstance(answer, LookFirst) or (lost and envelope.workflow in lost):
+            if lost and envelope.workflow in lost:
                 self._again(envelope, again)
-            else:
-                self._tell(envelope, answer)
+            elif answer is not None or envelope.future is not None:
+                self._tell(envelope, answer, again)
         if again:
             self._waiting[:0] = again
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
-        missing = {each.workflow: None for each in envelopes if each.workflow not in live}
-        rows = await self.store.load(list(missing)) if missing else {}
+        missing = [each.workflow for each in envelopes if each.workflow not in live]
+        rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
         keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
         delivered = await self.store.delivered(keys) if keys else {}
         self.means.now_us = self.store.now_us()
@@ -219,7 +219,10 @@ class Pipeline:
             else:
                 self._tell(envelope, error)
 
-    def _tell(self, envelope: Envelope, answer: object) -> None:
+    def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
+        if isinstance(answer, LookFirst) and again is not None:
+            self._again(envelope, again)
+            return
         self._listener.answered(envelope, answer)
         future = envelope.future
         if future is None or future.done():

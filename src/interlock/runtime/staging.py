@@ -41,42 +41,26 @@ class Means:
         self.now_us = 0
 
 
-class Staged:
+class Staged(msgspec.Struct, gc=False):
     """One workflow within a group: where it stands, and everything that led there."""
 
-    __slots__ = (
-        "before",
-        "begins",
-        "effects",
-        "effects_done",
-        "ended",
-        "expected",
-        "history",
-        "letters",
-        "letters_gone",
-        "live",
-        "reserved",
-        "touched",
-    )
-
-    def __init__(self, live: Live, expected: int) -> None:
-        self.live = live
-        self.before = live.owed
-        """What was owed before this group."""
-        self.expected = expected
-        """The revision in the store; 0 for a workflow that this group starts."""
-        self.history: tuple[Happened, ...] = ()
-        self.effects: tuple[OwedEffect, ...] = ()
-        self.effects_done: tuple[str, ...] = ()
-        self.begins: tuple[OwedEffect, ...] = ()
-        """Effects whose attempt begins when this is durable; a slot is kept for each."""
-        self.letters: tuple[Letter, ...] = ()
-        self.letters_gone: tuple[str, ...] = ()
-        self.touched = False
-        self.ended = False
-        """It is in a final state, and owed nothing more."""
-        self.reserved = False
-        """A slot is kept for the step or undo that this group begins."""
+    live: Live
+    expected: int
+    """The revision in the store; 0 for a workflow that this group starts."""
+    before: Owed
+    """What was owed before this group."""
+    history: tuple[Happened, ...] = ()
+    effects: tuple[OwedEffect, ...] = ()
+    effects_done: tuple[str, ...] = ()
+    begins: tuple[OwedEffect, ...] = ()
+    """Effects whose attempt begins when this is durable; a slot is kept for each."""
+    letters: tuple[Letter, ...] = ()
+    letters_gone: tuple[str, ...] = ()
+    touched: bool = False
+    ended: bool = False
+    """It is in a final state, and owed nothing more."""
+    reserved: bool = False
+    """A slot is kept for the step or undo that this group begins."""
 
     def change(self) -> Change:
         """What the store is asked to do."""
@@ -211,7 +195,7 @@ class Staged:
             key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
         return happened
 
-    def _owed(  # noqa: C901 -- one case per command.
+    def _owed(
         self,
         decision: Decision[object, object],  # type: ignore[type-var]
         context: bytes,
@@ -227,27 +211,27 @@ class Staged:
         past = owed.past if log is live.snapshot.undo_log else _past(bound, log, owed)
         run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
         for command in decision.commands:
-            match command:
-                case RunStep(step):
-                    # With a free slot the attempt begins as soon as this is durable, and is counted now: one that
-                    # takes the process with it must not be tried for ever.
-                    begun = self.reserved = means.slots.reserve()
-                    run = StepRun(fresh_key(step, means.ids), int(begun), int(begun), begun)
-                case StopStep():
-                    if self.reserved:
-                        means.slots.release()
-                        self.reserved = False
-                    run = None
-                case StopTimers():
-                    timers = ()
-                case StartTimer():
-                    timers = (*timers, _timer(bound, command, means.now_us))
-                case RunEffect(effect):
-                    key = fresh_key(effect, means.ids)
-                    owes = OwedEffect(key, live.row.id, snapshot.version, effect, 0, means.now_us, context)
-                    self.begin_effect(owes, means)
-                case RunUndos():
-                    undos = _undos(bound, command, past, means.ids)
+            kind = type(command)  # A match statement asks each class in turn, and this is paid with every move.
+            if kind is StopStep:
+                if self.reserved:
+                    means.slots.release()
+                    self.reserved = False
+                run = None
+            elif kind is RunStep:
+                # With a free slot the attempt begins as soon as this is durable, and is counted now: one that takes
+                # the process with it must not be tried for ever.
+                begun = self.reserved = means.slots.reserve()
+                run = StepRun(fresh_key(command.step, means.ids), int(begun), int(begun), begun)  # type: ignore[union-attr]
+            elif kind is StopTimers:
+                timers = ()
+            elif kind is StartTimer:
+                timers = (*timers, _timer(bound, command, means.now_us))  # type: ignore[arg-type]
+            elif kind is RunEffect:
+                key = fresh_key(command.effect, means.ids)  # type: ignore[union-attr]
+                owes = OwedEffect(key, live.row.id, snapshot.version, command.effect, 0, means.now_us, context)  # type: ignore[union-attr]
+                self.begin_effect(owes, means)
+            else:
+                undos = _undos(bound, command, past, means.ids)  # type: ignore[arg-type]
         if snapshot.visit != live.snapshot.visit:
             if letter:
                 # The workflow has left what had given up: nobody needs to look at that any more.
