@@ -203,7 +203,8 @@ class SqliteStore:
 
         def read(run: Run) -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = run(tied, (*values, time_us, number, limit)).fetchall()
-            return found + run(later, (*values, time_us, limit - len(found))).fetchall()
+            found.extend(run(later, (*values, time_us, limit - len(found))).fetchall())
+            return found
 
         return await self._read(read)
 
