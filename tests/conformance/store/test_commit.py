@@ -329,6 +329,7 @@ def test_an_odd_text_is_kept_exactly_or_refused_and_harms_nobody(place: Place, o
 
 async def kept_or_refused(store: Store, change: Change) -> None:
     workflow = change.row.id
+    before: dict[str, Row] = {}
     try:
         before = await store.load([workflow])
         assert await store.commit([change]) == []
