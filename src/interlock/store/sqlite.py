@@ -15,8 +15,6 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
-import apsw
-
 from interlock.catalog.opening import closing_thread
 from interlock.errors import ConstraintViolation, InternalError, InvalidPayload, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
@@ -232,8 +230,6 @@ def _told() -> Generator[None]:
         ) from error
     except TransactionError as error:
         raise UnavailableError(f"the store could not do it: {error.what}", why=error.why, fix=error.fix) from error
-    except apsw.Error as error:
-        raise UnavailableError(f"the store could not do it: {error}.") from error
     except (UnicodeError, OverflowError) as error:
         raise InvalidPayload(
             f"a value cannot be stored: {error}.",

@@ -1,18 +1,20 @@
 """The store on a lane: what a lane says is told in the words of a store, and nothing is left owned or believed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from pathlib import Path
 
 import apsw
 import pytest
 
+from interlock.catalog.opening import closing_thread
 from interlock.errors import InterlockError, InvalidPayload, OutcomeUnknown, UnavailableError
 from interlock.lanes.beyond import HandedOff
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import SystemClock
-from interlock.store import sqlite, tables
+from interlock.store import opening, sqlite, tables
 from interlock.store.applying import apply
 from interlock.store.opening import open_store
 from interlock.store.sqlite import SqliteStore
@@ -146,6 +148,41 @@ def test_an_opening_that_is_cancelled_leaves_no_owner(tmp_path: Path, monkeypatc
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+        store = await opened(tmp_path)
+        await store.close()
+
+    run(scenario)
+
+
+def test_an_opening_that_is_thrown_away_leaves_no_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an event loop does with everything that is in it when it is closed: nobody can wait then."""
+    begun_to_close: list[Future[None]] = []
+    entered: list[SqliteStore] = []
+
+    async def wait(store: SqliteStore) -> None:
+        entered.append(store)
+        await asyncio.Event().wait()
+
+    def close(function: Callable[[], None]) -> Future[None]:
+        begun_to_close.append(closing_thread(function))
+        return begun_to_close[0]
+
+    class ThrownAway:
+        def __await__(self) -> Generator[object, None, None]:
+            coroutine = open_store(f"lanes://{tmp_path}", clock=SystemClock())
+            steps = coroutine.__await__()
+            step = next(steps)
+            while not entered:
+                yield step
+                step = next(steps)
+            coroutine.close()
+
+    async def scenario() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteStore, "begin", wait)
+            patch.setattr(opening, "closing_thread", close)
+            await ThrownAway()
+        await asyncio.wrap_future(begun_to_close[0])
         store = await opened(tmp_path)
         await store.close()
 
