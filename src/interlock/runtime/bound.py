@@ -53,9 +53,10 @@ class Bound:
         self.table = machine.compiled
         self.codec = machine.codec
         self.opening = machine.opening
-        self._states = {str(node.state.value): node for node in self.table.nodes.values()}
+        self.stored = {str(node.state.value): node for node in self.table.nodes.values()}
+        """The nodes by the names under which they may be stored: their own, and those they had before."""
         for old, new in self.table.declared.renamed.items():
-            self._states.setdefault(old, self.table.nodes[new.name])
+            self.stored.setdefault(old, self.table.nodes[new.name])
         swapped = strategies or {}
         self.steps: dict[str, Strategy] = {}
         self.undos: dict[tuple[str, str], Strategy] = {}
@@ -86,7 +87,7 @@ class Bound:
 
     def node_of(self, state: str) -> Node:
         """The node of a stored state."""
-        node = self._states.get(state)
+        node = self.stored.get(state)
         if node is None:
             raise CorruptionError(
                 f"a workflow of {self.name!r} is stored in state {state!r}, which the machine does not have.",

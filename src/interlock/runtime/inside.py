@@ -112,6 +112,7 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us)
+        self.runner.open()
         if self._saves_time():
             self.keep(self._live())
         if self._settings.stall_check_s > 0:

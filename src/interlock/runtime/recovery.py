@@ -68,18 +68,28 @@ class Recovery:
         self._undo_attempts = undo_attempts
 
     async def run(self, alive_us: int) -> int:
-        """Take up everything; returns how many workflows and effects were owed something."""
-        taken, after = 0, None
-        while rows := await self._store.due(after=after, limit=PAGE):
-            reports = [report for row in rows for report in self._take_up(row, alive_us)]
-            await asyncio.gather(*map(self._pipeline.admit, reports))
-            taken, after = taken + len(rows), rows[-1]
+        """Take up everything; returns how many workflows and effects were owed something.
+
+        Slots and wakes are closed meanwhile: what this life begins must not be taken for what the last one left.
+        """
+        taken = 0
+        for bound in self._machines.values():
+            for state, node in bound.stored.items():
+                if node.step is not None or node.timers or node.unwinds_to is not None:
+                    taken += await self._state(bound.name, state, alive_us)
         return taken + await self._effects()
 
+    async def _state(self, machine: str, state: str, alive_us: int) -> int:
+        taken, cursor = 0, None
+        while True:
+            found = await self._store.find(machine, state, after=cursor, limit=PAGE)
+            reports = [report for row in found.rows if row.owed for report in self._take_up(row, alive_us)]
+            await asyncio.gather(*map(self._pipeline.admit, reports))
+            taken, cursor = taken + len(found.rows), found.cursor
+            if cursor is None:
+                return taken
+
     def _take_up(self, row: Row, alive_us: int) -> list[Report]:
-        bound = self._machines.get(row.machine)
-        if bound is None:
-            return []
         owed = decode_owed(row.owed)
         current = owed.current
         reports: list[Report] = []

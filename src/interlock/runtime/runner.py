@@ -112,6 +112,12 @@ class Runner:
         elif not current.started:
             self.slots.wait(workflow)
 
+    def open(self) -> None:
+        """Everything that was owed is known: begin."""
+        self.slots.open()
+        self.effect_slots.open()
+        self._wakes.open()
+
     def look(self, workflow: str) -> None:
         """See what is due for the workflow."""
         self._pipeline.add(Look(workflow))

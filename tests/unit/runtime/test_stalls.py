@@ -274,11 +274,13 @@ class Failing(MemoryStore):
 
     calls = 0
 
-    async def letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[Letter]:
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
         self.calls += 1
         if self.calls == 1:
             raise UnavailableError("The lane is busy.")
-        return await super().letters(kind, limit=limit)
+        return await super().letters(kind, after=after, limit=limit)
 
 
 def run_for(looks: int, detector: StallDetector, monkeypatch: pytest.MonkeyPatch) -> list[float]:
