@@ -1,11 +1,16 @@
-"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group."""
+"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group.
+
+Both may be repeated: a start by its id and input (B4), an event by its delivery key (B5). A repetition is answered as
+the first time, from what is stored.
+"""
 
 import asyncio
 import hashlib
-from typing import Any
+from enum import Enum
 
 from interlock.core import decide
 from interlock.core.events import Event
+from interlock.core.values import Decision
 from interlock.errors import (
     InvalidPayload,
     InvalidTransition,
@@ -42,7 +47,7 @@ class Start:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> View[Any, Any]:
+    def decide(self, group: Group) -> View[Enum, object]:
         """Begin, or find that it has begun."""
         staged = group.stage(self.workflow)
         if staged is not None:
@@ -50,7 +55,9 @@ class Start:
                 raise _exists(staged.live.row, self.bound.name)
             return view_of(staged.live)
         bound = self.bound
-        decision = bound.machine.start(self.context)
+        initial = bound.table.initial
+        assert initial is not None
+        decision: Decision[Enum, object] = decide.start(bound.table, initial.state, self.context)
         empty = Row(
             id=self.workflow,
             machine=bound.name,
@@ -99,7 +106,7 @@ class Send:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> Moved[Any]:
+    def decide(self, group: Group) -> Moved[Enum]:
         """Apply the event, or say why not."""
         staged = group.stage(self.workflow)
         if staged is None:
@@ -138,7 +145,7 @@ class Send:
         if self.key is not None and not self.look:
             raise LookFirst
 
-    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Any]:
+    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
         if before.key_digest != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "

@@ -206,9 +206,10 @@ class Pipeline:
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: Exception) -> None:
         """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
-        for staged in [] if group is None else group.staged.values():
-            staged.give_up(self.means)
-            self._live.pop(staged.live.row.id, None)
+        if group is not None:
+            for staged in group.staged.values():
+                staged.give_up(self.means)
+                self._live.pop(staged.live.row.id, None)
         fatal = isinstance(error, OutcomeUnknown | Fenced) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
             self.dead = _stopped(error)

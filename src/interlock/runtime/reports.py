@@ -150,7 +150,8 @@ class Returned(_Result):
         self.run = run.key
         self.token = run.token
         self.event = event
-        self.key = self.future = None
+        self.key: str | None = None
+        self.future: asyncio.Future[object] | None = None
         self.conflicts = 0
         self.look = False
 

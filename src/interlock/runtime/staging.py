@@ -6,6 +6,7 @@ committed is simply forgotten.
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
@@ -76,7 +77,7 @@ class Staged(msgspec.Struct, gc=False):
 
     def move(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]  # Of whichever machine it is.
+        decision: Decision[Enum, object],
         means: Means,
         *,
         key: str | None = None,
@@ -90,10 +91,10 @@ class Staged(msgspec.Struct, gc=False):
         context = row.context if snapshot.context is before.context else bound.codec.encode_context(snapshot.context)
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
-        node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
+        node = bound.table.nodes[snapshot.state._name_]
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
-            snapshot = Snapshot(  # type: ignore[type-var]
+            snapshot = Snapshot(
                 snapshot.state, snapshot.context, snapshot.version, snapshot.visit, snapshot.undo_log, attempted
             )
         self.live = Live(
@@ -168,7 +169,7 @@ class Staged(msgspec.Struct, gc=False):
 
     def _history(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]
+        decision: Decision[Enum, object],
         context: bytes,
         now_us: int,
         key: str | None,
@@ -182,8 +183,8 @@ class Staged(msgspec.Struct, gc=False):
                 Happened(
                     workflow,
                     record.version,
-                    record.from_state._value_,  # type: ignore[attr-defined]
-                    record.to_state._value_,  # type: ignore[attr-defined]
+                    record.from_state._value_,
+                    record.to_state._value_,
                     record.event,
                     bound.payload(record.payload),
                     context if record is last else bound.codec.encode_context(record.context),
@@ -197,7 +198,7 @@ class Staged(msgspec.Struct, gc=False):
 
     def _owed(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]
+        decision: Decision[Enum, object],
         context: bytes,
         means: Means,
         *,
@@ -237,7 +238,7 @@ class Staged(msgspec.Struct, gc=False):
                 # The workflow has left what had given up: nobody needs to look at that any more.
                 self.letters_gone += (letter,)
             dead, letter = None, ""
-            node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
+            node = bound.table.nodes[snapshot.state._name_]
             undos = undos if node.unwinds_to is not None else ()
             past = () if node.final else past
         if run is None and not timers and not past and not undos and dead is None:
