@@ -109,7 +109,8 @@ class Bound:
         """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
         undos = {undo.function for node in self.table.steps.values() if node.step for undo in node.step.undos}
         effects = {effect.function for effect in self.table.declared.effects}
-        return {(self.name, name) for name in self.steps} | undos | effects
+        found: set[object] = {(self.name, name) for name in self.steps}
+        return found | undos | effects
 
     def node(self, state: Enum) -> Node:
         """The node of a state. Raises InvalidPayload for one of another machine."""
