@@ -35,6 +35,8 @@ class Start:
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
 
+    begins = True
+
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
         self.bound = bound
@@ -85,6 +87,8 @@ class Send:
     """One event for one workflow."""
 
     __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
+
+    begins = False
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ in at most one group, and several of its events are decided there one after the 
 the group is durable: a refusal and a duplicate are reads of the staged state, and are held like all the rest (G7).
 
 A delivery key is looked up only where it matters: before a refusal is told, and when the store says that the key was
-used. An event that applies pays for nothing but the store's own check.
+used. The id of a new workflow likewise. What applies pays for nothing but the store's own check.
 """
 
 import asyncio
@@ -31,7 +31,12 @@ class Envelope(Protocol):
     future: "asyncio.Future[object] | None"
     conflicts: int
     look: bool
-    """Its key must be looked up before it is decided."""
+    """Its key, or its id, must be looked up before it is decided."""
+
+    @property
+    def begins(self) -> bool:
+        """It starts a workflow: unless it must look, it is decided as if there were none; the store knows better."""
+        ...
 
     def decide(self, group: "Group") -> object:
         """Decide on the staged state; what it returns or raises is told when the group is durable."""
@@ -160,7 +165,7 @@ class Pipeline:
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
-        missing = [each.workflow for each in envelopes if each.workflow not in live]
+        missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
         rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
         keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
         delivered = await self.store.delivered(keys) if keys else {}

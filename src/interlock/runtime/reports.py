@@ -49,6 +49,8 @@ class Report:
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
+    begins = False
+
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.key: str | None = None
