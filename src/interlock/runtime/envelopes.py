@@ -24,6 +24,8 @@ from interlock.store.values import Delivered, Row
 
 ID_CHARACTERS_MAX = 200
 
+DIGEST_BYTES = 16
+
 
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
@@ -110,7 +112,7 @@ class Send:
             digest = digest_of(event_text(self.event), live.bound.codec.encode_event(self.event))
             before = group.delivered.get((self.workflow, key))
             if before is not None:
-                return self._duplicate(live, before, digest)
+                return self._duplicate(staged, before, digest)
         if self.expect_version is not None and live.row.version != self.expect_version:
             self._look_first()
             raise _another_version(live.row, self.expect_version)
@@ -119,14 +121,17 @@ class Send:
         except InvalidTransition:
             self._look_first()
             if not self.if_allowed:
-                count(live, 2)
+                count(staged, 2)
                 raise
-            count(live, 1)
+            count(staged, 1)
             return Moved(state=live.snapshot.state, version=live.row.version, ignored=True)
         except Refusal:
             self._look_first()
-            count(live, 2)
+            count(staged, 2)
             raise
+        if key is not None:
+            # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
+            digest += bytes(len(decision.records) - 1)
         staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
             moved = staged.history[-len(decision.records)]
@@ -138,19 +143,22 @@ class Send:
         if self.key is not None and not self.look:
             raise LookFirst
 
-    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Any]:
-        if before.key_digest != digest:
+    def _duplicate(self, staged: Staged, before: Delivered, digest: bytes) -> Moved[Any]:
+        if before.key_digest[:DIGEST_BYTES] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
-        count(live, 0)
-        return Moved(state=live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
+        count(staged, 0)
+        node, passed = staged.live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
+        for _ in range(passed):
+            node = node.unwinds_to or node
+        return Moved(state=node.state, version=before.version + passed, duplicate=True)
 
 
 def digest_of(name: str, data: bytes) -> bytes:
     """A digest of what was asked, to tell a repetition from a mistake."""
-    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=16).digest()
+    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=DIGEST_BYTES).digest()
 
 
 def check_id(given: object, what: str, *, slash: bool = False) -> None:

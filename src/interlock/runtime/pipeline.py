@@ -146,7 +146,7 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
-        self._keep(changed, lost)
+        self._keep(group, changed, lost)
         for envelope, answer in zip(envelopes, answers, strict=True):
             if isinstance(answer, LookFirst) or (lost and envelope.workflow in lost):
                 self._again(envelope)
@@ -174,15 +174,19 @@ class Pipeline:
             raise unknown_machine(row)
         return bound.live(row)
 
-    def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+    def _keep(self, group: Group, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """What is durable is what memory shows; then act on it."""
         live = self._live
+        for workflow, staged in group.staged.items():
+            if staged.counted and not staged.touched and not self.store.shared:
+                live[workflow] = staged.live
         for staged in changed:
             workflow = staged.live.row.id
-            live.pop(workflow, None)
             if lost and workflow in lost:
+                # Where nobody else writes it was a key, and memory is right; counts that wait there must not be lost.
                 staged.give_up(self.means)
                 continue
+            live.pop(workflow, None)
             live[workflow] = staged.live
             self._listener.durable(staged)
         while len(live) > self._settings.snapshots_max:

@@ -36,6 +36,7 @@ class Staged:
 
     __slots__ = (
         "begins",
+        "counted",
         "effects",
         "effects_done",
         "expected",
@@ -59,6 +60,8 @@ class Staged:
         self.letters: list[Letter] = []
         self.letters_gone: list[str] = []
         self.touched = False
+        self.counted = False
+        """Only its counts have changed, which wait in memory for its next change."""
         self.reserved = False
         """A slot is kept for the step or undo that this group begins."""
 
@@ -285,8 +288,11 @@ def _undos(bound: Bound, command: RunUndos, past: Sequence[PastRun], ids: Ids) -
     )
 
 
-def count(live: Live, which: int) -> None:
+def count(staged: Staged, which: int) -> None:
     """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5)."""
+    live = staged.live
     counts = list(live.row.counts)
     counts[which] += 1
-    live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))
+    row = replace(live.row, counts=(counts[0], counts[1], counts[2]))
+    staged.live = Live(live.bound, row, live.snapshot, live.owed)
+    staged.counted = True
