@@ -250,9 +250,7 @@ def _steps(
     failed: State | None,
     classify: Callable[[Exception], Classification | None] | None,
 ) -> Step[Order, OrderEvent]:
-    @order.step(
-        State.CHARGING, timeout_s=timeout_s, retry=Retry(attempts=attempts), failed=failed, classify=classify
-    )
+    @order.step(State.CHARGING, timeout_s=timeout_s, retry=Retry(attempts=attempts), failed=failed, classify=classify)
     async def charge(order: Order, ctx: StepContext) -> Charged | Declined | Again:
         return await world.charge.answer(Call(order, ctx))  # type: ignore[return-value]
 
