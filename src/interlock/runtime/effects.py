@@ -34,9 +34,7 @@ class EffectBegun(_EffectReport):
     __slots__ = ()
 
     def _apply(self, staged: Staged, group: Group) -> None:
-        if group.means.effect_slots.free <= 0:
-            group.means.effect_slots.wait(self.effect.id)
-            return
+        # Where another one was quicker it is owed as before, and whoever runs it waits for the next slot.
         staged.begin_effect(self.effect, group.means)
         staged.touch()
 

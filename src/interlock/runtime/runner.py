@@ -111,8 +111,8 @@ class Runner:
     def _call_effect(self, key: str) -> None:
         effect = self._effects.get(key)
         if effect is None:
-            return
-        if self.effect_slots.free > 0:
+            self.effect_slots.pass_on()
+        elif self.effect_slots.free > 0:
             del self._effects[key]
             self._pipeline.add(EffectBegun(effect))
         else:
@@ -247,9 +247,10 @@ class Runner:
 
     async def drain(self, limit_s: float) -> None:
         """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
+        self.slots.close()
+        self.effect_slots.close()
+        await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
         self._working = False
-        self.slots.forget()
-        self.effect_slots.forget()
         self._effects.clear()
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:
