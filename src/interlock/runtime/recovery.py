@@ -68,13 +68,19 @@ class Recovery:
 
     async def run(self, alive_us: int) -> int:
         """Take up everything; returns how many workflows and effects were owed something."""
-        taken, after = 0, None
+        # What was taken up runs while the next page is read, and stands there again with a later time: an attempt of
+        # this life must not be taken for one that has died with the last.
+        effects = await self._effects()  # First: whatever is owed now was owed by the last life.
+        taken: set[str] = set()
+        after = None
         while rows := await self._store.due(after=after, limit=PAGE):
             for row in rows:
-                self._take_up(row, alive_us)
-            taken, after = taken + len(rows), rows[-1]
+                if row.id not in taken:
+                    taken.add(row.id)
+                    self._take_up(row, alive_us)
+            after = rows[-1]
             await self._pipeline.idle()
-        return taken + await self._effects()
+        return len(taken) + effects
 
     def _take_up(self, row: Row, alive_us: int) -> None:
         bound = self._machines.get(row.machine)
@@ -92,14 +98,16 @@ class Recovery:
             self._runner.act(Staged(live, row.revision))
 
     async def _effects(self) -> int:
-        taken, after = 0, None
+        taken: set[str] = set()
+        after = None
         while effects := await self._store.effects(after=after, limit=PAGE):
             rows = await self._store.load(list({effect.workflow: None for effect in effects}))
             for effect in effects:
-                if effect.workflow in rows:
+                if effect.workflow in rows and effect.id not in taken:
+                    taken.add(effect.id)
                     self._owe(rows[effect.workflow].machine, effect)
-            taken, after = taken + len(effects), effects[-1]
-        return taken
+            after = effects[-1]
+        return len(taken)
 
     def _owe(self, machine: str, effect: OwedEffect) -> None:
         bound = self._machines.get(machine)
