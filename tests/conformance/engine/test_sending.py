@@ -17,8 +17,20 @@ from interlock import (
 )
 from interlock.core.events import Event
 from tests.conformance.engine.places import Place, run
-from tests.conformance.engine.shop import Again, Broken, Cancel, Held, Note, Order, Outside, Ship, State, Submit
-from tests.conformance.engine.shop import World, shop
+from tests.conformance.engine.shop import (
+    Again,
+    Broken,
+    Cancel,
+    Held,
+    Note,
+    Order,
+    Outside,
+    Ship,
+    State,
+    Submit,
+    World,
+    shop,
+)
 
 
 def test_an_event_moves_the_workflow_and_says_where_it_stands(place: Place) -> None:

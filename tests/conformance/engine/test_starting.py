@@ -104,7 +104,7 @@ def test_two_starts_at_once_are_one(place: Place) -> None:
     ids=repr,
 )
 def test_an_id_that_is_none_is_refused_by_every_call_and_nothing_is_stored(place: Place, bad: str) -> None:
-    """Ids: 1–200 printable characters without a slash."""
+    """Ids: 1 to 200 printable characters without a slash."""
 
     async def scenario() -> None:
         order = shop().machine
