@@ -56,6 +56,8 @@ class Runner:
         """Everything that runs, by its idempotency key."""
         self._running: dict[str, Attempt] = {}
         """The step or undo that runs for a workflow."""
+        self._leaving: dict[str, list[Attempt]] = {}
+        """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
         self._effects: dict[str, OwedEffect] = {}
         """Effects that wait for their time or for a slot."""
         self.slots, self.effect_slots = pipeline.means.slots, pipeline.means.effect_slots
@@ -77,11 +79,12 @@ class Runner:
         running = self._running.get(workflow)
         if running is not None and (current is None or current.key != running.key):
             del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
             running.cancel("moved_on")
         if not self._working:
             return
         if staged.reserved:
-            self._begin(live, running)
+            self._begin(live)
         elif current is not None and not current.started:
             if current.retry_us is not None:
                 self._wakes.at(current.retry_us, self.look, workflow)
@@ -120,7 +123,7 @@ class Runner:
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, live: Live, before: Attempt | None) -> None:
+    def _begin(self, live: Live) -> None:
         owed, workflow = live.owed, live.row.id
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
@@ -131,12 +134,19 @@ class Runner:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
             coroutine = self._undo(live, attempt)
         self._running[workflow] = attempt
-        if before is not None and before.key != attempt.key and before.key in self._attempts and owed.run is None:
-            # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
+        if owed.run is None:
+            self._go_behind(attempt, coroutine)
+        else:
+            self._go(attempt, coroutine)
+
+    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving:
             self._attempts[attempt.key] = attempt
-            before.ended.append(lambda: self._go(attempt, coroutine))
-            return
-        self._go(attempt, coroutine)
+            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+        else:
+            self._go(attempt, coroutine)
 
     def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
         if effect.name not in bound.effects:
@@ -158,6 +168,11 @@ class Runner:
             del self._attempts[attempt.key]
         if self._running.get(attempt.workflow) is attempt:
             del self._running[attempt.workflow]
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
         if report is not None:
             self._pipeline.add(report)
         (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
