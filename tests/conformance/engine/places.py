@@ -61,8 +61,7 @@ class Place(NamedTuple):
         **settings: float,
     ) -> Opening[Engine]:
         """Open an engine here. Retries come at once, unless a step asks for more."""
-        cached: dict[str, str] = {} if self.url == "memory:" else {"cache": str(self.folder)}
-        chosen = {} if self.url == "memory:" else {"lease_s": LEASE_S}
+        chosen = {"lease_s": LEASE_S} | settings
         return Engine.open(
             self.url,
             machines=machines,
@@ -73,8 +72,8 @@ class Place(NamedTuple):
             clock=clock,
             chance=NoDelay(),
             accept_changes=accept_changes,
-            **cached,  # type: ignore[arg-type]
-            **(chosen | settings),
+            cache=str(self.folder),
+            **chosen,  # type: ignore[arg-type]  # Nothing but settings.
         )
 
 

@@ -185,7 +185,7 @@ def shop(
     attempts: int = 3,
     timeout_s: float = 20.0,
     failed: State | None = State.UNDOING,
-    classify: Callable[[Exception], Classification | None] | None = None,
+    classify: Callable[[BaseException], Classification | None] | None = None,
     declare: Callable[[OrderMachine], None] | None = None,
 ) -> Shop:
     """Draft, charge, reserve, done (resting), shipped; cancel unwinds from anywhere. Made anew for every test."""
@@ -248,7 +248,7 @@ def _steps(
     attempts: int,
     timeout_s: float,
     failed: State | None,
-    classify: Callable[[Exception], Classification | None] | None,
+    classify: Callable[[BaseException], Classification | None] | None,
 ) -> Step[Order, OrderEvent]:
     @order.step(State.CHARGING, timeout_s=timeout_s, retry=Retry(attempts=attempts), failed=failed, classify=classify)
     async def charge(order: Order, ctx: StepContext) -> Charged | Declined | Again:

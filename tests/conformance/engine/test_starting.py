@@ -191,7 +191,7 @@ def test_a_context_of_another_type_is_refused(place: Place) -> None:
         order = shop().machine
         async with place.engine(order) as engine:
             with pytest.raises(InvalidPayload):
-                await engine.start(order, "o-1", {"cents": 5})  # type: ignore[arg-type]
+                await engine.start(order, "o-1", {"cents": 5})  # type: ignore[misc]
             with pytest.raises(InvalidPayload):
                 await engine.start(order, "o-1", Order(cents="5"))  # type: ignore[arg-type]
             with pytest.raises(WorkflowNotFound):

@@ -228,7 +228,7 @@ def test_retry_after_waits_at_least_so_long(place: Place) -> None:
 
 def test_classify_says_what_an_error_means(place: Place) -> None:
     async def scenario() -> None:
-        def classify(error: Exception) -> Classification | None:
+        def classify(error: BaseException) -> Classification | None:
             if isinstance(error, KeyError):
                 return Classification.NON_RETRYABLE
             return Classification.RETRYABLE if isinstance(error, NonRetryable) else None
