@@ -98,7 +98,7 @@ def test_an_internal_transition_does_not_move_the_deadline(kept: Place) -> None:
 
 @pytest.mark.parametrize(("policy", "seconds"), [("deadline", 60.0), ("remaining", 160.0), ("restart", 200.0)], ids=str)
 def test_a_policy_says_when_a_timer_fires_after_a_stop(kept: Place, policy: TimerPolicy, seconds: float) -> None:
-    """Of 100 s, 40 s passed with an engine; then it was away. Left: the same moment, 60 s of running time, all 100 s."""
+    """Of 100 s, 40 s passed with an engine; then it was away. Left: the same moment, 60 s of running, 100 s."""
 
     async def scenario() -> None:
         clock, order = SetClock(), timed(policy=policy)
