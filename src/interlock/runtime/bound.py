@@ -114,7 +114,8 @@ class Bound:
 
     def node(self, state: Enum) -> Node:
         """The node of a state. Raises InvalidPayload for one of another machine."""
-        node = self.table.node(state)
+        given: object = state  # Not every caller has a type checker.
+        node = self.table.node(state) if isinstance(given, Enum) else None
         if node is None:
             raise foreign_state(self.table, state)
         return node

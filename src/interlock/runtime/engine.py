@@ -162,6 +162,8 @@ class Engine:
         timer = None
         try:
             live = await self._load(workflow)
+            for state in states:
+                live.bound.node(state)  # One that the machine does not have would be waited for in vain.
             if waiter.arrived(live):
                 return view_of(live)
             if timeout_s is not None:

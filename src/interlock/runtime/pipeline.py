@@ -189,10 +189,11 @@ class Pipeline:
         live = self._live
         for staged in changed:
             workflow = staged.live.row.id
-            live.pop(workflow, None)
             if lost and workflow in lost:
+                # Where nobody else writes it was a key, and memory is right; counts that wait there must not be lost.
                 staged.give_up(self.means)
                 continue
+            live.pop(workflow, None)
             if not staged.ended:
                 live[workflow] = staged.live
             self._listener.durable(staged)

@@ -104,14 +104,16 @@ class Recovery:
         return reports
 
     async def _effects(self) -> int:
-        taken, after = 0, None
+        taken: set[str] = set()
+        after = None
         while effects := await self._store.effects(after=after, limit=PAGE):
             rows = await self._store.load(list({effect.workflow: None for effect in effects}))
             for effect in effects:
-                if effect.workflow in rows:
+                if effect.workflow in rows and effect.id not in taken:
+                    taken.add(effect.id)
                     self._owe(rows[effect.workflow].machine, effect)
-            taken, after = taken + len(effects), effects[-1]
-        return taken
+            after = effects[-1]
+        return len(taken)
 
     def _owe(self, machine: str, effect: OwedEffect) -> None:
         bound = self._machines.get(machine)

@@ -77,15 +77,15 @@ class Look(Report):
         while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
             refused = _fire(staged, group, timer)
             if staged.live.snapshot.visit != visit:
+                group.means.slots.pass_on()
                 return refused
         current = staged.live.owed.current
-        if (
-            current is not None
-            and not current.started
-            and (current.retry_us or 0) <= group.now_us
-            and not staged.begin(group.means)
-        ):
-            group.means.slots.wait(self.workflow)
+        if current is not None and not current.started and (current.retry_us or 0) <= group.now_us:
+            if not staged.begin(group.means):
+                group.means.slots.wait(self.workflow)
+        else:
+            # It may have been called to a place that it has no use for any more.
+            group.means.slots.pass_on()
         return refused
 
 

@@ -96,6 +96,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         expect_version: int | None = None,
     ) -> Moved[StateT]:
         """Send an event of this machine."""
+        await self.get(workflow)
         moved = await self._engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
         return cast("Moved[StateT]", moved)
 
@@ -105,6 +106,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
 
     async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting."""
+        await self.get(workflow)
         return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
 
     async def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
