@@ -16,7 +16,7 @@ import msgspec
 from interlock.core.events import Event
 from interlock.core.refusals import suggestion
 from interlock.errors import BadUsage, InvalidPayload
-from interlock.runtime.bound import AnyMachine
+from interlock.runtime.bound import Bound
 
 IDS_AT_ONCE = 1_000
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -32,24 +32,24 @@ def ids_of(given: str) -> Iterator[list[str]]:
         yield some
 
 
-def context_of(machine: AnyMachine, text: str) -> object:
+def context_of(bound: Bound, text: str) -> object:
     """The context in the JSON. Raises BadUsage."""
     with given_here():
-        return cast("object", machine.codec.decode_context(_json(text, "the context"), strict=True))
+        return cast("object", bound.codec.decode_context(_json(text, "the context"), strict=True))
 
 
-def event_of(machine: AnyMachine, name: str, text: str) -> Event:
+def event_of(bound: Bound, name: str, text: str) -> Event:
     """The event of that name with the payload in the JSON. Raises BadUsage."""
-    known = list(machine.compiled.events)
+    known = list(bound.table.events)
     if name not in known:
         raise BadUsage(
-            f"{machine.name} has no event {name!r:.100}; its events are {', '.join(known)}."
+            f"{bound.name} has no event {name!r:.100}; its events are {', '.join(known)}."
             f"{suggestion(name.upper().replace('-', '_'), known)}",
             why="A machine takes only the events of its own alphabet, by the names they are stored with.",
             fix="Write the name as `interlock allowed` and `interlock diagram` show it.",
         )
     with given_here():
-        return cast("Event", machine.codec.decode_event(name, _json(text, f"the payload of {name}"), strict=True))
+        return cast("Event", bound.codec.decode_event(name, _json(text, f"the payload of {name}"), strict=True))
 
 
 @contextmanager
@@ -74,16 +74,15 @@ def _json(text: str, what: str) -> bytes:
     return data
 
 
-def state_of(machine: AnyMachine, text: str) -> Enum:
+def state_of(bound: Bound, text: str) -> Enum:
     """The state of that value or name. Raises BadUsage."""
-    nodes = machine.compiled.nodes.values()
+    nodes = bound.table.nodes.values()
     for node in nodes:
         if text in (node.name, node.state.name):
             return node.state
     known = [node.name for node in nodes]
     raise BadUsage(
-        f"{machine.name} has no state {text!r:.100}; its states are {', '.join(known)}."
-        f"{suggestion(text.lower(), known)}",
+        f"{bound.name} has no state {text!r:.100}; its states are {', '.join(known)}.{suggestion(text.lower(), known)}",
         why="A machine has only the states that it declares.",
         fix="Write a state as it is stored.",
     )

@@ -8,19 +8,21 @@ command is told who that is, and exits with 5.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from interlock.catalog.catalog import Catalog
 from interlock.cli.targets import load_machine, load_machines
+from interlock.core.machine import Machine
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
-from interlock.runtime.bound import AnyMachine
 from interlock.runtime.engine import Engine
 from interlock.seams import SystemClock
 from interlock.store.opening import NAME, open_store
 from interlock.store.protocol import Store
+
+AnyMachine = Machine[Any, Any, Any]
 
 Home = Annotated[
     str,

@@ -15,7 +15,7 @@ from interlock.cli.check import Listing
 from interlock.cli.doctor import Diagnosis
 from interlock.cli.exits import Exit
 from interlock.cli.given import event_of, given_here, ids_of, seconds_of, state_of
-from interlock.cli.homes import Home, Machines, OneMachine, one_machine, several_machines, store_at
+from interlock.cli.homes import AnyMachine, Home, Machines, OneMachine, one_machine, several_machines, store_at
 from interlock.cli.many import Failures
 from interlock.cli.output import stderr
 from interlock.cli.shown import (
@@ -31,10 +31,11 @@ from interlock.cli.shown import (
     shown_raw_history,
     shown_view,
 )
+from interlock.core.allowed import allowed as allowed_here
 from interlock.core.refusals import suggestion
 from interlock.core.values import Allowed
 from interlock.errors import BadUsage, CorruptionError, InvalidPayload, TargetNotFound
-from interlock.runtime.bound import AnyMachine, Bound, Live, state_text
+from interlock.runtime.bound import Bound, Live, state_text
 from interlock.runtime.definitions import PREFIX
 from interlock.runtime.envelopes import check_id, no_workflow
 from interlock.runtime.pipeline import unknown_machine
@@ -118,7 +119,7 @@ def find(
     machine = one_machine(target) if ":" in target else None
     machines = None if machine is None else {machine.name: Bound(machine)}
     name = target if machine is None else machine.name
-    wanted = state if machine is None or state is None else state_text(state_of(machine, state))
+    wanted = state if machine is None or state is None else state_text(state_of(Bound(machine), state))
 
     async def run() -> tuple[list[ShownWorkflow], str | None]:
         async with store_at(home) as store:
@@ -156,7 +157,7 @@ def stalled(
     """
     bound = Bound(one_machine(target))
     dwell_s = None if older_than is None else seconds_of(older_than)
-    states = None if state is None else [state_of(bound.machine, each) for each in state]
+    states = None if state is None else [state_of(bound, each) for each in state]
 
     async def run() -> list[ShownWorkflow]:
         async with store_at(home) as store:
@@ -187,8 +188,8 @@ def allowed(
             failures = Failures()
             async for row in _rows(store, workflow, failures):
                 live = read_row(row, machines)
-                asked = None if event is None else event_of(live.bound.machine, event, payload)
-                return live.bound.machine.allowed(live.snapshot, asked)
+                asked = None if event is None else event_of(live.bound, event, payload)
+                return allowed_here(live.bound.table, live.snapshot, asked)
             raise typer.Exit(failures.code)
 
     found = asyncio.run(run())

@@ -13,12 +13,12 @@ import typer
 
 from interlock.cli.check import Listing
 from interlock.cli.given import context_of, event_of, ids_of
-from interlock.cli.homes import Home, Machines, OneMachine, engine_at, one_machine, several_machines
+from interlock.cli.homes import AnyMachine, Home, Machines, OneMachine, engine_at, one_machine, several_machines
 from interlock.cli.looking import Output
 from interlock.cli.many import Failures
 from interlock.cli.shown import list_workflows, show_ids, show_json, show_table, show_workflow, shown_view
 from interlock.core.events import Event
-from interlock.runtime.bound import AnyMachine, Bound, state_text
+from interlock.runtime.bound import Bound, state_text
 from interlock.runtime.engine import Engine
 from interlock.runtime.views import Moved, View
 
@@ -49,7 +49,8 @@ def start(
     Exits with 3 when the id is taken, and with 5 when the service owns the store.
     """
     machine = one_machine(target)
-    begun = context_of(machine, context)
+    bound = Bound(machine)
+    begun = context_of(bound, context)
     failures = Failures()
 
     async def run() -> list[View[Any, Any]]:
@@ -59,7 +60,6 @@ def start(
                 found += await failures.each(ids, lambda each: engine.start(machine, each, begun))
         return found
 
-    bound = Bound(machine)
     started = [shown_view(bound, view) for view in asyncio.run(run())]
     if workflow == "-" or output is Listing.IDS:
         list_workflows(started, output)
@@ -135,14 +135,14 @@ def _event_for(
 ) -> Callable[[str], Awaitable[Event]]:
     """The event for a workflow: of the one machine, or of the machine that the workflow has."""
     if len(machines) == 1:
-        only = event_of(machines[0], name, payload)
+        only = event_of(Bound(machines[0]), name, payload)
 
         async def the_only_one(workflow: str) -> Event:
             del workflow
             return only
 
         return the_only_one
-    by_name = {machine.name: machine for machine in machines}
+    by_name = {machine.name: Bound(machine) for machine in machines}
 
     async def its_own(workflow: str) -> Event:
         return event_of(by_name[(await engine.get(workflow)).machine], name, payload)

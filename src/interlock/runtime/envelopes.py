@@ -1,11 +1,16 @@
-"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group."""
+"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group.
+
+Both may be repeated: a start by its id and input (B4), an event by its delivery key (B5). A repetition is answered as
+the first time, from what is stored.
+"""
 
 import asyncio
 import hashlib
-from typing import Any
+from enum import Enum
 
 from interlock.core import decide
 from interlock.core.events import Event
+from interlock.core.values import Decision
 from interlock.errors import (
     InvalidPayload,
     InvalidTransition,
@@ -24,11 +29,15 @@ from interlock.store.values import Delivered, Row
 
 ID_CHARACTERS_MAX = 200
 
+DIGEST_BYTES = 16
+
 
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
+
+    begins = True
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
@@ -42,7 +51,7 @@ class Start:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> View[Any, Any]:
+    def decide(self, group: Group) -> View[Enum, object]:
         """Begin, or find that it has begun."""
         staged = group.stage(self.workflow)
         if staged is not None:
@@ -50,7 +59,9 @@ class Start:
                 raise _exists(staged.live.row, self.bound.name)
             return view_of(staged.live)
         bound = self.bound
-        decision = bound.machine.start(self.context)
+        initial = bound.table.initial
+        assert initial is not None
+        decision: Decision[Enum, object] = decide.start(bound.table, initial.state, self.context)
         empty = Row(
             id=self.workflow,
             machine=bound.name,
@@ -65,7 +76,7 @@ class Start:
             entered_us=group.now_us,
             digest=self.digest,
         )
-        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0)
+        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0, NOTHING)
         staged.move(decision, group.means)
         if bound.opening is not None:
             # A pipeline begins at once, in the same commit: a crash cannot leave it unbegun.
@@ -78,6 +89,8 @@ class Send:
     """One event for one workflow."""
 
     __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
+
+    begins = False
 
     def __init__(
         self,
@@ -99,7 +112,7 @@ class Send:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> Moved[Any]:
+    def decide(self, group: Group) -> Moved[Enum]:
         """Apply the event, or say why not."""
         staged = group.stage(self.workflow)
         if staged is None:
@@ -127,6 +140,9 @@ class Send:
             self._look_first()
             count(live, 2)
             raise
+        if key is not None:
+            # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
+            digest += bytes(len(decision.records) - 1)
         staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
             moved = staged.history[-len(decision.records)]
@@ -138,19 +154,22 @@ class Send:
         if self.key is not None and not self.look:
             raise LookFirst
 
-    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Any]:
-        if before.key_digest != digest:
+    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
+        if before.key_digest[:DIGEST_BYTES] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
         count(live, 0)
-        return Moved(state=live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
+        node, passed = live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
+        for _ in range(passed):
+            node = node.unwinds_to or node
+        return Moved(state=node.state, version=before.version + passed, duplicate=True)
 
 
 def digest_of(name: str, data: bytes) -> bytes:
     """A digest of what was asked, to tell a repetition from a mistake."""
-    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=16).digest()
+    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=DIGEST_BYTES).digest()
 
 
 def check_id(given: object, what: str, *, slash: bool = False) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from interlock.core.table import Node
 from interlock.errors import InterlockError, UnavailableError
 from interlock.runtime.admission import Gate
+from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
@@ -23,6 +24,7 @@ from interlock.runtime.runner import Runner
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged
+from interlock.runtime.stalls import StallDetector
 from interlock.runtime.telling import Teller
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, Waiters, too_long
@@ -67,6 +69,7 @@ class Inside:
         chance: Chance,
         ids: Ids,
         subscribers: Subscribers,
+        alarms: Alarms,
         worker: bool,
     ) -> None:
         self.store = store
@@ -75,6 +78,7 @@ class Inside:
         self.waiters = Waiters()
         self.gate = Gate(admission, clock)
         self.teller = Teller(subscribers, clock)
+        self.alarms = alarms
         self._settings = settings
         self._clock = clock
         self._worker = worker
@@ -108,8 +112,12 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us)
+        self.runner.open()
         if self._saves_time():
             self.keep(self._live())
+        if self._settings.stall_check_s > 0:
+            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            self.keep(detector.run())
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run something beside everything else until the engine closes."""
@@ -134,7 +142,10 @@ class Inside:
             self.waiters.close(_closed())
             if self._saving is not None:
                 self._saving.cancel()
-            await self.store.close()
+            try:
+                await self.store.close()
+            finally:
+                await self.alarms.close()
 
     def refuse_if_closed(self) -> None:
         """Raise UnavailableError when there is nothing to be had here any more."""

@@ -6,6 +6,7 @@ workflows is a queue of names and not a pile of tasks (G6).
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import cast
 
@@ -16,7 +17,7 @@ from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.deadlines import Deadlines
 from interlock.runtime.effects import EffectBegun, EffectDone, EffectFailed
-from interlock.runtime.owed import Owed
+from interlock.runtime.owed import Owed, StepRun, UndoRun
 from interlock.runtime.pipeline import Envelope, Pipeline
 from interlock.runtime.reports import Failed, Failure, Interrupted, Look, Returned, UndoFailed, Undone
 from interlock.runtime.settings import EngineSettings
@@ -24,6 +25,11 @@ from interlock.runtime.staging import Staged
 from interlock.runtime.telling import Teller
 from interlock.runtime.wakes import Wakes
 from interlock.store.values import OwedEffect
+
+log = logging.getLogger("interlock.steps")
+
+CANCEL_S = 5.0
+"""How long a closing engine waits for attempts that it has cancelled."""
 
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
@@ -56,6 +62,8 @@ class Runner:
         """Everything that runs, by its idempotency key."""
         self._running: dict[str, Attempt] = {}
         """The step or undo that runs for a workflow."""
+        self._leaving: dict[str, list[Attempt]] = {}
+        """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
         self._effects: dict[str, OwedEffect] = {}
         """Effects that wait for their time or for a slot."""
         self.slots, self.effect_slots = pipeline.means.slots, pipeline.means.effect_slots
@@ -77,17 +85,17 @@ class Runner:
         running = self._running.get(workflow)
         if running is not None and (current is None or current.key != running.key):
             del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
             running.cancel("moved_on")
         if not self._working:
             return
+        before = staged.before
         if staged.reserved:
-            self._begin(live, running)
-        elif current is not None and not current.started:
-            if current.retry_us is not None:
-                self._wakes.at(current.retry_us, self.look, workflow)
-            else:
-                self.slots.wait(workflow)
-        self._arm(workflow, owed)
+            self._begin(live)
+        elif current is not None and current is not before.current:
+            self._await(workflow, current)
+        if owed.timers is not before.timers:
+            self.arm(workflow, owed)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
         if len(staged.effects) > len(staged.begins):
@@ -95,11 +103,30 @@ class Runner:
                 if effect not in staged.begins:
                     self.owe_effect(effect)
 
+    def resume(self, workflow: str, owed: Owed) -> None:
+        """Wait for whatever the workflow is owed, as it was found in the store."""
+        if owed.current is not None:
+            self._await(workflow, owed.current)
+        self.arm(workflow, owed)
+
+    def _await(self, workflow: str, current: StepRun | UndoRun) -> None:
+        if current.retry_us is not None:
+            self._wakes.at(current.retry_us, self.look, workflow)
+        elif not current.started:
+            self.slots.wait(workflow)
+
+    def open(self) -> None:
+        """Everything that was owed is known: begin."""
+        self.slots.open()
+        self.effect_slots.open()
+        self._wakes.open()
+
     def look(self, workflow: str) -> None:
         """See what is due for the workflow."""
         self._pipeline.add(Look(workflow))
 
-    def _arm(self, workflow: str, owed: Owed) -> None:
+    def arm(self, workflow: str, owed: Owed) -> None:
+        """Look at the workflow when the time of one of its timers has come."""
         for timer in owed.timers:
             self._wakes.at(timer.at_us, self.look, workflow)
 
@@ -111,16 +138,20 @@ class Runner:
     def _call_effect(self, key: str) -> None:
         effect = self._effects.get(key)
         if effect is None:
-            return
-        if self.effect_slots.free > 0:
+            self.effect_slots.pass_on()
+        elif self.effect_slots.free > 0:
             del self._effects[key]
-            self._pipeline.add(EffectBegun(effect))
+            self._pipeline.add(EffectBegun(effect, self._queue_effect))
         else:
             self.effect_slots.wait(key)
 
+    def _queue_effect(self, effect: OwedEffect) -> None:
+        self._effects[effect.id] = effect
+        self.effect_slots.wait(effect.id)
+
     # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, live: Live, before: Attempt | None) -> None:
+    def _begin(self, live: Live) -> None:
         owed, workflow = live.owed, live.row.id
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
@@ -131,12 +162,19 @@ class Runner:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
             coroutine = self._undo(live, attempt)
         self._running[workflow] = attempt
-        if before is not None and before.key != attempt.key and before.key in self._attempts and owed.run is None:
-            # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
+        if owed.run is None:
+            self._go_behind(attempt, coroutine)
+        else:
+            self._go(attempt, coroutine)
+
+    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving:
             self._attempts[attempt.key] = attempt
-            before.ended.append(lambda: self._go(attempt, coroutine))
-            return
-        self._go(attempt, coroutine)
+            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+        else:
+            self._go(attempt, coroutine)
 
     def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
         if effect.name not in bound.effects:
@@ -158,6 +196,11 @@ class Runner:
             del self._attempts[attempt.key]
         if self._running.get(attempt.workflow) is attempt:
             del self._running[attempt.workflow]
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
         if report is not None:
             self._pipeline.add(report)
         (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
@@ -247,9 +290,10 @@ class Runner:
 
     async def drain(self, limit_s: float) -> None:
         """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
+        self.slots.close()
+        self.effect_slots.close()
+        await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
         self._working = False
-        self.slots.forget()
-        self.effect_slots.forget()
         self._effects.clear()
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:
@@ -260,5 +304,8 @@ class Runner:
             tasks = [attempt.task for attempt in left if attempt.task is not None]
             if not tasks:
                 break
-            await asyncio.wait(tasks)
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
+            if stuck:
+                log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
+                break
         self._deadlines.close()

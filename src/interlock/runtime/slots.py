@@ -12,8 +12,10 @@ class Slots:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.free = most
+        self.free = 0
+        """None until it is open: nothing begins before everything that is owed has been taken up."""
         self.called: Callable[[str], None] | None = None
+        self._closed = False
         self._waiting: deque[str] = deque()
         self._queued: set[str] = set()
 
@@ -21,9 +23,14 @@ class Slots:
         """How many wait."""
         return len(self._waiting)
 
+    def open(self) -> None:
+        """Give the places out, to those who wait first."""
+        for _ in range(self.most):
+            self.release()
+
     def reserve(self) -> bool:
         """Take a place, if there is one."""
-        if self.free <= 0:
+        if self.free <= 0 or self._closed:
             return False
         self.free -= 1
         return True
@@ -31,19 +38,25 @@ class Slots:
     def release(self) -> None:
         """Give a place back."""
         self.free += 1
-        if self._waiting and self.called is not None:
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Call the next one, if there is a place. Whoever was called and has no use for it passes it on."""
+        if self.free > 0 and self._waiting and self.called is not None:
             waiting = self._waiting.popleft()
             self._queued.discard(waiting)
             self.called(waiting)
 
     def wait(self, waiting: str) -> None:
-        """Be called when there is a place. Whoever waits already keeps its turn."""
-        if self.most and waiting not in self._queued:
+        """Be called when there is a place, which may be now. Whoever waits already keeps its turn."""
+        if self.most and waiting not in self._queued and not self._closed:
             self._queued.add(waiting)
             self._waiting.append(waiting)
+            self.pass_on()
 
-    def forget(self) -> None:
-        """Nobody waits any more: everything that is owed is in the store."""
+    def close(self) -> None:
+        """No more places, and nobody waits any more: everything that is owed is in the store."""
+        self._closed = True
         self._waiting.clear()
         self._queued.clear()
         self.called = None

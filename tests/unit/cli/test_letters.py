@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,18 @@ async def effect_fails(order: Order, ctx: StepContext) -> None:
 
 async def give_up(home: str, ended: str) -> None:
     """A service in which a step, an undo or an effect gives up."""
-    steps = {"step": {charge: fails}, "undo": {refund: undo_fails}, "effect": {mail: effect_fails}}[ended]
+    replaced: dict[str, dict[object, Callable[..., Awaitable[object]]]] = {
+        "step": {charge: fails},
+        "undo": {refund: undo_fails},
+        "effect": {mail: effect_fails},
+    }
     failed = asyncio.Event()
 
     def watch(signal: Signal) -> None:
         if isinstance(signal, StepAttempted) and signal.kind == ended and signal.outcome == "non_retryable":
             failed.set()
 
-    async with Engine.open(home, machines=[order], steps=steps, observers=[watch]) as engine:
+    async with Engine.open(home, machines=[order], steps=replaced[ended], observers=[watch]) as engine:
         await engine.start(order, "o-1", Order())
         await engine.send("o-1", Submit(cents=5))
         if ended != "step":
