@@ -77,9 +77,11 @@ def _refuse_absent(home: str, *, create: bool = False) -> None:
         return
     if is_bucket(home):
         from interlock.lanes.objects import door, reading  # noqa: PLC0415 -- an extra, which may not be installed.
+        from interlock.lanes.objects.takeover import answering  # noqa: PLC0415 -- as above.
 
         address = parse(Catalog(home).locate(NAME))
-        reading.manifest_at(door.bucket_of(address), str(address))
+        with answering("look for workflows"):
+            reading.manifest_at(door.bucket_of(address), str(address))
     elif home.startswith("lanes:///") and NAME not in Catalog(home).names():
         raise TargetNotFound(
             f"there are no workflows at {redacted(home)}.",
