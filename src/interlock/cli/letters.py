@@ -141,10 +141,10 @@ def _rule(target: str, letter: str, home: str, act: Callable[[Engine, str], Awai
 
 async def _owed(store: Store, bound: Bound) -> list[Compensation]:
     found: list[Compensation] = []
-    for node in bound.table.nodes.values():
+    for stored, node in bound.stored.items():
         cursor: str | None = None
         while node.unwinds_to is not None:
-            page = await store.find(bound.name, node.name, after=cursor, limit=PAGE)
+            page = await store.find(bound.name, stored, after=cursor, limit=PAGE)
             found += [owed for row in page.rows for owed in compensations_of(read_row(row, {bound.name: bound}))]
             cursor = page.cursor
             if cursor is None:

@@ -171,8 +171,8 @@ def stalled(
 def allowed(
     target: Machines,
     workflow: Annotated[str, typer.Argument(metavar="ID", help="The id of a workflow.")],
-    event: Annotated[str | None, typer.Argument(metavar="[EVENT", help="Ask the guards about this event.")] = None,
-    payload: Annotated[str, typer.Argument(metavar="[JSON]]", help="Its payload, as JSON.")] = "{}",
+    event: Annotated[str | None, typer.Argument(metavar="EVENT", help="Ask the guards about this event.")] = None,
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
     *,
     home: Home,
     output: OutputOfOne = Diagnosis.TABLE,
@@ -289,6 +289,10 @@ async def _refuse_unknown(store: Store, machine: str) -> None:
 
 def _before(bound: Bound, now_us: int, dwell_s: float | None, states: list[Enum] | None) -> dict[str, int]:
     """For each state that can stall, the time before which a workflow must have come there to be late."""
-    nodes = bound.table.nodes.values() if states is None else [bound.node(state) for state in states]
-    longest = {node.name: dwell_s if dwell_s is not None else node.dwell_max_s for node in nodes if node.active}
-    return {state: now_us - round(each * 1_000_000) for state, each in longest.items() if each is not None}
+    before_us: dict[str, int] = {}
+    # Those that have not moved since their state was renamed are stored under its old name.
+    for stored, node in bound.stored.items():
+        longest_s = node.dwell_max_s if dwell_s is None else dwell_s
+        if node.active and longest_s is not None and (states is None or node.state in states):
+            before_us[stored] = now_us - round(longest_s * 1_000_000)
+    return before_us

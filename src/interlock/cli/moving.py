@@ -38,7 +38,7 @@ class ShownMove(msgspec.Struct, kw_only=True, frozen=True):
 def start(
     target: OneMachine,
     workflow: Ids,
-    context: Annotated[str, typer.Argument(metavar="[JSON]", help="The context to begin with, as JSON.")] = "{}",
+    context: Annotated[str, typer.Argument(metavar="JSON", help="The context to begin with, as JSON.")] = "{}",
     *,
     home: Home,
     output: Output = Listing.TABLE,
@@ -74,7 +74,7 @@ def send(
     target: Machines,
     workflow: Ids,
     event: Annotated[str, typer.Argument(metavar="EVENT", help="The name of the event, as it is stored: SUBMIT.")],
-    payload: Annotated[str, typer.Argument(metavar="[JSON]", help="Its payload, as JSON.")] = "{}",
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
     *,
     home: Home,
     key: Annotated[

@@ -182,6 +182,17 @@ def test_those_that_have_stayed_too_long_are_listed(shop: Interlock) -> None:
     assert shop("stalled", NAME, "--older-than", "0", "--state", "done", "-o", "ids").out == ""
 
 
+def test_a_workflow_that_is_stored_under_an_old_name_of_its_state_stalls_too(shop: Interlock, folder: Path) -> None:
+    source = Path(shop_module.__file__).read_text(encoding="utf-8")
+    renamed = source.replace('CHARGING = "charging"', 'CHARGING = "paying"').replace(
+        "    initial=State.DRAFT,",
+        '    initial=State.DRAFT,\n    version=2,\n    renamed={"charging": State.CHARGING},',
+    )
+    (folder / "renamed.py").write_text(renamed, encoding="utf-8")
+    done = shop("stalled", "renamed:order", "--older-than", "0", "--state", "paying", "-o", "json")
+    assert [(each["id"], each["state"]) for each in json.loads(done.out)] == [("o-1", "paying")]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7_200), ("7d", 604_800), ("1h30m", 5_400)]
 )
