@@ -178,7 +178,7 @@ class Engine:
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
-        """What happened to the workflow behind a version, in the order of versions (B3, B8); all of it unless limited."""
+        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Enum, object]] = []
         while limit is None or len(rows) < limit:
