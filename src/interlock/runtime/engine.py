@@ -45,6 +45,7 @@ from interlock.signals import Observer
 
 EventT = TypeVar("EventT", bound=Event)
 
+PAGE = 1_000
 PAGE_MAX = 10_000
 
 
@@ -174,12 +175,18 @@ class Engine:
             if timer is not None:
                 timer.cancel()
 
-    async def history(self, workflow: str) -> list[HistoryRow[Enum, object]]:
-        """Everything that happened to the workflow, in the order of versions (B3, B8)."""
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[Enum, object]]:
+        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Enum, object]] = []
-        while page := await self._store.history(workflow, after=rows[-1].version if rows else 0):
+        while limit is None or len(rows) < limit:
+            most = PAGE if limit is None else min(PAGE, limit - len(rows))
+            page = await self._store.history(workflow, after=rows[-1].version if rows else after, limit=most)
             rows += [history_row(bound, happened) for happened in page]
+            if len(page) < most:
+                break
         return rows
 
     async def find(
