@@ -143,6 +143,8 @@ class Bound:
             for each in owed.past
         )
         node = self.node_of(row.state)
+        if node.name != row.state:
+            row = msgspec.structs.replace(row, state=node.name)
         attempted = owed.run is not None and owed.run.attempted
         snapshot: AnySnapshot = Snapshot(
             node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted

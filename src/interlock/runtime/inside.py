@@ -103,7 +103,9 @@ class Inside:
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
         noted = await self.store.noted()
-        for plan in await check_definitions(self.store, self.machines.values(), noted, accept_changes=accept_changes):
+        for plan in await check_definitions(
+            self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
+        ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
