@@ -98,6 +98,8 @@ class Pipeline:
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
+        self._counted: set[str] = set()
+        """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -180,6 +182,7 @@ class Pipeline:
         for workflow, staged in group.staged.items():
             if staged.counted and not staged.touched and not self.store.shared:
                 live[workflow] = staged.live
+                self._counted.add(workflow)
         for staged in changed:
             workflow = staged.live.row.id
             if lost and workflow in lost:
@@ -188,9 +191,13 @@ class Pipeline:
                 continue
             live.pop(workflow, None)
             live[workflow] = staged.live
+            self._counted.discard(workflow)
             self._listener.durable(staged)
-        while len(live) > self._settings.snapshots_max:
-            del live[next(iter(live))]
+        while len(live) > self._settings.snapshots_max + len(self._counted):
+            oldest = next(iter(live))
+            kept = live.pop(oldest)
+            if oldest in self._counted:
+                live[oldest] = kept
 
     def _again(self, envelope: Envelope) -> None:
         # B2: decided again on the new state, a bounded number of times.
