@@ -157,6 +157,8 @@ class Inside:
         """Somebody is told something: count it, and tell observers what was refused or late."""
         if envelope.future is not None and not isinstance(envelope, Report):
             self.gate.leave()
+        if self.pipeline.dead is not None:
+            self.waiters.close(self.pipeline.dead)  # Nothing moves here any more.
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
                 self._count(envelope.workflow)
