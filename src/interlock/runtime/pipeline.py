@@ -130,7 +130,10 @@ class Pipeline:
             most = self._settings.group_max
             while self._waiting:
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                await self._pass(taken)
+                try:
+                    await self._pass(taken)
+                except Exception as error:  # noqa: BLE001 -- a bug of ours, behind the commit: nobody may wait for ever.
+                    self._give_up(taken, None, error)
         finally:
             self._task = None
 

@@ -144,7 +144,10 @@ class Staged:
 
     def begin(self, means: Means) -> bool:
         """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
-        owed = self.live.owed
+        live = self.live
+        owed = live.owed
+        if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
+            return False  # The machine has changed: see `reports`.
         if owed.current is None or not means.slots.reserve():
             return False
         self.reserved = True
