@@ -1,13 +1,14 @@
 """What is stored is checked against the machines that an engine is opened with: nobody is stranded by an edit."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 import pytest
 
-from interlock import DefinitionError, Event, Machine, UnavailableError
-from tests.conformance.engine.places import Place, run
+from interlock import DefinitionError, Event, Machine, StepContext, UnavailableError
+from tests.conformance.engine.places import Place, crash, run, settled
 from tests.conformance.engine.shop import Order, shop
 
 
@@ -177,6 +178,50 @@ def test_a_renamed_state_is_read_and_left_under_its_new_name(kept: Place) -> Non
             assert [row.to_state for row in await engine.history("p-1")] == [Renamed.DRAFT, Renamed.LOOKED_AT]
             assert [view.state for view in (await engine.find(paper)).items] == [Renamed.LOOKED_AT]
             assert (await engine.send("p-1", Finish())).state is Renamed.DONE
+
+    run(scenario)
+
+
+def papers(*, signing: bool) -> Machine[Longer, Paper, PaperEvent]:
+    """With a step that signs what is checked, or by hand."""
+    paper = Machine("paper", states=Longer, context=Paper, events=PaperEvent, initial=Longer.DRAFT, final={Longer.DONE})
+    paper.on(Check, Longer.DRAFT, to=Longer.CHECKED)
+    paper.on(Check, Longer.CHECKED, to=Longer.SIGNED)
+    paper.on(Finish, Longer.SIGNED, to=Longer.DONE)
+    if signing:
+
+        @paper.step(Longer.CHECKED, timeout_s=20)
+        async def sign(paper: Paper, ctx: StepContext) -> Check:
+            await asyncio.Event().wait()
+            return Check()
+
+    return paper
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_owed_step_that_is_gone_is_left_to_a_person_and_harms_nobody(kept: Place, begun: bool) -> None:
+    async def scenario() -> None:
+        paper = papers(signing=True)
+        engine = await kept.engine(paper, worker=begun)
+        for each in ("p-1", "p-2"):
+            await engine.start(paper, each, Paper())
+            await engine.send(each, Check())
+        await crash(engine)
+        paper = papers(signing=False)
+        with pytest.raises(DefinitionError, match="sign"):
+            await kept.engine(paper)
+        async with kept.engine(paper, accept_changes=True) as engine:
+            letters = await engine.dead_letters("step")
+            assert sorted((letter.name, letter.workflow) for letter in letters) == [("sign", "p-1"), ("sign", "p-2")]
+            first = letters[0]
+            await engine.retry_dead_letter(first.id)
+            while len(letters := await engine.dead_letters("step")) < 2:
+                await settled(engine)
+            assert first.id not in [letter.id for letter in letters]
+            await engine.resolve_dead_letter(letters[0].id, note="signed by hand")
+            for each in ("p-1", "p-2"):
+                assert (await engine.send(each, Check())).state is Longer.SIGNED
+            assert await engine.dead_letters() == []
 
     run(scenario)
 

@@ -17,6 +17,7 @@ from interlock.runtime.owed import (
     decode_owed,
     encode_owed,
     fresh_key,
+    named_in,
 )
 from interlock.seams import RandomIds, SeededIds
 
@@ -77,4 +78,5 @@ def test_keys_have_the_name_in_front_and_are_new_each_time() -> None:
     keys = {fresh_key("charge", RandomIds()) for _ in range(100)}
     assert len(keys) == 100
     assert {uuid.UUID(key.removeprefix("charge-")).version for key in keys} == {4}
+    assert {named_in(key) for key in keys} == {"charge"}
     assert fresh_key("charge", SeededIds(7)) == fresh_key("charge", SeededIds(7))
