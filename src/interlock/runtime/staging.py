@@ -236,6 +236,9 @@ class Staged:
                 case RunUndos():
                     undos = _undos(bound, command, past, means.ids)
         if snapshot.visit != live.snapshot.visit:
+            # Commands stop what the machine has now; what an older definition of it has left is over as well.
+            run = None if run is owed.run else run
+            timers = tuple(timer for timer in timers if not any(timer is old for old in owed.timers))
             if letter:
                 # The workflow has left what had given up: nobody needs to look at that any more.
                 self.letters_gone.append(letter)
