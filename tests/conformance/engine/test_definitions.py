@@ -183,7 +183,7 @@ def test_a_renamed_state_is_read_and_left_under_its_new_name(kept: Place) -> Non
 
 
 def papers(*, signing: bool) -> Machine[Longer, Paper, PaperEvent]:
-    """With a step that signs what is checked, or by hand."""
+    """With a step that signs what is checked, and a timer; or by hand."""
     paper = Machine("paper", states=Longer, context=Paper, events=PaperEvent, initial=Longer.DRAFT, final={Longer.DONE})
     paper.on(Check, Longer.DRAFT, to=Longer.CHECKED)
     paper.on(Check, Longer.CHECKED, to=Longer.SIGNED)
@@ -195,6 +195,7 @@ def papers(*, signing: bool) -> Machine[Longer, Paper, PaperEvent]:
             await asyncio.Event().wait()
             return Check()
 
+        paper.after(Longer.CHECKED, after_s=3600, send=Finish())
     return paper
 
 
@@ -221,6 +222,8 @@ def test_an_owed_step_that_is_gone_is_left_to_a_person_and_harms_nobody(kept: Pl
             await engine.resolve_dead_letter(letters[0].id, note="signed by hand")
             for each in ("p-1", "p-2"):
                 assert (await engine.send(each, Check())).state is Longer.SIGNED
+            await settled(engine)
+            assert not (await engine._store.load(["p-1"]))["p-1"].owed
             assert await engine.dead_letters() == []
 
     run(scenario)
