@@ -21,7 +21,7 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
-from interlock.runtime.letters import Settle, TryAgain, find_letter
+from interlock.runtime.letters import Settle, TryAgain, find_letter, no_letter
 from interlock.runtime.opening import Opening
 from interlock.runtime.settings import Admission
 from interlock.runtime.typed import Workflows
@@ -42,6 +42,7 @@ from interlock.runtime.views import (
 from interlock.runtime.waiters import Waiter
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Observer
+from interlock.store.values import Letter
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -57,6 +58,8 @@ class Engine:
         self._store = inside.store
         self._pipeline = inside.pipeline
         self._loop = asyncio.get_running_loop()
+        self._ruled: set[str] = set()
+        """Dead letters about which somebody has just said something."""
 
     @staticmethod
     def open(
@@ -268,18 +271,14 @@ class Engine:
 
     async def retry_dead_letter(self, letter_id: str) -> None:
         """Have it tried again, with the same idempotency key and all its attempts."""
-        self._inside.refuse_if_closed()
-        await self._pipeline.admit(TryAgain(await find_letter(self._store, letter_id)))
+        await self._rule(letter_id, TryAgain)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
         """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
 
         The note goes to the log `interlock.operators` and to observers.
         """
-        self._inside.refuse_if_closed()
-        letter = await find_letter(self._store, letter_id)
-        await self._pipeline.admit(Settle(letter))
-        self._inside.settled(letter, note)
+        self._inside.settled(await self._rule(letter_id, Settle), note)
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
@@ -291,6 +290,19 @@ class Engine:
         self._inside.refuse_if_closed()
         self._inside.gate.enter()
         return self._pipeline.admit(envelope)
+
+    async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
+        self._inside.refuse_if_closed()
+        if letter_id in self._ruled:
+            raise no_letter(letter_id)
+        self._ruled.add(letter_id)
+        try:
+            letter = await find_letter(self._store, letter_id)
+            await self._pipeline.admit(ruling(letter))
+        finally:
+            self._ruled.discard(letter_id)
+        return letter
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:

@@ -105,6 +105,8 @@ class Pipeline:
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
+        self.counted: set[str] = set()
+        """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -135,7 +137,10 @@ class Pipeline:
             most = self._settings.group_max
             while self._waiting:
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                await self._pass(taken)
+                try:
+                    await self._pass(taken)
+                except Exception as error:  # noqa: BLE001 -- a bug of ours, behind the commit: nobody may wait for ever.
+                    self._give_up(taken, None, error)
         finally:
             self._task = None
 
@@ -197,8 +202,11 @@ class Pipeline:
             if not staged.ended:
                 live[workflow] = staged.live
             self._listener.durable(staged)
-        while len(live) > self._settings.snapshots_max:
-            del live[next(iter(live))]
+        while len(live) > self._settings.snapshots_max + len(self.counted):
+            oldest = next(iter(live))
+            kept = live.pop(oldest)
+            if oldest in self.counted:
+                live[oldest] = kept
 
     def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
         # B2: decided again on the new state, a bounded number of times.

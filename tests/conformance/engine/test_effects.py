@@ -80,6 +80,24 @@ def test_a_dead_effect_is_retried_with_its_key_and_context(kept: Place) -> None:
     run(scenario)
 
 
+def test_a_letter_is_ruled_upon_once_however_many_do_it_at_the_same_time(place: Place) -> None:
+    async def scenario() -> None:
+        held = Held()
+        order, world, _ = shop(World(mail=Outside(NonRetryable("no address"), held)))
+        async with place.engine(order, drain_s=0) as engine:
+            await done(engine, order)
+            while not (letters := await engine.dead_letters()):
+                await settled(engine)
+            retries = (engine.retry_dead_letter(letters[0].id) for _ in range(3))
+            answers = await asyncio.gather(*retries, return_exceptions=True)
+            assert [type(answer).__name__ for answer in answers] == ["NoneType", *["WorkflowNotFound"] * 2]
+            await held.begun.wait()
+            await settled(engine)
+            assert world.mail.attempts == [1, 1]
+
+    run(scenario)
+
+
 def test_a_resolved_effect_is_not_tried_again(kept: Place) -> None:
     async def scenario() -> None:
         order, world, _ = shop(World(mail=Outside(NonRetryable("no address"))))

@@ -140,9 +140,9 @@ def test_another_machines_state_is_refused(place: Place) -> None:
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             with pytest.raises(InvalidPayload):
-                await engine.find(order, state="draft")  # type: ignore[misc]
+                await engine.find(order, state="draft")  # type: ignore[arg-type]
             with pytest.raises(InvalidPayload):
-                await engine.stalled(order, states=["draft"])  # type: ignore[list-item]
+                await engine.stalled(order, states=["draft"])  # type: ignore[misc]
 
     run(scenario)
 
