@@ -196,7 +196,7 @@ def test_a_storm_of_repetitions_refuses_no_event_that_is_new(monkeypatch: pytest
 
             repeat()
             store.meanwhile = repeat
-            new = asyncio.ensure_future(engine.send("o-1", Noted(), key="new"))
+            new = asyncio.ensure_future(engine.of(order.machine).send("o-1", Noted(), key="new"))
             await asyncio.wait([new, *sends])
             store.meanwhile = None
             await asyncio.wait(sends)
