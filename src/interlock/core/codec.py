@@ -99,6 +99,18 @@ class Codec(Generic[ContextT, EventT]):
             )
         return data
 
+    def stored_context(self, context: ContextT) -> bytes:
+        """The context as JSON, known to be readable: an action may have put a text where a number belongs."""
+        data = self.encode_context(context)
+        self.decode_context(data)
+        return data
+
+    def stored_event(self, event: EventT) -> bytes:
+        """The event's payload as JSON, known to be readable."""
+        data = self.encode_event(event)
+        self.decode_event(wire_name(type(event)), data, strict=False)
+        return data
+
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:
         """The context that was written. `strict` refuses unknown fields too: for what comes from outside."""
         return self._decode(self._context_decoder, data, f"{self.machine}: the context", strict=strict)

@@ -11,8 +11,18 @@ from typing import Literal
 from interlock.core.declarations import Classify
 from interlock.core.policies import Classification, Retry
 from interlock.errors import InterlockError, NonRetryable, RetryAfter
+from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Failure
 from interlock.seams import Chance
+
+IGNORED_S = 1.0
+"""How long an attempt may take to end after its time is over. Then it is given up, and goes on beside its successor."""
+
+DELAY_S_MAX = 30 * 86_400.0
+"""The longest wait that a step can ask for with RetryAfter."""
+
+TOLD_CHARACTERS_MAX = 2_000
+"""How much of an error's text is kept."""
 
 Cut = Literal["expired", "stopping", "moved_on"]
 
@@ -20,7 +30,19 @@ Cut = Literal["expired", "stopping", "moved_on"]
 class Attempt:
     """Something that runs."""
 
-    __slots__ = ("begun", "cut", "ended", "key", "slots_of", "task", "timeout_s", "workflow")
+    __slots__ = (
+        "begun",
+        "cut",
+        "ended",
+        "key",
+        "over",
+        "overdue",
+        "slots_of",
+        "stuck",
+        "task",
+        "timeout_s",
+        "workflow",
+    )
 
     def __init__(self, workflow: str, key: str, timeout_s: float, slots_of: Literal["runs", "effects"]) -> None:
         self.workflow = workflow
@@ -28,7 +50,11 @@ class Attempt:
         self.timeout_s = timeout_s
         self.slots_of = slots_of
         self.task: asyncio.Task[None] | None = None
-        self.begun = False
+        self.begun = self.over = False
+        self.overdue: Callable[[], Envelope] | None = None
+        """Makes the report of an attempt whose time is over."""
+        self.stuck: Callable[[Attempt], None] | None = None
+        """Told when it goes on although its time is over and it was cancelled."""
         self.cut: Cut | None = None
         self.ended: list[Callable[[], None]] = []
         """What waits for its end."""
@@ -36,6 +62,8 @@ class Attempt:
     def expire(self) -> None:
         """Its time is over."""
         self.cancel("expired")
+        if self.task is not None and self.stuck is not None:
+            self.task.get_loop().call_later(IGNORED_S, self.stuck, self)
 
     def begin(self) -> None:
         """The first line of the task. A task that is cancelled before it has begun would never say that it ended."""
@@ -59,23 +87,38 @@ class Judge:
 
     def failure(self, error: BaseException, retry: Retry, attempt: int, classify: Classify | None = None) -> Failure:
         """Whether to try again, when, and what to tell."""
-        retryable = not isinstance(error, NonRetryable)
+        retryable = not _non_retryable(error)
         if classify is not None and isinstance(error, Exception):
             try:
                 verdict = classify(error)
             except Exception:  # noqa: BLE001 -- a classifier that raises has no opinion.
                 verdict = None
-            if verdict is not None:
+            if isinstance(verdict, Classification):
                 retryable = verdict is Classification.RETRYABLE
         delay_s = retry.delay_s(attempt, self._chance.fraction())
-        if isinstance(error, RetryAfter):
-            delay_s = max(delay_s, error.seconds)
-        what = error.what if isinstance(error, InterlockError) else str(error)
+        if isinstance(error, RetryAfter) and error.seconds > delay_s:
+            delay_s = min(error.seconds, DELAY_S_MAX)
         name = error.code if isinstance(error, InterlockError) else type(error).__name__
         # G5: known without effect is only what the step itself, or its classifier, says will never work.
-        return Failure(name, what, retryable, delay_s, unknown=retryable)
+        return Failure(name, _told(error), retryable, delay_s, unknown=retryable)
 
     def timeout(self, timeout_s: float, retry: Retry, attempt: int) -> Failure:
         """An attempt that took too long: retryable, and nobody knows what it did (C2)."""
         told = f"it took longer than {timeout_s:g} s"
         return Failure("timeout", told, retryable=True, delay_s=retry.delay_s(attempt, self._chance.fraction()))
+
+
+def _non_retryable(error: BaseException) -> bool:
+    """Whether the step has said that it will never work; of a group of errors all must say so."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_non_retryable(each) for each in error.exceptions)
+    return isinstance(error, NonRetryable)
+
+
+def _told(error: BaseException) -> str:
+    """What the error says, as text that every store takes, and not more of it than a person reads."""
+    try:
+        told = error.what if isinstance(error, InterlockError) else str(error)
+    except Exception:  # noqa: BLE001 -- an error that cannot be told is still an error.
+        told = "(its text cannot be read)"
+    return told[:TOLD_CHARACTERS_MAX].replace("\0", "�").encode("utf-8", "replace").decode()

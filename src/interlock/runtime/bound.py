@@ -155,7 +155,7 @@ class Bound:
         """The payload of a record as JSON; empty when it has none."""
         if value is None:
             return b""
-        return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.encode_event(value)
+        return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
 
     def read_payload(self, event: str, data: bytes) -> Event | StepFailure | None:
         """The payload that was written."""

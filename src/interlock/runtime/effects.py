@@ -40,11 +40,10 @@ class EffectBegun(_EffectReport):
         self.wait = wait
 
     def _apply(self, staged: Staged, group: Group) -> None:
-        if group.means.effect_slots.free <= 0:
+        if staged.begin_effect(self.effect, group.means):
+            staged.touch()
+        else:
             self.wait(self.effect)
-            return
-        staged.begin_effect(self.effect, group.means)
-        staged.touch()
 
 
 class EffectDone(_EffectReport):

@@ -267,7 +267,7 @@ class Engine:
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
         """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
         self._inside.refuse_if_closed()
-        return [letter_of(letter) for letter in await self._store.letters(kind, limit=limit)]
+        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
 
     async def retry_dead_letter(self, letter_id: str) -> None:
         """Have it tried again, with the same idempotency key and all its attempts."""

@@ -128,7 +128,7 @@ class Send:
             self._look_first()
             raise _another_version(live.row, self.expect_version)
         try:
-            decision = decide.decide(live.bound.table, live.snapshot, self.event)
+            decision = decide.decide(live.bound.table, staged.snapshot, self.event)
         except InvalidTransition:
             self._look_first()
             if not self.if_allowed:

@@ -17,7 +17,7 @@ from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
-from interlock.runtime.pipeline import Envelope, Group, Pipeline, unknown_machine
+from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.reports import Late, Report
 from interlock.runtime.runner import Runner
@@ -83,6 +83,7 @@ class Inside:
         self._clock = clock
         self._worker = worker
         self._closed = False
+        self._ending: asyncio.Task[None] | None = None
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -126,9 +127,12 @@ class Inside:
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps, cancel the rest, and give the store up. Twice is once."""
-        if self._closed:
-            return
-        self._closed = True
+        if self._ending is None:
+            self._closed = True
+            self._ending = self._loop.create_task(self._end())
+        await asyncio.shield(self._ending)  # Whoever loses patience leaves it to its end.
+
+    async def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
         self.wakes.close()
@@ -140,6 +144,8 @@ class Inside:
                 with contextlib.suppress(UnavailableError):
                     await self.store.note(ALIVE, str(self.store.now_us()))
         finally:
+            self.runner.abort()
+            self.pipeline.close()
             self.waiters.close(_closed())
             if self._saving is not None:
                 self._saving.cancel()
@@ -153,7 +159,7 @@ class Inside:
         if self._closed:
             raise _closed()
         if self.pipeline.dead is not None:
-            raise self.pipeline.dead
+            raise stopped(self.pipeline.dead)
 
     # --- what the data path tells ------------------------------------------------------------------------------------
 
@@ -170,7 +176,7 @@ class Inside:
         if envelope.future is not None and not isinstance(envelope, Report):
             self.gate.leave()
         if self.pipeline.dead is not None:
-            self.waiters.close(self.pipeline.dead)  # Nothing moves here any more.
+            self.waiters.close(stopped(self.pipeline.dead))  # Nothing moves here any more.
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
                 self._count(envelope.workflow)

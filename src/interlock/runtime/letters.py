@@ -53,7 +53,8 @@ class TryAgain(_Ruling):
             effect = OwedEffect(
                 letter.key, letter.workflow, letter.version, letter.name, 0, group.now_us, letter.context
             )
-            staged.begin_effect(effect, group.means)
+            if not staged.begin_effect(effect, group.means):
+                staged.effects += (effect,)
             return
         if letter.kind == "step":
             assert owed.run is not None

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from interlock.errors import Fenced, InterlockError, OutcomeUnknown, UnavailableError, VersionConflict
+from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Means, Staged
@@ -96,8 +96,8 @@ class Pipeline:
     ) -> None:
         self.store = store
         self.means = means
-        self.dead: InterlockError | None = None
-        """Why nothing can be taken any more: the outcome of a group is unknown."""
+        self.dead: BaseException | None = None
+        """Why nothing can be taken any more: the outcome of a group is unknown, or something is wrong with us."""
         self.group_begun_s = 0.0
         """When the last group began, by the event loop's clock."""
         self._machines = machines
@@ -105,6 +105,9 @@ class Pipeline:
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
+        self._suspects: frozenset[str] = frozenset()
+        """Workflows of which the last group was lost: whoever brings a key for them looks it up first."""
+        self._closed = False
         self.counted: set[str] = set()
         """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
@@ -139,15 +142,18 @@ class Pipeline:
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
                 try:
                     await self._pass(taken)
-                except Exception as error:  # noqa: BLE001 -- a bug of ours, behind the commit: nobody may wait for ever.
+                except BaseException as error:
+                    # A bug of ours behind the commit, or the end of the program: nobody may wait for ever.
                     self._give_up(taken, None, error)
+                    if not isinstance(error, Exception):
+                        raise
         finally:
             self._task = None
 
     async def _pass(self, envelopes: Sequence[Envelope]) -> None:
         group: Group | None = None
         if self.dead is not None:
-            self._give_up(envelopes, group, self.dead)
+            self._give_up(envelopes, group, stopped(self.dead))
             return
         try:
             self.group_begun_s = self._loop.time()
@@ -158,6 +164,7 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
+        self._suspects = frozenset(lost)
         self._keep(changed, lost)
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
@@ -172,7 +179,12 @@ class Pipeline:
         live = {} if self.store.shared else self._live
         missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
         rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
-        keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
+        suspects = self._suspects
+        keys = [
+            (each.workflow, each.key)
+            for each in envelopes
+            if each.key is not None and (each.look or each.workflow in suspects)
+        ]
         delivered = await self.store.delivered(keys) if keys else {}
         self.means.now_us = self.store.now_us()
         group = Group(self.means, live, delivered)
@@ -209,30 +221,38 @@ class Pipeline:
                 live[oldest] = kept
 
     def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
-        # B2: decided again on the new state, a bounded number of times.
+        # B2: decided again on the new state, a bounded number of times. A report is the only memory of what has happened
+        # outside, and is never dropped.
         if envelope.look:
             envelope.conflicts += 1
         envelope.look = True
-        if envelope.conflicts <= self._settings.conflicts_max:
+        if envelope.conflicts <= self._settings.conflicts_max or envelope.future is None:
             again.append(envelope)
         else:
             self._tell(envelope, _kept_moving(envelope.workflow, envelope.conflicts))
 
-    def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: Exception) -> None:
+    def close(self) -> None:
+        """Nothing is brought again: the store is given up."""
+        self._closed = True
+
+    def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: BaseException) -> None:
         """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
         if group is not None:
             for staged in group.staged.values():
                 staged.give_up(self.means)
                 self._live.pop(staged.live.row.id, None)
-        fatal = isinstance(error, OutcomeUnknown | Fenced) or not isinstance(error, InterlockError)
+        fatal = isinstance(error, OutcomeUnknown | Fenced | InternalError) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
-            self.dead = _stopped(error)
+            self.dead = error
         for envelope in envelopes:
-            if envelope.future is None and self.dead is None:
-                # A report is the only memory of what has happened outside: it is brought again until it is taken.
-                self._loop.call_later(AGAIN_S, self.add, envelope)
+            if envelope.future is None and self.dead is None and not self._closed:
+                self._loop.call_later(AGAIN_S, self._bring, envelope)
             else:
                 self._tell(envelope, error)
+
+    def _bring(self, envelope: Envelope) -> None:
+        if not self._closed:
+            self.add(envelope)
 
     def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
         if isinstance(answer, LookFirst) and again is not None:
@@ -244,6 +264,8 @@ class Pipeline:
             return
         if isinstance(answer, Exception):
             future.set_exception(answer)
+        elif isinstance(answer, BaseException):
+            future.cancel()
         else:
             future.set_result(answer)
 
@@ -273,9 +295,11 @@ def unknown_machine(row: Row) -> InterlockError:
     )
 
 
-def _stopped(error: Exception) -> InterlockError:
+def stopped(error: BaseException) -> UnavailableError:
+    """The answer of an engine that cannot go on."""
+    told = error.what if isinstance(error, InterlockError) else repr(error)
     return UnavailableError(
-        f"the engine has stopped: {error}",
+        f"the engine has stopped: {told}",
         why="Nobody can know whether the last group became durable; going on could do things twice.",
         fix="Close the engine and open it again: what is durable is taken up, and nothing else.",
     )

@@ -8,9 +8,12 @@ the last saved value counts, and it is one small write however many timers run.
 """
 
 import asyncio
+import logging
+from collections.abc import Sequence
 
 import msgspec
 
+from interlock.errors import UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.effects import EffectFailed
 from interlock.runtime.owed import TimerRun, decode_owed
@@ -24,6 +27,8 @@ ALIVE = "alive_us"
 """The note that says when an engine last looked after this store."""
 
 PAGE = 1_000
+
+log = logging.getLogger("interlock.steps")
 
 CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
 
@@ -99,17 +104,30 @@ class Recovery:
             if old == bound.stored[old].name:
                 continue
             while rows := (await self._store.find(bound.name, old, after=None, limit=PAGE)).rows:
-                await asyncio.gather(*(self._pipeline.admit(Rename(row.id)) for row in rows))
+                if await self._take([Rename(row.id) for row in rows]):
+                    break  # What cannot be read cannot be renamed; the log says which.
 
     async def _state(self, machine: str, state: str, alive_us: int) -> int:
         taken, cursor = 0, None
         while True:
             found = await self._store.find(machine, state, after=cursor, limit=PAGE)
             reports = [report for row in found.rows if row.owed for report in self._take_up(row, alive_us)]
-            await asyncio.gather(*map(self._pipeline.admit, reports))
+            await self._take(reports)
             taken, cursor = taken + len(found.rows), found.cursor
             if cursor is None:
                 return taken
+
+    async def _take(self, reports: Sequence[Report]) -> int:
+        """Bring the reports, and leave out workflows that cannot be read; returns how many those are."""
+        answers = await asyncio.gather(*map(self._pipeline.admit, reports), return_exceptions=True)
+        broken = 0
+        for report, answer in zip(reports, answers, strict=True):
+            if isinstance(answer, UnavailableError):
+                raise answer
+            if isinstance(answer, BaseException):
+                broken += 1
+                log.error("workflow %r cannot be taken up, and is left as it is: %s", report.workflow, answer)
+        return broken
 
     def _take_up(self, row: Row, alive_us: int) -> list[Report]:
         owed = decode_owed(row.owed)

@@ -77,7 +77,7 @@ class Look(Report):
         while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
             refused = _fire(staged, group, timer)
             if staged.live.snapshot.visit != visit:
-                group.means.slots.pass_on()
+                group.means.slots.decline(self.workflow)
                 return refused
         current = None if _gone(staged, group) else staged.live.owed.current
         if current is not None and not current.started and (current.retry_us or 0) <= group.now_us:
@@ -85,7 +85,7 @@ class Look(Report):
                 group.means.slots.wait(self.workflow)
         else:
             # It may have been called to a place that it has no use for any more.
-            group.means.slots.pass_on()
+            group.means.slots.decline(self.workflow)
         return refused
 
 
@@ -96,7 +96,7 @@ def _fire(staged: Staged, group: Group, timer: TimerRun) -> Exception | None:
     live = staged.live
     try:
         event = live.bound.codec.decode_event(timer.event, timer.payload, strict=False)
-        staged.move(decide.decide(live.bound.table, live.snapshot, event), group.means)
+        staged.move(decide.decide(live.bound.table, staged.snapshot, event), group.means)
     except (RequestError, UserCodeError) as error:
         return error
     return None

@@ -68,7 +68,7 @@ class Runner:
         """Effects that wait for their time or for a slot."""
         self.slots, self.effect_slots = pipeline.means.slots, pipeline.means.effect_slots
         self.slots.called = self.look
-        self.effect_slots.called = self._call_effect
+        self.effect_slots.called = self._called_effect
 
     @property
     def under_way(self) -> int:
@@ -95,6 +95,9 @@ class Runner:
         elif current is not None and current is not before.current:
             self._await(workflow, current)
         if owed.timers is not before.timers:
+            for timer in before.timers:
+                if timer not in owed.timers:
+                    self._wakes.drop(timer.at_us, workflow)
             self.arm(workflow, owed)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
@@ -133,17 +136,14 @@ class Runner:
     def owe_effect(self, effect: OwedEffect) -> None:
         """Run the effect when its time has come and there is a slot."""
         self._effects[effect.id] = effect
-        self._wakes.at(effect.wake_us, self._call_effect, effect.id)
+        self._wakes.at(effect.wake_us, self.effect_slots.wait, effect.id)
 
-    def _call_effect(self, key: str) -> None:
-        effect = self._effects.get(key)
+    def _called_effect(self, key: str) -> None:
+        effect = self._effects.pop(key, None)
         if effect is None:
-            self.effect_slots.pass_on()
-        elif self.effect_slots.free > 0:
-            del self._effects[key]
-            self._pipeline.add(EffectBegun(effect, self._queue_effect))
+            self.effect_slots.decline(key)
         else:
-            self.effect_slots.wait(key)
+            self._pipeline.add(EffectBegun(effect, self._queue_effect))
 
     def _queue_effect(self, effect: OwedEffect) -> None:
         self._effects[effect.id] = effect
@@ -157,9 +157,11 @@ class Runner:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
             attempt = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
+            attempt.overdue = lambda: self._overdue_step(live)
             coroutine = self._step(live, attempt)
         else:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
+            attempt.overdue = lambda: self._overdue_undo(live)
             coroutine = self._undo(live, attempt)
         self._running[workflow] = attempt
         if owed.run is None:
@@ -183,14 +185,19 @@ class Runner:
             self._pipeline.add(EffectFailed(effect, gone, attempts_max=effect.attempts))
             return
         attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, "effects")
+        attempt.overdue = lambda: self._overdue_effect(bound, effect)
         self._go(attempt, self._effect(bound, effect, attempt))
 
     def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
         self._attempts[attempt.key] = attempt
         attempt.task = asyncio.Task(coroutine, loop=self._loop)
+        attempt.stuck = self._stuck
         self._deadlines.add(attempt)
 
     def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+        if attempt.over:
+            return
+        attempt.over = True
         self._deadlines.remove(attempt)
         if self._attempts.get(attempt.key) is attempt:
             del self._attempts[attempt.key]
@@ -221,7 +228,7 @@ class Runner:
             event = value if step.result is None else step.result(value)
             report = Returned(workflow, visit, run, cast("Event", event))
             self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a step raises is its failure.
+        except BaseException as error:  # noqa: BLE001 -- whatever a step raises is its failure.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run)
             else:
@@ -232,6 +239,7 @@ class Runner:
                 )
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, failure)
                 self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+            _end_of_the_program(error)
         finally:
             self._end(attempt, report)
 
@@ -247,7 +255,7 @@ class Runner:
             await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
             report = Undone(workflow, visit, run)
             self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above.
+        except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run)
             else:
@@ -260,6 +268,7 @@ class Runner:
                 if attempt.cut != "moved_on":
                     report = UndoFailed(workflow, visit, run, failure, self._settings.undo_attempts)
                 self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+            _end_of_the_program(error)
         finally:
             self._end(attempt, report)
 
@@ -274,7 +283,7 @@ class Runner:
             await declared.function(context, ctx)
             report = EffectDone(effect)
             self._teller.effect(bound.name, effect, begun_s, None)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above.
+        except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
             else:
@@ -285,8 +294,26 @@ class Runner:
                 )
                 report = EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
                 self._teller.effect(bound.name, effect, begun_s, failure)
+            _end_of_the_program(error)
         finally:
             self._end(attempt, report)
+
+    def _overdue_step(self, live: Live) -> Envelope:
+        run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
+        assert run is not None
+        assert step is not None
+        failure = self._judge.timeout(step.timeout_s, step.retry, run.attempts)
+        return Failed(live.row.id, live.snapshot.visit, run, failure)
+
+    def _overdue_undo(self, live: Live) -> Envelope:
+        run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
+        failure = self._judge.timeout(self._settings.undo_timeout_s, self._undo_retry, run.attempts)
+        return UndoFailed(live.row.id, live.snapshot.visit, run, failure, attempts_max)
+
+    def _overdue_effect(self, bound: Bound, effect: OwedEffect) -> Envelope:
+        declared = bound.effects[effect.name]
+        failure = self._judge.timeout(declared.timeout_s, declared.retry, effect.attempts)
+        return EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
 
     async def drain(self, limit_s: float) -> None:
         """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
@@ -298,14 +325,33 @@ class Runner:
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:
             await asyncio.wait(tasks, timeout=limit_s)
-        while left := list(self._attempts.values()):
-            for attempt in left:
-                attempt.cancel("stopping")
-            tasks = [attempt.task for attempt in left if attempt.task is not None]
-            if not tasks:
-                break
+        while tasks := self.abort():
             _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
             if stuck:
                 log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
                 break
         self._deadlines.close()
+
+    def abort(self) -> list[asyncio.Task[None]]:
+        """Cancel whatever runs; returns the tasks that have to end."""
+        left = list(self._attempts.values())
+        for attempt in left:
+            attempt.cancel("stopping")
+        return [attempt.task for attempt in left if attempt.task is not None]
+
+    def _stuck(self, attempt: Attempt) -> None:
+        """An attempt ignores that its time is over: go on without it. Whatever it still says is late (C2)."""
+        if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
+            log.error(
+                "an attempt of workflow %r (key %s) does not end although its time is over and it was cancelled; "
+                "it goes on beside its successor. Do not catch CancelledError.",
+                attempt.workflow,
+                attempt.key,
+            )
+            self._end(attempt, attempt.overdue())
+
+
+def _end_of_the_program(error: BaseException) -> None:
+    """What ends the program is not only a failure of the step: it goes on its way."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error

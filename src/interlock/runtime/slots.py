@@ -1,6 +1,8 @@
 """How many attempts may be under way at once, and who waits for a place (G6).
 
 A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the store.
+Whoever is called has a place kept for it, and declines when it has no use for it any more, so that nobody overtakes the
+queue and no place is lost.
 """
 
 from collections import deque
@@ -8,7 +10,7 @@ from collections.abc import Callable
 
 
 class Slots:
-    """A bounded number of places. `called` is told the next one in the queue when a place is free."""
+    """A bounded number of places. `called` is told the next one in the queue when there is a place for it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -18,6 +20,8 @@ class Slots:
         self._closed = False
         self._waiting: deque[str] = deque()
         self._queued: set[str] = set()
+        self._kept: set[str] = set()
+        """Those who were called and have not answered yet."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -28,35 +32,48 @@ class Slots:
         for _ in range(self.most):
             self.release()
 
-    def reserve(self) -> bool:
-        """Take a place, if there is one."""
-        if self.free <= 0 or self._closed:
+    def reserve(self, name: str | None = None) -> bool:
+        """Take a place: the one that is kept for this name, or a free one if nobody waits for it."""
+        if self._closed:
+            return False
+        if name is not None and name in self._kept:
+            self._kept.discard(name)
+            return True
+        if self.free <= 0 or self._waiting:
             return False
         self.free -= 1
         return True
 
     def release(self) -> None:
-        """Give a place back."""
+        """Give a place back: to the next in the queue."""
         self.free += 1
-        self.pass_on()
+        self._call()
 
-    def pass_on(self) -> None:
-        """Call the next one, if there is a place. Whoever was called and has no use for it passes it on."""
-        if self.free > 0 and self._waiting and self.called is not None:
-            waiting = self._waiting.popleft()
-            self._queued.discard(waiting)
-            self.called(waiting)
+    def decline(self, name: str) -> None:
+        """Whoever was called has no use for the place, or never was: not having one is no error."""
+        if name in self._kept:
+            self._kept.discard(name)
+            self.release()
 
-    def wait(self, waiting: str) -> None:
+    def wait(self, name: str) -> None:
         """Be called when there is a place, which may be now. Whoever waits already keeps its turn."""
-        if self.most and waiting not in self._queued and not self._closed:
-            self._queued.add(waiting)
-            self._waiting.append(waiting)
-            self.pass_on()
+        if self.most and name not in self._queued and name not in self._kept and not self._closed:
+            self._queued.add(name)
+            self._waiting.append(name)
+            self._call()
 
     def close(self) -> None:
         """No more places, and nobody waits any more: everything that is owed is in the store."""
         self._closed = True
         self._waiting.clear()
         self._queued.clear()
+        self._kept.clear()
         self.called = None
+
+    def _call(self) -> None:
+        while self.free > 0 and self._waiting and self.called is not None:
+            name = self._waiting.popleft()
+            self._queued.discard(name)
+            self.free -= 1
+            self._kept.add(name)
+            self.called(name)

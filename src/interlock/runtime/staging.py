@@ -21,7 +21,7 @@ from interlock.core.values import (
     StopStep,
     StopTimers,
 )
-from interlock.runtime.bound import Bound, Live, event_text
+from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
 from interlock.runtime.slots import Slots
 from interlock.seams import Ids
@@ -63,6 +63,15 @@ class Staged(msgspec.Struct, gc=False):
     reserved: bool = False
     """A slot is kept for the step or undo that this group begins."""
 
+    @property
+    def snapshot(self) -> AnySnapshot:
+        """What the next event is decided upon. An attempt that this group would begin has not happened yet."""
+        snapshot = self.live.snapshot
+        if self.reserved and snapshot.attempted:
+            run = self.live.owed.run
+            return replace(snapshot, attempted=run is not None and run.unknown)
+        return snapshot
+
     def change(self) -> Change:
         """What the store is asked to do."""
         return Change(
@@ -88,7 +97,7 @@ class Staged(msgspec.Struct, gc=False):
         live = self.live
         bound, row, before, snapshot = live.bound, live.row, live.snapshot, decision.snapshot
         now_us = means.now_us
-        context = row.context if snapshot.context is before.context else bound.codec.encode_context(snapshot.context)
+        context = row.context if snapshot.context is before.context else bound.codec.stored_context(snapshot.context)
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         node = bound.table.nodes[snapshot.state._name_]
@@ -150,7 +159,7 @@ class Staged(msgspec.Struct, gc=False):
         owed = live.owed
         if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
             return False  # The machine has changed: see `reports`.
-        if owed.current is None or not means.slots.reserve():
+        if owed.current is None or not means.slots.reserve(live.row.id):
             return False
         self.reserved = True
         if owed.run is not None:
@@ -190,7 +199,7 @@ class Staged(msgspec.Struct, gc=False):
                     record.to_state._value_,
                     record.event,
                     bound.payload(record.payload),
-                    context if record is last else bound.codec.encode_context(record.context),
+                    context if record is last else bound.codec.stored_context(record.context),
                     now_us,
                     key,
                     key_digest,
@@ -199,7 +208,7 @@ class Staged(msgspec.Struct, gc=False):
             key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
         return happened
 
-    def _owed(
+    def _owed(  # noqa: C901, PLR0912 -- one case per command.
         self,
         decision: Decision[Enum, object],
         context: bytes,
@@ -233,7 +242,8 @@ class Staged(msgspec.Struct, gc=False):
             elif kind is RunEffect:
                 key = fresh_key(command.effect, means.ids)  # type: ignore[union-attr]
                 owes = OwedEffect(key, live.row.id, snapshot.version, command.effect, 0, means.now_us, context)  # type: ignore[union-attr]
-                self.begin_effect(owes, means)
+                if not self.begin_effect(owes, means):
+                    self.effects += (owes,)
             else:
                 undos = _undos(bound, command, past, means.ids)  # type: ignore[arg-type]
         if snapshot.visit != live.snapshot.visit:
@@ -252,13 +262,13 @@ class Staged(msgspec.Struct, gc=False):
         return Owed(run, timers, past, undos, dead, letter)
 
     def begin_effect(self, effect: OwedEffect, means: Means) -> bool:
-        """Owe the effect, and count its next attempt if there is a slot for it."""
-        begun = means.effect_slots.reserve()
-        if begun:
-            effect = replace(effect, attempts=effect.attempts + 1)
-            self.begins += (effect,)
+        """Count the effect's next attempt, if there is a slot for it."""
+        if not means.effect_slots.reserve(effect.id):
+            return False
+        effect = replace(effect, attempts=effect.attempts + 1)
+        self.begins += (effect,)
         self.effects += (effect,)
-        return begun
+        return True
 
 
 def _timer(bound: Bound, command: StartTimer, now_us: int) -> TimerRun:

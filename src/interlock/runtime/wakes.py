@@ -10,6 +10,9 @@ import heapq
 import itertools
 from collections.abc import Callable
 
+STALE_MAX = 1_000
+"""Entries that matter no more and may stay, beside as many as matter."""
+
 LOOK_AT_LEAST_EVERY_S = 1.0
 """Wall clocks are set: a long wait is made of short ones."""
 
@@ -20,8 +23,8 @@ class Wakes:
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._heap: list[tuple[int, int, Callable[[str], None], str]] = []
-        self._known: set[tuple[int, str]] = set()
-        """A workflow that moves often asks for the same time again and again."""
+        self._wanted: set[tuple[int, str]] = set()
+        """Which of them still matter. A workflow that moves often asks for the same time again and again."""
         self._numbers = itertools.count()
         self._handle: asyncio.TimerHandle | None = None
         self._open = False
@@ -30,16 +33,23 @@ class Wakes:
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._heap)
+        return len(self._wanted)
 
     def at(self, time_us: int, call: Callable[[str], None], name: str) -> None:
         """Call `call(name)` at that time, or soon after."""
-        if self._closed or (time_us, name) in self._known:
+        if self._closed or (time_us, name) in self._wanted:
             return
-        self._known.add((time_us, name))
+        self._wanted.add((time_us, name))
         heapq.heappush(self._heap, (time_us, next(self._numbers), call, name))
         if self._open and self._heap[0][0] == time_us:
             self._wait()
+
+    def drop(self, time_us: int, name: str) -> None:
+        """That time does not matter any more. When most of them do not, they are cleared away (G6)."""
+        self._wanted.discard((time_us, name))
+        if len(self._heap) > 2 * len(self._wanted) + STALE_MAX:
+            self._heap = [entry for entry in self._heap if (entry[0], entry[3]) in self._wanted]
+            heapq.heapify(self._heap)
 
     def open(self) -> None:
         """Begin to call back."""
@@ -55,7 +65,7 @@ class Wakes:
         """Forget everything: it is all in the store."""
         self._closed = True
         self._heap.clear()
-        self._known.clear()
+        self._wanted.clear()
         if self._handle is not None:
             self._handle.cancel()
 
@@ -70,7 +80,8 @@ class Wakes:
         now_us = self._now_us()
         while self._heap and self._heap[0][0] <= now_us:
             time_us, _, call, name = heapq.heappop(self._heap)
-            self._known.discard((time_us, name))
-            call(name)
+            if (time_us, name) in self._wanted:
+                self._wanted.discard((time_us, name))
+                call(name)
         if self._heap and self._handle is None:
             self._wait()

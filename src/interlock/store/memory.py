@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from interlock.errors import InternalError, UnavailableError
 from interlock.seams import Clock
 from interlock.store import cursors
+from interlock.store.storetime import StoreTime
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
 
@@ -33,8 +34,7 @@ class MemoryStore:
     shared = False
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last_us = 0
+        self._time = StoreTime(clock)
         self._remembered: _Kept | None = _Kept()
 
     @property
@@ -136,8 +136,7 @@ class MemoryStore:
 
     def now_us(self) -> int:
         """The time, which never goes back."""
-        self._last_us = max(self._last_us, int(self._clock.wall_s() * 1_000_000))
-        return self._last_us
+        return self._time.now_us()
 
     async def close(self) -> None:
         """Forget everything."""

@@ -24,6 +24,7 @@ from interlock.seams import Clock
 from interlock.store import columns, cursors
 from interlock.store.applying import Applied, apply
 from interlock.store.columns import delivered_of, happened_of, row_of
+from interlock.store.storetime import StoreTime
 from interlock.store.tables import make_tables, written_time_us
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
@@ -76,7 +77,7 @@ class SqliteStore:
     def __init__(self, lane: Lane, clock: Clock) -> None:
         self._lane = lane
         self._clock = clock
-        self._last_us = 0
+        self._time = StoreTime(clock)
         self._numbers: dict[str, int] = {}
 
     async def begin(self) -> None:
@@ -85,13 +86,13 @@ class SqliteStore:
             time_us = cast("int | None", await self._lane.read(written_time_us))
             if time_us is None:
                 await self._lane.submit(Work(make_tables))
-        self._last_us = time_us or 0
+        self._time = StoreTime(self._clock, time_us or 0)
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One transaction of the lane for the whole group."""
         refuse_twice(changes)
         with _told():
-            done = await self._lane.submit(Work(self._write, changes, self._last_us))
+            done = await self._lane.submit(Work(self._write, changes, self._time.last_us))
         # Only now: numbers that a group has learned and that is not durable may be given to others.
         lost, learned = cast("Applied", done)
         if len(self._numbers) + len(learned) > NUMBERS_MAX:
@@ -175,8 +176,7 @@ class SqliteStore:
 
     def now_us(self) -> int:
         """The time, which never goes back."""
-        self._last_us = max(self._last_us, int(self._clock.wall_s() * 1_000_000))
-        return self._last_us
+        return self._time.now_us()
 
     async def close(self) -> None:
         """Give the lane up. Cancelled, it is closed all the same."""
