@@ -41,6 +41,10 @@ demo: $(BASE) ## Walk thousands of orders through the order machine (ARGS="--hel
 bench: $(DEV) ## Compare the core with its peers, quickly
 	@$(PY) -m benchmarks.core --quick $(ARGS)
 
+.PHONY: bench-orders
+bench-orders: $(DEV) ## Compare durable orders with SQL by hand, DBOS and Restate (installed into .venv/peers), quickly
+	@$(PY) -m benchmarks.orders --quick $(ARGS)
+
 ##@ Check
 
 .PHONY: test

@@ -13,7 +13,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from rich.table import Table
 
 ROUNDS_MIN = 3
 WIDTH_IN_A_PIPE = 110
-LATENCIES = {"p50_ms": 0.50, "p99_ms": 0.99}
+LATENCIES = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,11 @@ def publish(
     unit: str,
     file: Path | None,
     extra: Mapping[str, object] | None = None,
+    at_most: Collection[str] = (),
 ) -> None:
     """Print the figures and the ratios with their goals; write the JSON when asked.
 
-    A goal may also be set for a number in `extra`.
+    A goal may also be set for a number in `extra`. Goals are reached from below, except those in `at_most`.
     """
     console = Console()
     if not console.is_terminal:
@@ -146,8 +147,7 @@ def publish(
     wanted = {key: value for key, value in (extra or {}).items() if key in goals and isinstance(value, int | float)}
     for ratio, value in {**ratios, **wanted}.items():
         goal = goals.get(ratio)
-        verdict = "" if goal is None else f"  goal ≥ {goal:,g}: {'met' if value >= goal else 'MISSED'}"
-        console.print(f"  {ratio} = {value:,.2f}{verdict}", highlight=False)
+        console.print(f"  {ratio} = {value:,.2f}{_verdict(value, goal, at_most=ratio in at_most)}", highlight=False)
     if file is not None:
         report: dict[str, object] = {
             "name": name,
@@ -160,10 +160,18 @@ def publish(
         print(f"written to {file}", file=sys.stderr)
 
 
+def _verdict(value: float, goal: float | None, *, at_most: bool) -> str:
+    if goal is None:
+        return ""
+    met = value <= goal if at_most else value >= goal
+    return f"  goal {'≤' if at_most else '≥'} {goal:,g}: {'met' if met else 'MISSED'}"
+
+
 def _table(title: str, figures: Mapping[str, Figure], unit: str) -> Table:
     latencies = any(figure.latency_ms(0.5) is not None for figure in figures.values())
     table = Table(title=title)
-    for heading in ("contestant", f"{unit}/s (median)", "CPU µs each", *(("P50 ms", "P99 ms") if latencies else ())):
+    headings = [f"P{share * 100:.0f} ms" for share in LATENCIES.values()] if latencies else []
+    for heading in ("contestant", f"{unit}/s (median)", "CPU µs each", *headings):
         first = heading == "contestant"
         table.add_column(heading, justify="left" if first else "right", no_wrap=first)
     table.add_column("rounds", justify="right")

@@ -64,6 +64,8 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
+    from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
     from interlock.runtime.engine import Engine
     from interlock.runtime.settings import Admission
     from interlock.runtime.typed import Workflows
@@ -82,7 +84,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Admission",
     "AlertRaised",
+    "AlertWebhook",
     "Allowed",
+    "BlockingEngine",
+    "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
     "Budget",
@@ -121,6 +126,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "Page",
+    "PagerDuty",
     "PayloadTooLarge",
     "Pipeline",
     "PipelineEvent",
@@ -161,9 +167,13 @@ __all__ = [
     "step",
 ]
 
+_BLOCKING = "interlock.runtime.blocking"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
+    "AlertWebhook": "interlock.runtime.alerts.receivers",
+    "BlockingEngine": _BLOCKING,
+    "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
@@ -172,6 +182,7 @@ _LATER = {
     "HistoryRow": _VIEWS,
     "Moved": _VIEWS,
     "Page": _VIEWS,
+    "PagerDuty": "interlock.runtime.alerts.receivers",
     "Refused": _VIEWS,
     "View": _VIEWS,
     "Workflow": _VIEWS,

@@ -9,6 +9,7 @@ G8: `wall_s` is for people and for a lane's own log; durations and expiry are me
 
 import os
 import random
+import threading
 import time
 import uuid
 from typing import Protocol
@@ -66,10 +67,42 @@ class RandomIds:
         return uuid.uuid4()
 
     def text(self) -> str:
-        """A fresh random id, written out. Less than half the price of making a UUID and writing that."""
-        digits = os.urandom(16).hex()
-        variant = "89ab"[int(digits[16], 16) & 3]
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        """A fresh random id, written out; a quarter of the price of making a UUID and writing that."""
+        at = _luck.at
+        if at >= len(_luck.digits):
+            _luck.digits = os.urandom(_LUCK_BYTES).hex()
+            at = 0
+        _luck.at = at + 32
+        digits = _luck.digits
+        return (
+            f"{digits[at : at + 8]}-{digits[at + 8 : at + 12]}-4{digits[at + 13 : at + 16]}-"
+            f"{_VARIANT[digits[at + 16]]}{digits[at + 17 : at + 20]}-{digits[at + 20 : at + 32]}"
+        )
+
+
+_LUCK_BYTES = 4_096
+"""Random bytes fetched at once for ids that are written out."""
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+class _Luck(threading.local):
+    """Random digits of this thread that no id has used yet."""
+
+    digits = ""
+    at = 0
+
+
+_luck = _Luck()
+
+
+def _in_child() -> None:
+    # After a fork both processes would make the same ids.
+    _luck.digits = ""
+    _luck.at = 0
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 class SeededIds:

@@ -74,13 +74,17 @@ class BreakerChanged:
 
 @dataclass(frozen=True, slots=True)
 class AlertRaised:
-    """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt."""
+    """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt.
+
+    It comes once more, with `resolved`, when it is over.
+    """
 
     kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt"]
     subject: str
     summary: str
     machine: str | None = None
     state: str | None = None
+    resolved: bool = False
 
 
 Signal = TransitionApplied | TransitionRejected | StepAttempted | ResultLate | BreakerChanged | AlertRaised

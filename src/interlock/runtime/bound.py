@@ -1,22 +1,55 @@
-"""A machine bound to an engine: its table and codec, and the way between its values and a store's bytes."""
+"""A machine bound to an engine: its table and codec, and the way between its values and a store's bytes.
+
+An engine has machines of any types side by side, so here a context is just a value. What the types promise was checked
+when the machine was declared, and is checked again where values come from outside.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, cast
 
 import msgspec
 
+from interlock.core.codec import Codec
+from interlock.core.description import MachineDescription
 from interlock.core.events import Event, wire_name
-from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.refusals import foreign_state
-from interlock.core.table import Node
+from interlock.core.table import Node, Table
 from interlock.core.values import Run, Snapshot, StepFailure
 from interlock.errors import CorruptionError
 from interlock.runtime.owed import Owed, decode_owed
 from interlock.store.values import Row
 
-AnyMachine = Machine[Any, Any, Any]
+
+class AnyMachine(Protocol):
+    """What an engine needs of a machine, whatever its states, contexts and events are."""
+
+    @property
+    def name(self) -> str:
+        """What its workflows are stored under."""
+        ...
+
+    @property
+    def compiled(self) -> Table:
+        """What `decide` looks things up in."""
+        ...
+
+    @property
+    def codec(self) -> object:
+        """How its contexts and events are written and read."""
+        ...
+
+    @property
+    def opening(self) -> Event | None:
+        """The event that is applied with the start."""
+        ...
+
+    def describe(self) -> MachineDescription:
+        """It, as plain data."""
+        ...
+
+
 AnySnapshot = Snapshot[Any, Any]
 
 _encode_failure = msgspec.json.Encoder().encode
@@ -51,11 +84,12 @@ class Bound:
         self.machine = machine
         self.name = machine.name
         self.table = machine.compiled
-        self.codec = machine.codec
+        self.codec = cast("Codec[Any, Any]", machine.codec)
         self.opening = machine.opening
-        self._states = {str(node.state.value): node for node in self.table.nodes.values()}
+        self.stored = {str(node.state.value): node for node in self.table.nodes.values()}
+        """The nodes by the names under which they may be stored: their own, and those they had before."""
         for old, new in self.table.declared.renamed.items():
-            self._states.setdefault(old, self.table.nodes[new.name])
+            self.stored.setdefault(old, self.table.nodes[new.name])
         swapped = strategies or {}
         self.steps: dict[str, Strategy] = {}
         self.undos: dict[tuple[str, str], Strategy] = {}
@@ -75,7 +109,8 @@ class Bound:
         """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
         undos = {undo.function for node in self.table.steps.values() if node.step for undo in node.step.undos}
         effects = {effect.function for effect in self.table.declared.effects}
-        return {(self.name, name) for name in self.steps} | undos | effects
+        found: set[object] = {(self.name, name) for name in self.steps}
+        return found | undos | effects
 
     def node(self, state: Enum) -> Node:
         """The node of a state. Raises InvalidPayload for one of another machine."""
@@ -87,7 +122,7 @@ class Bound:
 
     def node_of(self, state: str) -> Node:
         """The node of a stored state."""
-        node = self._states.get(state)
+        node = self.stored.get(state)
         if node is None:
             raise CorruptionError(
                 f"a workflow of {self.name!r} is stored in state {state!r}, which the machine does not have.",
@@ -108,6 +143,8 @@ class Bound:
             for each in owed.past
         )
         node = self.node_of(row.state)
+        if node.name != row.state:
+            row = msgspec.structs.replace(row, state=node.name)
         attempted = owed.run is not None and owed.run.attempted
         snapshot: AnySnapshot = Snapshot(
             node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted

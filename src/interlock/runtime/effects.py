@@ -4,6 +4,8 @@ Attempts are counted before they begin, like those of steps: an effect that take
 ever.
 """
 
+from collections.abc import Callable
+
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
 from interlock.runtime.staging import Staged, replace
@@ -29,12 +31,18 @@ class _EffectReport(Report):
 
 
 class EffectBegun(_EffectReport):
-    """There is a slot for the next attempt."""
+    """There is a slot for the next attempt; if it is gone by then, the effect waits again."""
 
-    __slots__ = ()
+    __slots__ = ("wait",)
+
+    def __init__(self, effect: OwedEffect, wait: Callable[[OwedEffect], None]) -> None:
+        super().__init__(effect)
+        self.wait = wait
 
     def _apply(self, staged: Staged, group: Group) -> None:
-        # Where another one was quicker it is owed as before, and whoever runs it waits for the next slot.
+        if group.means.effect_slots.free <= 0:
+            self.wait(self.effect)
+            return
         staged.begin_effect(self.effect, group.means)
         staged.touch()
 
@@ -46,7 +54,7 @@ class EffectDone(_EffectReport):
 
     def _apply(self, staged: Staged, group: Group) -> None:
         del group
-        staged.effects_done.append(self.effect.id)
+        staged.effects_done += (self.effect.id,)
         staged.touch()
 
 
@@ -67,13 +75,13 @@ class EffectFailed(_EffectReport):
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:
-            staged.effects.append(replace(effect, attempts=effect.attempts - 1))
+            staged.effects += (replace(effect, attempts=effect.attempts - 1),)
         elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
-            staged.effects.append(replace(effect, wake_us=wake_us))
+            staged.effects += (replace(effect, wake_us=wake_us),)
         else:
-            staged.effects_done.append(effect.id)
-            staged.letters.append(
+            staged.effects_done += (effect.id,)
+            staged.letters += (
                 Letter(
                     id=group.means.ids.text(),
                     kind="effect",
@@ -85,5 +93,5 @@ class EffectFailed(_EffectReport):
                     version=effect.version,
                     key=effect.id,
                     context=effect.context,
-                )
+                ),
             )

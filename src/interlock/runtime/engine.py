@@ -9,13 +9,15 @@ async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
+from interlock.core.allowed import allowed as allowed_here
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.policies import Dependency
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.errors import InterlockError, UnavailableError
+from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
@@ -44,6 +46,7 @@ from interlock.store.values import Letter
 
 EventT = TypeVar("EventT", bound=Event)
 
+PAGE = 1_000
 PAGE_MAX = 10_000
 
 
@@ -68,6 +71,7 @@ class Engine:
         worker: bool = True,
         admission: Admission | None = None,
         observers: Iterable[Observer] = (),
+        alerts: Sequence[Receiver] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         ids: Ids | None = None,
@@ -79,7 +83,8 @@ class Engine:
 
         `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
         `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
-        for the store. `accept_changes` opens although the machines' plan has losses.
+        for the store. `alerts` are told of stalled workflows and dead letters: `AlertWebhook`, `PagerDuty`.
+        `accept_changes` opens although the machines' plan has losses.
         """
         return Opening(
             Engine,
@@ -90,6 +95,7 @@ class Engine:
             worker=worker,
             admission=admission or Admission(),
             observers=tuple(observers),
+            alerts=alerts,
             clock=clock,
             chance=chance,
             ids=ids,
@@ -114,7 +120,7 @@ class Engine:
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
-    ) -> Moved[Any]:
+    ) -> Moved[Enum]:
         """Send an event; returns when what it does is durable. Raises the refusal when it does nothing.
 
         A `key` makes the delivery idempotent: the same again returns the first answer (B5). With `if_allowed` an event
@@ -122,9 +128,9 @@ class Engine:
         """
         self._check_known(workflow)
         envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return cast("Moved[Any]", await self._admit(envelope))
+        return cast("Moved[Enum]", await self._admit(envelope))
 
-    async def send_many(self, items: Iterable[tuple[str, Event, str | None]]) -> list[Moved[Any] | Refused]:
+    async def send_many(self, items: Iterable[tuple[str, Event, str | None]]) -> list[Moved[Enum] | Refused]:
         """Send many events; one answer per item, in order. Those of one workflow are applied in the order given."""
         answers: list[asyncio.Future[object] | Refused] = []
         for workflow, event, key in items:
@@ -140,7 +146,7 @@ class Engine:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def get(self, workflow: str) -> View[Any, Any]:
+    async def get(self, workflow: str) -> View[Enum, object]:
         """The workflow as it is durable."""
         return view_of(await self._load(workflow))
 
@@ -149,7 +155,7 @@ class Engine:
         self._bound(machine)
         return Workflows(self, machine)
 
-    async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Any, Any]:
+    async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Enum, object]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting.
 
         Raises WaitFailed when it ends in another final state, WaitTimeout when the time is over.
@@ -172,12 +178,18 @@ class Engine:
             if timer is not None:
                 timer.cancel()
 
-    async def history(self, workflow: str) -> list[HistoryRow[Any, Any]]:
-        """Everything that happened to the workflow, in the order of versions (B3, B8)."""
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[Enum, object]]:
+        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
         bound = (await self._load(workflow)).bound
-        rows: list[HistoryRow[Any, Any]] = []
-        while page := await self._store.history(workflow, after=rows[-1].version if rows else 0):
+        rows: list[HistoryRow[Enum, object]] = []
+        while limit is None or len(rows) < limit:
+            most = PAGE if limit is None else min(PAGE, limit - len(rows))
+            page = await self._store.history(workflow, after=rows[-1].version if rows else after, limit=most)
             rows += [history_row(bound, happened) for happened in page]
+            if len(page) < most:
+                break
         return rows
 
     async def find(
@@ -193,7 +205,8 @@ class Engine:
         self._inside.refuse_if_closed()
         wanted = None if state is None else bound.node(state).name
         found = await self._store.find(bound.name, wanted, after=cursor, limit=max(1, min(limit, PAGE_MAX)))
-        return Page(tuple(view_of(bound.live(row)) for row in found.rows), found.cursor)
+        items = tuple(cast("View[StateT, ContextT]", view_of(bound.live(row))) for row in found.rows)
+        return Page(items, found.cursor)
 
     async def stalled(
         self,
@@ -217,12 +230,12 @@ class Engine:
             if node.active and dwell_s is not None:
                 before[node.name] = now_us - int(dwell_s * 1_000_000)
         rows = await self._store.stalled(bound.name, before, limit=max(1, min(limit, PAGE_MAX)))
-        return [view_of(bound.live(row)) for row in rows]
+        return [cast("View[StateT, ContextT]", view_of(bound.live(row))) for row in rows]
 
-    async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Any]]:
+    async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
         """The events that have a transition from where the workflow stands (A6)."""
         live = await self._load(workflow)
-        return live.bound.machine.allowed(live.snapshot, event)
+        return allowed_here(live.bound.table, live.snapshot, event)
 
     async def stats(self, workflow: str) -> Counts:
         """What became of the events sent to it (B5)."""
@@ -318,10 +331,10 @@ class Engine:
         return bound
 
 
-def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Any] | Refused:
+def _moved_or_refused(answer: "asyncio.Future[object]") -> Moved[Enum] | Refused:
     error = answer.exception()
     if error is None:
-        return cast("Moved[Any]", answer.result())
+        return cast("Moved[Enum]", answer.result())
     if isinstance(error, InterlockError):
         return Refused(error)
     raise error

@@ -1,11 +1,16 @@
-"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group."""
+"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group.
+
+Both may be repeated: a start by its id and input (B4), an event by its delivery key (B5). A repetition is answered as
+the first time, from what is stored.
+"""
 
 import asyncio
 import hashlib
-from typing import Any
+from enum import Enum
 
 from interlock.core import decide
 from interlock.core.events import Event
+from interlock.core.values import Decision
 from interlock.errors import (
     InvalidPayload,
     InvalidTransition,
@@ -32,6 +37,8 @@ class Start:
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
 
+    begins = True
+
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
         self.bound = bound
@@ -44,7 +51,7 @@ class Start:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> View[Any, Any]:
+    def decide(self, group: Group) -> View[Enum, object]:
         """Begin, or find that it has begun."""
         staged = group.stage(self.workflow)
         if staged is not None:
@@ -52,7 +59,9 @@ class Start:
                 raise _exists(staged.live.row, self.bound.name)
             return view_of(staged.live)
         bound = self.bound
-        decision = bound.machine.start(self.context)
+        initial = bound.table.initial
+        assert initial is not None
+        decision: Decision[Enum, object] = decide.start(bound.table, initial.state, self.context)
         empty = Row(
             id=self.workflow,
             machine=bound.name,
@@ -67,7 +76,7 @@ class Start:
             entered_us=group.now_us,
             digest=self.digest,
         )
-        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0)
+        staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0, NOTHING)
         staged.move(decision, group.means)
         if bound.opening is not None:
             # A pipeline begins at once, in the same commit: a crash cannot leave it unbegun.
@@ -80,6 +89,8 @@ class Send:
     """One event for one workflow."""
 
     __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
+
+    begins = False
 
     def __init__(
         self,
@@ -101,7 +112,7 @@ class Send:
         self.conflicts = 0
         self.look = False
 
-    def decide(self, group: Group) -> Moved[Any]:
+    def decide(self, group: Group) -> Moved[Enum]:
         """Apply the event, or say why not."""
         staged = group.stage(self.workflow)
         if staged is None:
@@ -112,7 +123,7 @@ class Send:
             digest = digest_of(event_text(self.event), live.bound.codec.encode_event(self.event))
             before = group.delivered.get((self.workflow, key))
             if before is not None:
-                return self._duplicate(staged, before, digest)
+                return self._duplicate(live, before, digest)
         if self.expect_version is not None and live.row.version != self.expect_version:
             self._look_first()
             raise _another_version(live.row, self.expect_version)
@@ -121,13 +132,13 @@ class Send:
         except InvalidTransition:
             self._look_first()
             if not self.if_allowed:
-                count(staged, 2)
+                count(live, 2)
                 raise
-            count(staged, 1)
+            count(live, 1)
             return Moved(state=live.snapshot.state, version=live.row.version, ignored=True)
         except Refusal:
             self._look_first()
-            count(staged, 2)
+            count(live, 2)
             raise
         if key is not None:
             # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
@@ -143,14 +154,14 @@ class Send:
         if self.key is not None and not self.look:
             raise LookFirst
 
-    def _duplicate(self, staged: Staged, before: Delivered, digest: bytes) -> Moved[Any]:
+    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
         if before.key_digest[:DIGEST_BYTES] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
-        count(staged, 0)
-        node, passed = staged.live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
+        count(live, 0)
+        node, passed = live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
         for _ in range(passed):
             node = node.unwinds_to or node
         return Moved(state=node.state, version=before.version + passed, duplicate=True)

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from interlock.core.table import Node
 from interlock.errors import InterlockError, UnavailableError
 from interlock.runtime.admission import Gate
+from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
@@ -23,6 +24,7 @@ from interlock.runtime.runner import Runner
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged
+from interlock.runtime.stalls import StallDetector
 from interlock.runtime.telling import Teller
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, Waiters, too_long
@@ -67,6 +69,7 @@ class Inside:
         chance: Chance,
         ids: Ids,
         subscribers: Subscribers,
+        alarms: Alarms,
         worker: bool,
     ) -> None:
         self.store = store
@@ -75,11 +78,11 @@ class Inside:
         self.waiters = Waiters()
         self.gate = Gate(admission, clock)
         self.teller = Teller(subscribers, clock)
+        self.alarms = alarms
         self._settings = settings
         self._clock = clock
         self._worker = worker
         self._closed = False
-        self._counted: set[str] = set()
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -99,7 +102,9 @@ class Inside:
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
         noted = await self.store.noted()
-        for plan in await check_definitions(self.store, self.machines.values(), noted, accept_changes=accept_changes):
+        for plan in await check_definitions(
+            self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
+        ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
@@ -108,8 +113,12 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us)
+        self.runner.open()
         if self._saves_time():
             self.keep(self._live())
+        if self._settings.stall_check_s > 0:
+            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            self.keep(detector.run())
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run something beside everything else until the engine closes."""
@@ -134,7 +143,10 @@ class Inside:
             self.waiters.close(_closed())
             if self._saving is not None:
                 self._saving.cancel()
-            await self.store.close()
+            try:
+                await self.store.close()
+            finally:
+                await self.alarms.close()
 
     def refuse_if_closed(self) -> None:
         """Raise UnavailableError when there is nothing to be had here any more."""
@@ -204,13 +216,13 @@ class Inside:
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:
             return
-        self._counted.add(workflow)
+        self.pipeline.counted.add(workflow)
         if self._saving is None and not self._closed:
             self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
 
     def _save_counts(self) -> None:
         self._saving = None
-        counted, self._counted = self._counted, set()
+        counted, self.pipeline.counted = self.pipeline.counted, set()
         for workflow in counted:
             self.pipeline.add(SaveCounts(workflow))
 

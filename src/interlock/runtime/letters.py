@@ -33,7 +33,7 @@ class _Ruling(Report):
         owed = None if staged is None else staged.live.owed
         if staged is None or owed is None or (self.letter.kind != "effect" and owed.letter != self.letter.id):
             raise no_letter(self.letter.id)
-        staged.letters_gone.append(self.letter.id)
+        staged.letters_gone += (self.letter.id,)
         self._rule(staged, group)
         staged.touch()
         return None

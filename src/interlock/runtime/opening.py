@@ -16,6 +16,8 @@ from interlock.core.policies import Dependency
 from interlock.core.step import Step
 from interlock.errors import DefinitionError
 from interlock.lanes.settings import KINDS
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
 from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
@@ -51,6 +53,7 @@ class Opening(Generic[EngineT]):
         worker: bool,
         admission: Admission,
         observers: Sequence[Observer],
+        alerts: Sequence[Receiver],
         clock: Clock | None,
         chance: Chance | None,
         ids: Ids | None,
@@ -70,6 +73,7 @@ class Opening(Generic[EngineT]):
         self._clock = clock or SystemClock()
         self._chance = chance or SystemChance()
         self._ids = ids or RandomIds()
+        self._alerts = tuple(alerts)
         self._cache = cache
         self._accept_changes = accept_changes
         self._settings, self._lane_settings = _settings(settings)
@@ -105,6 +109,7 @@ class Opening(Generic[EngineT]):
                 chance=self._chance,
                 ids=self._ids,
                 subscribers=self._subscribers,
+                alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
                 worker=self._worker,
             )
             engine = self._make(inside)

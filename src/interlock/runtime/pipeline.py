@@ -5,7 +5,7 @@ in at most one group, and several of its events are decided there one after the 
 the group is durable: a refusal and a duplicate are reads of the staged state, and are held like all the rest (G7).
 
 A delivery key is looked up only where it matters: before a refusal is told, and when the store says that the key was
-used. An event that applies pays for nothing but the store's own check.
+used. The id of a new workflow likewise. What applies pays for nothing but the store's own check.
 """
 
 import asyncio
@@ -31,7 +31,12 @@ class Envelope(Protocol):
     future: "asyncio.Future[object] | None"
     conflicts: int
     look: bool
-    """Its key must be looked up before it is decided."""
+    """Its key, or its id, must be looked up before it is decided."""
+
+    @property
+    def begins(self) -> bool:
+        """It starts a workflow: unless it must look, it is decided as if there were none; the store knows better."""
+        ...
 
     def decide(self, group: "Group") -> object:
         """Decide on the staged state; what it returns or raises is told when the group is durable."""
@@ -45,7 +50,7 @@ class LookFirst(Exception):
 class Group:
     """What an envelope may look at while it decides."""
 
-    __slots__ = ("broken", "delivered", "live", "means", "now_us", "staged")
+    __slots__ = ("broken", "deferred", "delivered", "live", "means", "now_us", "staged")
 
     def __init__(self, means: Means, live: dict[str, Live], delivered: dict[tuple[str, str], Delivered]) -> None:
         self.means = means
@@ -54,6 +59,8 @@ class Group:
         self.broken: dict[str, Exception] = {}
         """Why a workflow that is there cannot be read. It is the answer to its own events, and harms no other."""
         self.delivered = delivered
+        self.deferred: set[str] = set()
+        """Workflows of which an event must look first: those behind it wait for it, so that none overtakes another."""
         self.staged: dict[str, Staged] = {}
 
     def stage(self, workflow: str) -> Staged | None:
@@ -65,7 +72,7 @@ class Group:
                 if workflow in self.broken:
                     raise self.broken[workflow]
                 return None
-            staged = self.staged[workflow] = Staged(live, live.row.revision)
+            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed)
         return staged
 
 
@@ -98,7 +105,7 @@ class Pipeline:
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
-        self._counted: set[str] = set()
+        self.counted: set[str] = set()
         """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -151,17 +158,20 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
-        self._keep(group, changed, lost)
+        self._keep(changed, lost)
+        again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
-            if isinstance(answer, LookFirst) or (lost and envelope.workflow in lost):
-                self._again(envelope)
-            else:
-                self._tell(envelope, answer)
+            if lost and envelope.workflow in lost:
+                self._again(envelope, again)
+            elif answer is not None or envelope.future is not None:
+                self._tell(envelope, answer, again)
+        if again:
+            self._waiting[:0] = again
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
-        missing = {each.workflow: None for each in envelopes if each.workflow not in live}
-        rows = await self.store.load(list(missing)) if missing else {}
+        missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
+        rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
         keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
         delivered = await self.store.delivered(keys) if keys else {}
         self.means.now_us = self.store.now_us()
@@ -179,13 +189,9 @@ class Pipeline:
             raise unknown_machine(row)
         return bound.live(row)
 
-    def _keep(self, group: Group, changed: Sequence[Staged], lost: Sequence[str]) -> None:
-        """What is durable is what memory shows; then act on it."""
+    def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        """What is durable is what memory shows; then act on it. What has ended is not kept: nothing moves it again."""
         live = self._live
-        for workflow, staged in group.staged.items():
-            if staged.counted and not staged.touched and not self.store.shared:
-                live[workflow] = staged.live
-                self._counted.add(workflow)
         for staged in changed:
             workflow = staged.live.row.id
             if lost and workflow in lost:
@@ -193,29 +199,31 @@ class Pipeline:
                 staged.give_up(self.means)
                 continue
             live.pop(workflow, None)
-            live[workflow] = staged.live
-            self._counted.discard(workflow)
+            if not staged.ended:
+                live[workflow] = staged.live
             self._listener.durable(staged)
-        while len(live) > self._settings.snapshots_max + len(self._counted):
+        while len(live) > self._settings.snapshots_max + len(self.counted):
             oldest = next(iter(live))
             kept = live.pop(oldest)
-            if oldest in self._counted:
+            if oldest in self.counted:
                 live[oldest] = kept
 
-    def _again(self, envelope: Envelope) -> None:
+    def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
         # B2: decided again on the new state, a bounded number of times.
-        envelope.conflicts += 1
+        if envelope.look:
+            envelope.conflicts += 1
         envelope.look = True
         if envelope.conflicts <= self._settings.conflicts_max:
-            self._waiting.append(envelope)
+            again.append(envelope)
         else:
             self._tell(envelope, _kept_moving(envelope.workflow, envelope.conflicts))
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: Exception) -> None:
         """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
-        for staged in [] if group is None else group.staged.values():
-            staged.give_up(self.means)
-            self._live.pop(staged.live.row.id, None)
+        if group is not None:
+            for staged in group.staged.values():
+                staged.give_up(self.means)
+                self._live.pop(staged.live.row.id, None)
         fatal = isinstance(error, OutcomeUnknown | Fenced) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
             self.dead = _stopped(error)
@@ -226,7 +234,10 @@ class Pipeline:
             else:
                 self._tell(envelope, error)
 
-    def _tell(self, envelope: Envelope, answer: object) -> None:
+    def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
+        if isinstance(answer, LookFirst) and again is not None:
+            self._again(envelope, again)
+            return
         self._listener.answered(envelope, answer)
         future = envelope.future
         if future is None or future.done():
@@ -238,8 +249,13 @@ class Pipeline:
 
 
 def _decided(envelope: Envelope, group: Group) -> object:
+    if group.deferred and envelope.workflow in group.deferred:
+        return LookFirst()
     try:
         return envelope.decide(group)
+    except LookFirst as first:
+        group.deferred.add(envelope.workflow)
+        return first
     except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
         return error
 

@@ -7,15 +7,16 @@ has passed since then does not count. The mark is written at a clean stop and ev
 the last saved value counts, and it is one small write however many timers run.
 """
 
+import asyncio
+
 import msgspec
 
 from interlock.runtime.bound import Bound
 from interlock.runtime.effects import EffectFailed
-from interlock.runtime.owed import TimerRun
+from interlock.runtime.owed import TimerRun, decode_owed
 from interlock.runtime.pipeline import Group, Pipeline
-from interlock.runtime.reports import Crashed, Failure, Look, Report
+from interlock.runtime.reports import Crashed, Failure, Report
 from interlock.runtime.runner import Runner
-from interlock.runtime.staging import Staged
 from interlock.store.protocol import Store
 from interlock.store.values import OwedEffect, Row
 
@@ -54,6 +55,19 @@ def _rearmed(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
     return msgspec.structs.replace(timer, at_us=at_us, set_us=now_us)
 
 
+class Rename(Report):
+    """A workflow is stored under a name that its state had before."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Write the row as it was read: with the name of now."""
+        staged = group.stage(self.workflow)
+        if staged is not None:
+            staged.touch()
+        return None
+
+
 class Recovery:
     """Brings everything that is owed back to life, page by page."""
 
@@ -67,35 +81,49 @@ class Recovery:
         self._undo_attempts = undo_attempts
 
     async def run(self, alive_us: int) -> int:
-        """Take up everything; returns how many workflows and effects were owed something."""
-        # What was taken up runs while the next page is read, and stands there again with a later time: an attempt of
-        # this life must not be taken for one that has died with the last.
-        effects = await self._effects()  # First: whatever is owed now was owed by the last life.
-        taken: set[str] = set()
-        after = None
-        while rows := await self._store.due(after=after, limit=PAGE):
-            for row in rows:
-                if row.id not in taken:
-                    taken.add(row.id)
-                    self._take_up(row, alive_us)
-            after = rows[-1]
-            await self._pipeline.idle()
-        return len(taken) + effects
+        """Take up everything; returns how many workflows and effects were owed something.
 
-    def _take_up(self, row: Row, alive_us: int) -> None:
-        bound = self._machines.get(row.machine)
-        if bound is None:
-            return
-        live = bound.live(row)
-        if any(timer.policy != "deadline" for timer in live.owed.timers):
-            self._pipeline.add(Rearm(row.id, alive_us))
-        current = live.owed.current
+        Slots and wakes are closed meanwhile: what this life begins must not be taken for what the last one left.
+        """
+        taken = 0
+        for bound in self._machines.values():
+            await self._rename(bound)
+            for state, node in bound.stored.items():
+                if node.step is not None or node.timers or node.unwinds_to is not None:
+                    taken += await self._state(bound.name, state, alive_us)
+        return taken + await self._effects()
+
+    async def _rename(self, bound: Bound) -> None:
+        """Store workflows under the names that their states have now, so that they are found by them."""
+        for old in bound.table.declared.renamed:
+            if old == bound.stored[old].name:
+                continue
+            while rows := (await self._store.find(bound.name, old, after=None, limit=PAGE)).rows:
+                await asyncio.gather(*(self._pipeline.admit(Rename(row.id)) for row in rows))
+
+    async def _state(self, machine: str, state: str, alive_us: int) -> int:
+        taken, cursor = 0, None
+        while True:
+            found = await self._store.find(machine, state, after=cursor, limit=PAGE)
+            reports = [report for row in found.rows if row.owed for report in self._take_up(row, alive_us)]
+            await asyncio.gather(*map(self._pipeline.admit, reports))
+            taken, cursor = taken + len(found.rows), found.cursor
+            if cursor is None:
+                return taken
+
+    def _take_up(self, row: Row, alive_us: int) -> list[Report]:
+        owed = decode_owed(row.owed)
+        current = owed.current
+        reports: list[Report] = []
+        if any(timer.policy != "deadline" for timer in owed.timers):
+            reports.append(Rearm(row.id, alive_us))
         if current is not None and current.started:
-            self._pipeline.add(Crashed(row.id, self._undo_attempts))
-        elif current is not None and current.retry_us is None:
-            self._pipeline.add(Look(row.id))
-        else:
-            self._runner.act(Staged(live, row.revision))
+            reports.append(Crashed(row.id, self._undo_attempts))
+        if not reports or not isinstance(reports[-1], Crashed):
+            self._runner.resume(row.id, owed)
+        elif owed.timers:
+            self._runner.arm(row.id, owed)
+        return reports
 
     async def _effects(self) -> int:
         taken: set[str] = set()

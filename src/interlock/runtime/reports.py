@@ -49,6 +49,8 @@ class Report:
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
+    begins = False
+
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.key: str | None = None
@@ -144,8 +146,16 @@ class Returned(_Result):
     __slots__ = ("event",)
 
     def __init__(self, workflow: str, visit: int, run: StepRun, event: Event) -> None:
-        super().__init__(workflow, visit, run)
+        # As the two above it would, and a third of the price: there is one of these per transition.
+        self.workflow = workflow
+        self.visit = visit
+        self.run = run.key
+        self.token = run.token
         self.event = event
+        self.key: str | None = None
+        self.future: asyncio.Future[object] | None = None
+        self.conflicts = 0
+        self.look = False
 
     def _apply(self, staged: Staged, group: Group) -> object:
         """Apply the event on the current context."""
@@ -314,7 +324,7 @@ def _give_up(
 ) -> None:
     row = staged.live.row
     letter = group.means.ids.text()
-    staged.letters.append(
-        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key)
+    staged.letters += (
+        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key),
     )
     staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)

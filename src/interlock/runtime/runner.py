@@ -6,6 +6,7 @@ workflows is a queue of names and not a pile of tasks (G6).
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import cast
 
@@ -16,7 +17,7 @@ from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.deadlines import Deadlines
 from interlock.runtime.effects import EffectBegun, EffectDone, EffectFailed
-from interlock.runtime.owed import Owed
+from interlock.runtime.owed import Owed, StepRun, UndoRun
 from interlock.runtime.pipeline import Envelope, Pipeline
 from interlock.runtime.reports import Failed, Failure, Interrupted, Look, Returned, UndoFailed, Undone
 from interlock.runtime.settings import EngineSettings
@@ -24,6 +25,11 @@ from interlock.runtime.staging import Staged
 from interlock.runtime.telling import Teller
 from interlock.runtime.wakes import Wakes
 from interlock.store.values import OwedEffect
+
+log = logging.getLogger("interlock.steps")
+
+CANCEL_S = 5.0
+"""How long a closing engine waits for attempts that it has cancelled."""
 
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
@@ -83,14 +89,13 @@ class Runner:
             running.cancel("moved_on")
         if not self._working:
             return
+        before = staged.before
         if staged.reserved:
             self._begin(live)
-        elif current is not None and not current.started:
-            if current.retry_us is not None:
-                self._wakes.at(current.retry_us, self.look, workflow)
-            else:
-                self.slots.wait(workflow)
-        self._arm(workflow, owed)
+        elif current is not None and current is not before.current:
+            self._await(workflow, current)
+        if owed.timers is not before.timers:
+            self.arm(workflow, owed)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
         if len(staged.effects) > len(staged.begins):
@@ -98,11 +103,30 @@ class Runner:
                 if effect not in staged.begins:
                     self.owe_effect(effect)
 
+    def resume(self, workflow: str, owed: Owed) -> None:
+        """Wait for whatever the workflow is owed, as it was found in the store."""
+        if owed.current is not None:
+            self._await(workflow, owed.current)
+        self.arm(workflow, owed)
+
+    def _await(self, workflow: str, current: StepRun | UndoRun) -> None:
+        if current.retry_us is not None:
+            self._wakes.at(current.retry_us, self.look, workflow)
+        elif not current.started:
+            self.slots.wait(workflow)
+
+    def open(self) -> None:
+        """Everything that was owed is known: begin."""
+        self.slots.open()
+        self.effect_slots.open()
+        self._wakes.open()
+
     def look(self, workflow: str) -> None:
         """See what is due for the workflow."""
         self._pipeline.add(Look(workflow))
 
-    def _arm(self, workflow: str, owed: Owed) -> None:
+    def arm(self, workflow: str, owed: Owed) -> None:
+        """Look at the workflow when the time of one of its timers has come."""
         for timer in owed.timers:
             self._wakes.at(timer.at_us, self.look, workflow)
 
@@ -117,9 +141,13 @@ class Runner:
             self.effect_slots.pass_on()
         elif self.effect_slots.free > 0:
             del self._effects[key]
-            self._pipeline.add(EffectBegun(effect))
+            self._pipeline.add(EffectBegun(effect, self._queue_effect))
         else:
             self.effect_slots.wait(key)
+
+    def _queue_effect(self, effect: OwedEffect) -> None:
+        self._effects[effect.id] = effect
+        self.effect_slots.wait(effect.id)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -276,5 +304,8 @@ class Runner:
             tasks = [attempt.task for attempt in left if attempt.task is not None]
             if not tasks:
                 break
-            await asyncio.wait(tasks)
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
+            if stuck:
+                log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
+                break
         self._deadlines.close()

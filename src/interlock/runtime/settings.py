@@ -1,4 +1,7 @@
-"""The settings of an engine: every bound and every wait has its name here (G6)."""
+"""The settings of an engine: every bound and every wait has its name here (G6).
+
+They are given by name to `Engine.open`, together with those of the lane below it.
+"""
 
 import math
 

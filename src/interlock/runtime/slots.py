@@ -12,7 +12,8 @@ class Slots:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.free = most
+        self.free = 0
+        """None until it is open: nothing begins before everything that is owed has been taken up."""
         self.called: Callable[[str], None] | None = None
         self._closed = False
         self._waiting: deque[str] = deque()
@@ -21,6 +22,11 @@ class Slots:
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
+
+    def open(self) -> None:
+        """Give the places out, to those who wait first."""
+        for _ in range(self.most):
+            self.release()
 
     def reserve(self) -> bool:
         """Take a place, if there is one."""

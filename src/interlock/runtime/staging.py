@@ -6,10 +6,21 @@ committed is simply forgotten.
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
-from interlock.core.values import Decision, Run, RunEffect, RunStep, RunUndos, StartTimer, StopStep, StopTimers
+from interlock.core.values import (
+    Decision,
+    Run,
+    RunEffect,
+    RunStep,
+    RunUndos,
+    Snapshot,
+    StartTimer,
+    StopStep,
+    StopTimers,
+)
 from interlock.runtime.bound import Bound, Live, event_text
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
 from interlock.runtime.slots import Slots
@@ -31,55 +42,42 @@ class Means:
         self.now_us = 0
 
 
-class Staged:
+class Staged(msgspec.Struct, gc=False):
     """One workflow within a group: where it stands, and everything that led there."""
 
-    __slots__ = (
-        "begins",
-        "counted",
-        "effects",
-        "effects_done",
-        "expected",
-        "history",
-        "letters",
-        "letters_gone",
-        "live",
-        "reserved",
-        "touched",
-    )
-
-    def __init__(self, live: Live, expected: int) -> None:
-        self.live = live
-        self.expected = expected
-        """The revision in the store; 0 for a workflow that this group starts."""
-        self.history: list[Happened] = []
-        self.effects: list[OwedEffect] = []
-        self.effects_done: list[str] = []
-        self.begins: list[OwedEffect] = []
-        """Effects whose attempt begins when this is durable; a slot is kept for each."""
-        self.letters: list[Letter] = []
-        self.letters_gone: list[str] = []
-        self.touched = False
-        self.counted = False
-        """Only its counts have changed, which wait in memory for its next change."""
-        self.reserved = False
-        """A slot is kept for the step or undo that this group begins."""
+    live: Live
+    expected: int
+    """The revision in the store; 0 for a workflow that this group starts."""
+    before: Owed
+    """What was owed before this group."""
+    history: tuple[Happened, ...] = ()
+    effects: tuple[OwedEffect, ...] = ()
+    effects_done: tuple[str, ...] = ()
+    begins: tuple[OwedEffect, ...] = ()
+    """Effects whose attempt begins when this is durable; a slot is kept for each."""
+    letters: tuple[Letter, ...] = ()
+    letters_gone: tuple[str, ...] = ()
+    touched: bool = False
+    ended: bool = False
+    """It is in a final state, and owed nothing more."""
+    reserved: bool = False
+    """A slot is kept for the step or undo that this group begins."""
 
     def change(self) -> Change:
         """What the store is asked to do."""
         return Change(
             self.live.row,
             self.expected,
-            tuple(self.history),
-            tuple(self.effects),
-            tuple(self.effects_done),
-            tuple(self.letters),
-            tuple(self.letters_gone),
+            self.history,
+            self.effects,
+            self.effects_done,
+            self.letters,
+            self.letters_gone,
         )
 
     def move(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]  # Of whichever machine it is.
+        decision: Decision[Enum, object],
         means: Means,
         *,
         key: str | None = None,
@@ -93,10 +91,12 @@ class Staged:
         context = row.context if snapshot.context is before.context else bound.codec.encode_context(snapshot.context)
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
-        node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
+        node = bound.table.nodes[snapshot.state._name_]
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
-            snapshot = replace(snapshot, attempted=attempted)
+            snapshot = Snapshot(
+                snapshot.state, snapshot.context, snapshot.version, snapshot.visit, snapshot.undo_log, attempted
+            )
         self.live = Live(
             bound,
             Row(
@@ -122,6 +122,7 @@ class Staged:
         )
         self.history += history
         self.touched = True
+        self.ended = node.final and not self.effects
 
     def owe(self, owed: Owed, now_us: int) -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
@@ -141,6 +142,7 @@ class Staged:
             row = replace(live.row, revision=self.expected + 1)
             self.live = Live(live.bound, row, live.snapshot, live.owed)
             self.touched = True
+            self.ended = live.bound.table.nodes[live.snapshot.state._name_].final
 
     def begin(self, means: Means) -> bool:
         """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
@@ -170,37 +172,36 @@ class Staged:
 
     def _history(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]
+        decision: Decision[Enum, object],
         context: bytes,
         now_us: int,
         key: str | None,
         key_digest: bytes,
-    ) -> list[Happened]:
+    ) -> tuple[Happened, ...]:
         bound, workflow = self.live.bound, self.live.row.id
-        records = decision.records
-        last = records[-1]
-        happened = []
-        for record in records:
-            happened.append(
+        happened: tuple[Happened, ...] = ()
+        last = decision.records[-1]
+        for record in decision.records:
+            happened += (
                 Happened(
                     workflow,
                     record.version,
-                    record.from_state._value_,  # type: ignore[attr-defined]
-                    record.to_state._value_,  # type: ignore[attr-defined]
+                    record.from_state._value_,
+                    record.to_state._value_,
                     record.event,
                     bound.payload(record.payload),
                     context if record is last else bound.codec.encode_context(record.context),
                     now_us,
                     key,
                     key_digest,
-                )
+                ),
             )
             key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
         return happened
 
-    def _owed(  # noqa: C901 -- one case per command.
+    def _owed(
         self,
-        decision: Decision[object, object],  # type: ignore[type-var]
+        decision: Decision[Enum, object],
         context: bytes,
         means: Means,
         *,
@@ -214,36 +215,36 @@ class Staged:
         past = owed.past if log is live.snapshot.undo_log else _past(bound, log, owed)
         run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
         for command in decision.commands:
-            match command:
-                case RunStep(step):
-                    # With a free slot the attempt begins as soon as this is durable, and is counted now: one that
-                    # takes the process with it must not be tried for ever.
-                    begun = self.reserved = means.slots.reserve()
-                    run = StepRun(fresh_key(step, means.ids), int(begun), int(begun), begun)
-                case StopStep():
-                    if self.reserved:
-                        means.slots.release()
-                        self.reserved = False
-                    run = None
-                case StopTimers():
-                    timers = ()
-                case StartTimer():
-                    timers = (*timers, _timer(bound, command, means.now_us))
-                case RunEffect(effect):
-                    key = fresh_key(effect, means.ids)
-                    owes = OwedEffect(key, live.row.id, snapshot.version, effect, 0, means.now_us, context)
-                    self.begin_effect(owes, means)
-                case RunUndos():
-                    undos = _undos(bound, command, past, means.ids)
+            kind = type(command)  # A match statement asks each class in turn, and this is paid with every move.
+            if kind is StopStep:
+                if self.reserved:
+                    means.slots.release()
+                    self.reserved = False
+                run = None
+            elif kind is RunStep:
+                # With a free slot the attempt begins as soon as this is durable, and is counted now: one that takes
+                # the process with it must not be tried for ever.
+                begun = self.reserved = means.slots.reserve()
+                run = StepRun(fresh_key(command.step, means.ids), int(begun), int(begun), begun)  # type: ignore[union-attr]
+            elif kind is StopTimers:
+                timers = ()
+            elif kind is StartTimer:
+                timers = (*timers, _timer(bound, command, means.now_us))  # type: ignore[arg-type]
+            elif kind is RunEffect:
+                key = fresh_key(command.effect, means.ids)  # type: ignore[union-attr]
+                owes = OwedEffect(key, live.row.id, snapshot.version, command.effect, 0, means.now_us, context)  # type: ignore[union-attr]
+                self.begin_effect(owes, means)
+            else:
+                undos = _undos(bound, command, past, means.ids)  # type: ignore[arg-type]
         if snapshot.visit != live.snapshot.visit:
             # Commands stop what the machine has now; what an older definition of it has left is over as well.
             run = None if run is owed.run else run
             timers = tuple(timer for timer in timers if not any(timer is old for old in owed.timers))
             if letter:
                 # The workflow has left what had given up: nobody needs to look at that any more.
-                self.letters_gone.append(letter)
+                self.letters_gone += (letter,)
             dead, letter = None, ""
-            node = bound.table.nodes[snapshot.state._name_]  # type: ignore[attr-defined]
+            node = bound.table.nodes[snapshot.state._name_]
             undos = undos if node.unwinds_to is not None else ()
             past = () if node.final else past
         if run is None and not timers and not past and not undos and dead is None:
@@ -255,8 +256,8 @@ class Staged:
         begun = means.effect_slots.reserve()
         if begun:
             effect = replace(effect, attempts=effect.attempts + 1)
-            self.begins.append(effect)
-        self.effects.append(effect)
+            self.begins += (effect,)
+        self.effects += (effect,)
         return begun
 
 
@@ -294,11 +295,8 @@ def _undos(bound: Bound, command: RunUndos, past: Sequence[PastRun], ids: Ids) -
     )
 
 
-def count(staged: Staged, which: int) -> None:
+def count(live: Live, which: int) -> None:
     """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5)."""
-    live = staged.live
     counts = list(live.row.counts)
     counts[which] += 1
-    row = replace(live.row, counts=(counts[0], counts[1], counts[2]))
-    staged.live = Live(live.bound, row, live.snapshot, live.owed)
-    staged.counted = True
+    live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))

@@ -1,4 +1,7 @@
-"""What observers are told (A9). Nothing is built while nobody listens."""
+"""What observers are told (A9).
+
+Nothing is built while nobody listens: a signal costs more than the move it tells of.
+"""
 
 from interlock.errors import GuardRejected, InterlockError, Refusal
 from interlock.runtime.reports import Failure

@@ -5,6 +5,7 @@ Whoever knows says so here, and gets it checked: a workflow of another machine i
 """
 
 from collections.abc import Awaitable, Iterable
+from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from interlock.core.events import Event
@@ -19,7 +20,7 @@ EventT = TypeVar("EventT", bound=Event)
 class Calls(Protocol):
     """The calls of the engine that are the same for all machines."""
 
-    def get(self, workflow: str) -> Awaitable[View[Any, Any]]:
+    def get(self, workflow: str) -> Awaitable[View[Enum, object]]:
         """As `Engine.get`."""
         ...
 
@@ -31,23 +32,25 @@ class Calls(Protocol):
         key: str | None = None,
         if_allowed: bool = False,
         expect_version: int | None = None,
-    ) -> Awaitable[Moved[Any]]:
+    ) -> Awaitable[Moved[Enum]]:
         """As `Engine.send`."""
         ...
 
-    def wait(self, workflow: str, *states: Any, timeout_s: float | None = None) -> Awaitable[View[Any, Any]]:  # noqa: ANN401 -- any machine's.
+    def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> Awaitable[View[Enum, object]]:
         """As `Engine.wait`."""
         ...
 
-    def history(self, workflow: str) -> Awaitable[list[HistoryRow[Any, Any]]]:
+    def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> Awaitable[list[HistoryRow[Enum, object]]]:
         """As `Engine.history`."""
         ...
 
-    def allowed(self, workflow: str, event: Event | None = None) -> Awaitable[list[Allowed[Any]]]:
+    def allowed(self, workflow: str, event: Event | None = None) -> Awaitable[list[Allowed[Enum]]]:
         """As `Engine.allowed`."""
         ...
 
-    def start(self, machine: Any, workflow: str, context: Any) -> Awaitable[View[Any, Any]]:  # noqa: ANN401 -- as above.
+    def start(self, machine: Any, workflow: str, context: Any) -> Awaitable[View[Enum, object]]:  # noqa: ANN401 -- as above.
         """As `Engine.start`."""
         ...
 
@@ -108,10 +111,13 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         await self.get(workflow)
         return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
 
-    async def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
-        """Everything that happened to the workflow, in the order of versions."""
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[StateT, ContextT]]:
+        """What happened to the workflow behind a version, in the order of versions; all of it unless limited."""
         await self.get(workflow)
-        return cast("list[HistoryRow[StateT, ContextT]]", await self._engine.history(workflow))
+        rows = await self._engine.history(workflow, after=after, limit=limit)
+        return cast("list[HistoryRow[StateT, ContextT]]", rows)
 
     async def find(
         self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None
@@ -130,7 +136,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         await self.get(workflow)
         return cast("list[Allowed[StateT]]", await self._engine.allowed(workflow, event))
 
-    def _checked(self, view: View[Any, Any]) -> View[StateT, ContextT]:
+    def _checked(self, view: View[Enum, object]) -> View[StateT, ContextT]:
         if view.machine != self._machine.name:
             raise WorkflowNotFound(
                 f"there is no workflow {view.id!r} of machine {self._machine.name!r}: it is one of {view.machine!r}."

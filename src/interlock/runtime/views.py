@@ -1,8 +1,11 @@
-"""What an engine answers with: values that hold Enum members, typed contexts and aware times."""
+"""What an engine answers with: values that hold Enum members, typed contexts and aware times.
+
+They are frozen, and say what is durable: nothing in them can be taken back by a crash (G7).
+"""
 
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Generic
+from typing import Generic
 
 import msgspec
 
@@ -108,7 +111,7 @@ class Compensation(msgspec.Struct, frozen=True, kw_only=True):
     """"waiting", "running", "retrying" or "dead"."""
 
 
-def view_of(live: Live) -> View[Any, Any]:
+def view_of(live: Live) -> View[Enum, object]:
     """The workflow for people."""
     row = live.row
     return View(
@@ -155,7 +158,7 @@ def letter_of(letter: Letter) -> DeadLetter:
 
 def compensations_of(live: Live) -> list[Compensation]:
     """The undos that a workflow is owed, the one that runs first."""
-    found = []
+    found: list[Compensation] = []
     for at, undo in enumerate(live.owed.undos):
         state = "waiting"
         if at == 0:
@@ -174,7 +177,7 @@ def compensations_of(live: Live) -> list[Compensation]:
     return found
 
 
-def history_row(bound: Bound, happened: Happened) -> HistoryRow[Enum, Any]:
+def history_row(bound: Bound, happened: Happened) -> HistoryRow[Enum, object]:
     """One row of history for people."""
     return HistoryRow(
         version=happened.version,

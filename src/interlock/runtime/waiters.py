@@ -1,4 +1,7 @@
-"""Those who wait for a workflow to get somewhere. They are woken when it is there, and not at every step on the way."""
+"""Those who wait for a workflow to get somewhere.
+
+They are woken when it is there, and not at every step on the way: with many orders in flight that is most of the work.
+"""
 
 import asyncio
 from collections.abc import Sequence

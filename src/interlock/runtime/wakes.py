@@ -24,6 +24,7 @@ class Wakes:
         """A workflow that moves often asks for the same time again and again."""
         self._numbers = itertools.count()
         self._handle: asyncio.TimerHandle | None = None
+        self._open = False
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -37,7 +38,13 @@ class Wakes:
             return
         self._known.add((time_us, name))
         heapq.heappush(self._heap, (time_us, next(self._numbers), call, name))
-        if self._heap[0][0] == time_us:
+        if self._open and self._heap[0][0] == time_us:
+            self._wait()
+
+    def open(self) -> None:
+        """Begin to call back."""
+        self._open = True
+        if self._heap:
             self._wait()
 
     def soonest_us(self) -> int | None:

@@ -28,7 +28,7 @@ entered_at = ?, owed = ?, wake_at = ?, duplicates = ?, ignored = ?, refused = ?,
 WHERE number = ? AND revision = ? AND id = ?"""
 NUMBER = "SELECT number FROM workflows WHERE id = ?"
 USED = "SELECT 1 FROM workflow_events WHERE workflow = ? AND key = ?"
-HAPPENED = "INSERT INTO workflow_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+HAPPENED = f"INSERT INTO workflow_events (workflow, {columns.HAPPENED}) VALUES ({', '.join('?' * 11)})"  # noqa: S608
 EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?, ?)"
 EFFECT_DONE = "DELETE FROM workflow_effects WHERE id = ?"
 LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

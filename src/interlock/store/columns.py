@@ -71,8 +71,8 @@ def happening(number: int, happened: Happened) -> tuple[object, ...]:
     """One row of history of the workflow with that number."""
     return (
         number,
-        happened.version,
         happened.workflow,
+        happened.version,
         happened.from_state,
         happened.to_state,
         happened.event,

@@ -100,15 +100,6 @@ class MemoryStore:
         ]
         return sorted(late, key=lambda row: row.entered_us)[:limit]
 
-    async def due(self, *, after: Row | None = None, limit: int) -> list[Row]:
-        """The workflows with something to wake up for."""
-        kept = self._kept
-        waking = {(row.wake_us, kept.numbers[row.id]): row for row in kept.rows.values() if row.wake_us is not None}
-        if after is not None and after.wake_us is not None:
-            begin = (after.wake_us, kept.numbers.get(after.id, 0))
-            waking = {place: row for place, row in waking.items() if place > begin}
-        return [waking[place] for place in sorted(waking)[:limit]]
-
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """The effects that are owed."""
         owed = {(effect.wake_us, effect.id): effect for effect in self._kept.effects.values()}

@@ -5,6 +5,7 @@ live there in the database `workflows`, beside the databases of the program, and
 The scheme says which store it is, so an address means the same in every program.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 from interlock.catalog.catalog import Catalog
@@ -51,9 +52,11 @@ async def open_store(
     store = SqliteStore(lane, clock)
     try:
         await store.begin()
-    except BaseException:
+    except BaseException as error:
         # Also when this is cancelled: nobody else knows the lane, and it would stay owned.
-        _ = closing_thread(lane.close)
+        closing = closing_thread(lane.close)
+        if not isinstance(error, GeneratorExit):  # An event loop that is thrown away waits for nothing any more.
+            await asyncio.wrap_future(closing)
         raise
     return store
 

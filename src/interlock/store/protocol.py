@@ -11,9 +11,6 @@ a version or key that stands twice in one history.
 Reads show only what is durable (G7), and everything that `commit` has returned. `shared` tells whether others write to
 the same store: then nothing may be answered from memory. What may be long comes in pages: `after` is the last one of
 the page before, and what comes, goes or changes between two pages neither hides others nor shows them twice.
-
-Texts have neither NUL nor lone surrogates: the layer above refuses them. A store that is given one all the same keeps
-it exactly, or raises InvalidPayload and is as it was before.
 """
 
 from collections.abc import Sequence
@@ -23,7 +20,11 @@ from interlock.store.values import Change, Delivered, Found, Happened, Letter, O
 
 
 class Store(Protocol):
-    """A place for workflows. Used from one event loop."""
+    """A place for workflows. Used from one event loop.
+
+    Texts have neither NUL nor lone surrogates: the layer above refuses them. A store that is given one all the same
+    keeps it exactly, or raises InvalidPayload and is as it was before.
+    """
 
     shared: bool
 
@@ -56,10 +57,6 @@ class Store(Protocol):
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """The active workflows that entered their state before the time given for it, longest first (B7)."""
-        ...
-
-    async def due(self, *, after: Row | None = None, limit: int) -> list[Row]:
-        """The workflows with something to wake up for, soonest first; `after` the last one of the page before."""
         ...
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:

@@ -15,8 +15,6 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
-import apsw
-
 from interlock.catalog.opening import closing_thread
 from interlock.errors import ConstraintViolation, InternalError, InvalidPayload, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
@@ -55,7 +53,6 @@ SELECT {columns.ROW}, number FROM workflows INDEXED BY workflows_by_state WHERE 
 STALLED = f"""
 SELECT {columns.ROW}, number FROM workflows INDEXED BY workflows_by_state
 WHERE workflow_type = ? AND state = ? AND entered_at < ? AND active ORDER BY entered_at, number LIMIT ?"""  # noqa: S608
-DUE = f"SELECT {columns.ROW} FROM workflows INDEXED BY workflows_to_wake WHERE wake_at IS NOT NULL"  # noqa: S608
 EFFECTS = """
 SELECT * FROM workflow_effects INDEXED BY workflow_effects_to_wake
 WHERE (wake_at, id) > (?, ?) ORDER BY wake_at, id LIMIT ?"""
@@ -144,14 +141,6 @@ class SqliteStore:
         found.sort(key=lambda values: (values[columns.ENTERED_AT], values[-1]))
         return [row_of(values) for values in found[:limit]]
 
-    async def due(self, *, after: Row | None = None, limit: int) -> list[Row]:
-        """The workflows with something to wake up for."""
-        begin = cursors.Cursor(BEFORE_ALL, 0)
-        if after is not None and after.wake_us is not None:
-            found = await self._all("SELECT number FROM workflows WHERE id = ?", after.id)
-            begin = cursors.Cursor(after.wake_us, found[0][0] if found else 0)
-        return [row_of(values) for values in await self._by_time(DUE, (), "wake_at", begin, limit)]
-
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """The effects that are owed."""
         begin = (BEFORE_ALL, "") if after is None else (after.wake_us, after.id)
@@ -203,8 +192,8 @@ class SqliteStore:
 
         def read(run: Run) -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = run(tied, (*values, time_us, number, limit)).fetchall()
-            rest: list[tuple[Any, ...]] = run(later, (*values, time_us, limit - len(found))).fetchall()
-            return found + rest
+            found.extend(run(later, (*values, time_us, limit - len(found))).fetchall())
+            return found
 
         return await self._read(read)
 
@@ -232,8 +221,6 @@ def _told() -> Generator[None]:
         ) from error
     except TransactionError as error:
         raise UnavailableError(f"the store could not do it: {error.what}", why=error.why, fix=error.fix) from error
-    except apsw.Error as error:
-        raise UnavailableError(f"the store could not do it: {error}.") from error
     except (UnicodeError, OverflowError) as error:
         raise InvalidPayload(
             f"a value cannot be stored: {error}.",

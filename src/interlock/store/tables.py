@@ -1,9 +1,10 @@
 """The tables of a store on a lane, and their format.
 
-`workflows` and `workflow_events` are both clustered by a number that each workflow gets when it is started. Workflows
-that are young together move together, so a group touches few pages, whatever the ids look like. One index beside the
-keys serves `stalled` and `find` by state; the one that serves `find` by machine is written only when a workflow starts.
-What has to be woken is found by an index that holds only those rows.
+`workflows` is clustered by a number that each workflow gets when it is started, and so is the index over its history.
+Workflows that are young together move together, so a group touches few pages, whatever the ids look like; history
+itself is only ever appended to. One index beside the keys serves `stalled` and `find` by state; the one that serves
+`find` by machine is written only when a workflow starts. What must be woken has no index: a lane has one owner, who
+knows it by heart, and finds it again by state.
 
 The format is written down when the tables are made. A later one is refused: guessing at its meaning could lose a
 workflow. An earlier one is where a later version of Interlock begins to migrate.
@@ -45,8 +46,8 @@ CREATE TABLE workflows (
 );
 CREATE INDEX workflows_by_type ON workflows (workflow_type);
 CREATE INDEX workflows_by_state ON workflows (workflow_type, state, entered_at);
-CREATE INDEX workflows_to_wake ON workflows (wake_at) WHERE wake_at IS NOT NULL;
 CREATE TABLE workflow_events (
+    id INTEGER PRIMARY KEY,
     workflow INTEGER NOT NULL,
     version INTEGER NOT NULL,
     workflow_id TEXT NOT NULL,
@@ -57,9 +58,9 @@ CREATE TABLE workflow_events (
     context TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     key TEXT,
-    key_digest BLOB,
-    PRIMARY KEY (workflow, version)
-) WITHOUT ROWID;
+    key_digest BLOB
+);
+CREATE UNIQUE INDEX workflow_events_by_version ON workflow_events (workflow, version);
 CREATE UNIQUE INDEX workflow_events_by_key ON workflow_events (workflow, key) WHERE key IS NOT NULL;
 CREATE TABLE workflow_effects (
     id TEXT PRIMARY KEY, workflow TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,

@@ -96,7 +96,10 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one group does to one workflow: its final row, and everything that leads there."""
+    """What one group does to one workflow: its final row, and everything that leads there.
+
+    A workflow keeps its id, machine, digest and time of creation; a store need not write them again.
+    """
 
     row: Row
     expected: int

@@ -1,0 +1,195 @@
+"""Interlock as anybody embeds it: an engine on a lane, and the machines that the benchmarks move.
+
+The order is written twice. In the first form its four steps do nothing and their results move it, so that a client only
+starts it and waits. In the second form it has no steps, and the client sends the four events itself, one after the
+other. Both write the same five rows of history. The counter is one workflow that everybody sends to.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from benchmarks.clients import run_clients
+from benchmarks.report import Round
+from interlock import Engine, Event, Machine, StepContext
+
+TRANSITIONS = 4
+
+
+class State(Enum):
+    """Where the order is."""
+
+    RECEIVED = "received"
+    CHARGED = "charged"
+    RESERVED = "reserved"
+    PACKED = "packed"
+    SHIPPED = "shipped"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The context."""
+
+    cents: int = 0
+
+
+class OrderEvent(Event):
+    """The alphabet."""
+
+
+@dataclass(frozen=True)
+class Charged(OrderEvent):
+    """The first step is done; the others follow."""
+
+
+@dataclass(frozen=True)
+class Reserved(OrderEvent):
+    """The second."""
+
+
+@dataclass(frozen=True)
+class Packed(OrderEvent):
+    """The third."""
+
+
+@dataclass(frozen=True)
+class Shipped(OrderEvent):
+    """The last."""
+
+
+def _declared(name: str) -> Machine[State, Order, OrderEvent]:
+    machine = Machine(
+        name, states=State, context=Order, events=OrderEvent, initial=State.RECEIVED, final={State.SHIPPED}, version=1
+    )
+    machine.on(Charged, State.RECEIVED, to=State.CHARGED)
+    machine.on(Reserved, State.CHARGED, to=State.RESERVED)
+    machine.on(Packed, State.RESERVED, to=State.PACKED)
+    machine.on(Shipped, State.PACKED, to=State.SHIPPED)
+    return machine
+
+
+stepped = _declared("order")
+sent = _declared("sent_order")
+
+
+@stepped.step(State.RECEIVED, timeout_s=10)
+async def charge(order: Order, ctx: StepContext) -> Charged:
+    """The first step; like the others it does nothing."""
+    del order, ctx
+    return Charged()
+
+
+@stepped.step(State.CHARGED, timeout_s=10)
+async def reserve(order: Order, ctx: StepContext) -> Reserved:
+    """The second."""
+    del order, ctx
+    return Reserved()
+
+
+@stepped.step(State.RESERVED, timeout_s=10)
+async def pack(order: Order, ctx: StepContext) -> Packed:
+    """The third."""
+    del order, ctx
+    return Packed()
+
+
+@stepped.step(State.PACKED, timeout_s=10)
+async def ship(order: Order, ctx: StepContext) -> Shipped:
+    """The last."""
+    del order, ctx
+    return Shipped()
+
+
+class Counting(Enum):
+    """The only state of the counter."""
+
+    COUNTING = "counting"
+
+
+@dataclass(frozen=True)
+class Counter:
+    """What was counted."""
+
+    n: int = 0
+
+
+class CounterEvent(Event):
+    """The counter's alphabet."""
+
+
+@dataclass(frozen=True)
+class Count(CounterEvent):
+    """One more."""
+
+
+counter = Machine(
+    "counter",
+    states=Counting,
+    context=Counter,
+    events=CounterEvent,
+    initial=Counting.COUNTING,
+    resting={Counting.COUNTING},
+    version=1,
+)
+
+
+@counter.on(Count, Counting.COUNTING)
+def count(counter: Counter, event: Count) -> Counter:
+    """An internal transition: the state stays, the number grows."""
+    del event
+    return replace(counter, n=counter.n + 1)
+
+
+MACHINES = (stepped, sent, counter)
+EVENTS = (Charged(), Reserved(), Packed(), Shipped())
+
+
+class Embedded:
+    """Orders on an open engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._counting = itertools.count()
+        self._placed: dict[str, int] = {stepped.name: 0, sent.name: 0}
+
+    async def by_steps(self) -> None:
+        """One order whose steps move it."""
+        number = f"order-{next(self._counting)}"
+        await self._engine.start(stepped, number, Order(cents=999))
+        view = await self._engine.wait(number)
+        assert view.state is State.SHIPPED
+        self._placed[stepped.name] += 1
+
+    async def by_events(self) -> None:
+        """One order that its client moves."""
+        number = f"order-{next(self._counting)}"
+        await self._engine.start(sent, number, Order(cents=999))
+        *events, last = EVENTS
+        for event in events:
+            await self._engine.send(number, event)
+        moved = await self._engine.send(number, last)
+        assert moved.state is State.SHIPPED
+        self._placed[sent.name] += 1
+
+    async def round(self, *, steps: bool, in_flight: int, seconds: float) -> Round:
+        """One turn of one of the forms."""
+        work = self.by_steps if steps else self.by_events
+        result = await run_clients([work] * in_flight, seconds=seconds)
+        return replace(result, operations=TRANSITIONS * result.operations)
+
+    async def check(self) -> None:
+        """The orders that were answered have arrived, with their five rows of history each."""
+        for machine in (stepped, sent):
+            found, cursor, last = 0, None, ""
+            while True:
+                page = await self._engine.find(machine, state=State.SHIPPED, limit=1_000, cursor=cursor)
+                found += len(page.items)
+                last = page.items[-1].id if page.items else last
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            placed = self._placed[machine.name]
+            assert found == placed, f"{found:,} of {placed:,} orders arrived"
+            if last:
+                versions = [row.version for row in await self._engine.history(last)]
+                assert versions == [1, 2, 3, 4, 5], f"history of {last}: {versions}"

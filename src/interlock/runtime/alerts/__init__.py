@@ -1,0 +1,27 @@
+"""Alerts: telling people, and the systems that wake people up, that something needs them (B7).
+
+`Alarms` fans an alert out to observers, to the log and to receivers; `AlertWebhook` and `PagerDuty` are receivers. What
+is worth an alert is decided elsewhere: see `interlock.runtime.stalls`.
+"""
+
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.alerts.alert import Alert, AlertKind, breaker_alert, letter_alert, more_alert, stalled_alert
+from interlock.runtime.alerts.outbox import AlertSettings, ReceiverReport
+from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty, Post, Receiver, Severity
+
+__all__ = [
+    "Alarms",
+    "Alert",
+    "AlertKind",
+    "AlertSettings",
+    "AlertWebhook",
+    "PagerDuty",
+    "Post",
+    "Receiver",
+    "ReceiverReport",
+    "Severity",
+    "breaker_alert",
+    "letter_alert",
+    "more_alert",
+    "stalled_alert",
+]

@@ -1,0 +1,89 @@
+"""The fan-out of alerts: to the observers of the engine, to the log, and to every receiver.
+
+Telling never waits and never raises, because it happens on the engine's own loop: observers are guarded by
+`Subscribers`, the log is the standard one (`interlock.alerts`: a warning when an alert begins, a note when it is over),
+and receivers only have something put into their outbox.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from interlock.runtime.alerts.alert import Alert
+from interlock.runtime.alerts.outbox import AlertSettings, Outbox, ReceiverReport
+from interlock.runtime.alerts.receivers import Receiver
+from interlock.seams import Chance, Clock, SystemChance, SystemClock
+from interlock.signals import AlertRaised, Subscribers
+
+_LOG = logging.getLogger("interlock.alerts")
+
+
+class Alarms:
+    """Where alerts go. `wait` replaces the wait between attempts, in tests."""
+
+    def __init__(
+        self,
+        subscribers: Subscribers,
+        receivers: Sequence[Receiver] = (),
+        *,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        settings: AlertSettings | None = None,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._subscribers = subscribers
+        self._settings = settings or AlertSettings()
+        clock, chance = clock or SystemClock(), chance or SystemChance()
+        self._outboxes = [
+            Outbox(receiver, clock=clock, chance=chance, settings=self._settings, wait=wait) for receiver in receivers
+        ]
+
+    def tell(self, alert: Alert) -> None:
+        """Tell everybody that the alert has begun or, when it is resolved, that it is over."""
+        fields = {
+            "alert": alert.kind,
+            "workflow": alert.subject if alert.kind in {"stalled", "dead_letter"} else None,
+            "machine": alert.machine,
+            "state": alert.state,
+            "dedup_key": alert.dedup_key,
+            "resolved": alert.resolved,
+        }
+        if alert.resolved:
+            _LOG.info("%s", alert.summary, extra=fields)
+        else:
+            _LOG.warning("%s What to do: %s", alert.summary, alert.advice, extra=fields)
+        self._subscribers.emit(
+            AlertRaised(
+                alert.kind,
+                alert.subject,
+                alert.summary,
+                machine=alert.machine,
+                state=alert.state,
+                resolved=alert.resolved,
+            )
+        )
+        for outbox in self._outboxes:
+            outbox.put(alert)
+
+    def reports(self) -> list[ReceiverReport]:
+        """How each receiver does, in the order they were given."""
+        return [outbox.report() for outbox in self._outboxes]
+
+    async def close(self) -> None:
+        """Send what waits, for at most `close_s`; what is left then is told in the log and dropped."""
+        ended = [asyncio.wrap_future(outbox.close()) for outbox in self._outboxes]
+        if not ended:
+            return
+        try:
+            await asyncio.wait(ended, timeout=self._settings.close_s)
+        finally:
+            for outbox, future in zip(self._outboxes, ended, strict=True):
+                if not future.done():
+                    future.cancel()
+                    left = outbox.abandon()
+                    _LOG.error(
+                        "%s did not take its last alerts in %g s (close_s): %d are left behind.",
+                        outbox.report().receiver,
+                        self._settings.close_s,
+                        left,
+                    )

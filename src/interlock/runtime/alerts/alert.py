@@ -1,0 +1,166 @@
+"""One alert, and the four things that can be wrong: a stalled workflow, a dead letter, an open breaker, and too many.
+
+An alert is told twice: when it begins and, with the same key, when it is over. The key names the occasion and not the
+telling, so that a receiver that is told again after a restart knows it for the same one.
+
+Texts of users (ids, names, errors) are made printable and bounded here, once, because every receiver has limits of its
+own and a log is read line by line.
+"""
+
+import hashlib
+import shlex
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from interlock.signals import BreakerChanged
+from interlock.store.values import Letter, Row
+
+AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt"]
+
+TEXT_CHARACTERS_MAX = 500
+"""Of a subject or an error as an alert shows it; the whole of it is in the store."""
+
+KEY_CHARACTERS_MAX = 255
+"""PagerDuty permits no longer deduplication key."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that needs a person, or (`resolved`) that does so no longer."""
+
+    kind: AlertKind
+    subject: str
+    """What it is about: the id of a workflow, the name of a dependency."""
+    summary: str
+    """The whole matter in one line."""
+    advice: str
+    """What to do about it."""
+    dedup_key: str
+    """The same from beginning to end, and after a restart."""
+    at_us: int
+    """When it was noticed."""
+    since_us: int | None = None
+    """Since when it is so."""
+    machine: str | None = None
+    state: str | None = None
+    details: dict[str, str | int | float] = {}
+    resolved: bool = False
+
+    def over(self, at_us: int) -> "Alert":
+        """The same alert, told as resolved."""
+        return msgspec.structs.replace(self, summary=f"Resolved: {self.summary}", at_us=at_us, resolved=True)
+
+
+def stalled_alert(row: Row, dwell_max_s: float, now_us: int) -> Alert:
+    """A workflow that is longer in its state than the state's declared dwell; one alert per visit."""
+    workflow, stay_s = shown(row.id), (now_us - row.entered_us) / 1_000_000
+    return Alert(
+        kind="stalled",
+        subject=workflow,
+        summary=f"Workflow {workflow} of {row.machine} has been in {row.state} for {duration(stay_s)}; "
+        f"its dwell is at most {duration(dwell_max_s)}.",
+        advice=f"Look at its history (interlock history {shlex.quote(workflow)}), then send the event it waits for, "
+        f"or mend what its step calls. If such a stay is normal, declare a longer dwell for {row.state}.",
+        dedup_key=key("stalled", row.machine, row.id, str(row.visit)),
+        at_us=now_us,
+        since_us=row.entered_us,
+        machine=row.machine,
+        state=row.state,
+        details={"version": row.version, "visit": row.visit, "dwell_max_s": dwell_max_s, "stay_s": round(stay_s, 3)},
+    )
+
+
+def letter_alert(letter: Letter, now_us: int) -> Alert:
+    """A step, an effect or an undo that gave up."""
+    workflow, name = shown(letter.workflow), shown(letter.name)
+    return Alert(
+        kind="dead_letter",
+        subject=workflow,
+        summary=f"The {letter.kind} {name} of workflow {workflow} gave up at attempt {letter.attempts}: "
+        f"{shown(letter.error)}",
+        advice=f"Mend the cause, then interlock dead-letters retry {letter.id}; or, when it was settled by hand, "
+        f"interlock dead-letters resolve {letter.id}.",
+        dedup_key=key("dead_letter", letter.id),
+        at_us=now_us,
+        since_us=letter.since_us,
+        details={
+            "letter": letter.id,
+            "letter_kind": letter.kind,
+            "name": name,
+            "attempts": letter.attempts,
+            "error": shown(letter.error),
+            "version": letter.version,
+            "idempotency_key": letter.key,
+        },
+    )
+
+
+def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
+    """The alert of a breaker that opened, or the end of it when it closed; half-open is neither."""
+    if changed.after == "half_open":
+        return None
+    dependency = shown(changed.dependency)
+    alert = Alert(
+        kind="breaker_open",
+        subject=dependency,
+        summary=f"The breaker of {dependency} is open: {shown(changed.reason)}",
+        advice=f"Look whether {dependency} answers. Steps that need it wait, and go on by themselves when it is back.",
+        dedup_key=key("breaker_open", changed.dependency),
+        at_us=now_us,
+        since_us=now_us,
+    )
+    return alert if changed.after == "open" else alert.over(now_us)
+
+
+def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_all: bool, now_us: int) -> Alert:
+    """What stands for all those beyond the bound of single alerts (G6)."""
+    many = f"{more:,}" if counted_all else f"at least {more:,}"
+    things, command = (
+        ("stalled workflows", "interlock stalled")
+        if kind == "stalled"
+        else ("dead letters", "interlock dead-letters list")
+    )
+    return Alert(
+        kind=kind,
+        subject="more",
+        summary=f"There are {many} more {things}, which are not told one by one.",
+        advice=f"List them all with {command}. So many usually have one cause: look at the oldest first.",
+        dedup_key=key(kind, "more"),
+        at_us=now_us,
+        details={"more": more},
+    )
+
+
+def key(*parts: str) -> str:
+    """A deduplication key within every receiver's limit; one that would be too long is a digest of itself."""
+    whole = "/".join(("interlock", *(quote(part, safe=":@", errors="surrogatepass") for part in parts)))
+    if len(whole) <= KEY_CHARACTERS_MAX:
+        return whole
+    return f"interlock/{parts[0]}/{hashlib.sha256(whole.encode()).hexdigest()}"
+
+
+def shown(text: str) -> str:
+    """A text of the user on one line of bounded length, without control characters."""
+    plain = "".join(each if each.isprintable() else " " for each in text[: TEXT_CHARACTERS_MAX + 1])
+    return plain if len(plain) <= TEXT_CHARACTERS_MAX else plain[: TEXT_CHARACTERS_MAX - 1] + "…"
+
+
+def iso(time_us: int) -> str:
+    """A time of the store for machines and people: ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
+
+
+def duration(seconds: float) -> str:
+    """A stay for people: in the two largest units that say something."""
+    if seconds < 60:  # noqa: PLR2004 -- a minute has 60 seconds.
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    index = next(place for place, (_, size) in enumerate(units) if whole >= size)
+    told: list[str] = []
+    for name, size in units[index : index + 2]:
+        count, whole = divmod(whole, size)
+        told += [f"{count} {name}"] if count else []
+    return " ".join(told)

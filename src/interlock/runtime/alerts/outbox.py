@@ -1,0 +1,256 @@
+"""The way to one receiver: a bounded queue, a thread of its own, and retries that end.
+
+Each receiver has its own thread, so that one that hangs delays neither the engine nor the other receivers; the loop's
+own executor is left alone, because user code may have filled it. The thread is a daemon and is started by the first
+alert: an engine without alerts has none, and a hanging receiver never keeps a process alive.
+
+The order is kept, so that the end of an alert never overtakes its beginning. G6: beyond `alerts_max` the oldest is
+dropped and counted, because news of now are worth more than news of an hour ago.
+"""
+
+import contextlib
+import http.client
+import logging
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from interlock.errors import DefinitionError
+from interlock.runtime.alerts.alert import Alert
+from interlock.runtime.alerts.posting import Answer, post
+from interlock.runtime.alerts.receivers import Receiver
+from interlock.seams import Chance, Clock
+
+_LOG = logging.getLogger("interlock.alerts")
+
+
+class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is waited for, and what is bounded, on the way to a receiver."""
+
+    alerts_max: int = 1_000
+    """Alerts that wait for one receiver; beyond it the oldest is dropped and counted."""
+    attempts_max: int = 8
+    """Attempts at one alert; with the backoff below they take about two minutes."""
+    backoff_first_s: float = 1.0
+    backoff_max_s: float = 60.0
+    retry_after_max_s: float = 300.0
+    """The longest wait that a receiver can ask for."""
+    close_s: float = 2.0
+    """How long closing waits for alerts that are on their way."""
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that bound nothing."""
+        for name in ("alerts_max", "attempts_max"):
+            if getattr(self, name) < 1:
+                raise DefinitionError(
+                    f"AlertSettings({name}={getattr(self, name)!r}) is less than 1.",
+                    why="Then no alert could ever be sent.",
+                    fix="Give 1 or more.",
+                    rule="bad-receiver",
+                )
+
+
+class ReceiverReport(msgspec.Struct, frozen=True):
+    """How one receiver does: what it took, and what never reached it."""
+
+    receiver: str
+    delivered: int
+    """Alerts it took with a 2xx."""
+    retried: int
+    """Attempts that were repeated."""
+    refused: int
+    """Alerts it did not want, or that were given up after `attempts_max`."""
+    dropped: int
+    """Alerts that gave way to newer ones, or were left at closing."""
+    waiting: int
+
+
+class Outbox:
+    """The alerts of one receiver, on their way."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        *,
+        clock: Clock,
+        chance: Chance,
+        settings: AlertSettings,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._receiver = receiver
+        self._clock = clock
+        self._chance = chance
+        self._settings = settings
+        self._queue: deque[Alert] = deque()
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._abandoned = False
+        self._wait = self._closing.wait if wait is None else wait
+        self._thread: threading.Thread | None = None
+        self._ended: Future[None] = Future()
+        self._busy = False
+        self._full = False
+        self._delivered = self._retried = self._refused = self._dropped = 0
+
+    def put(self, alert: Alert) -> None:
+        """Take the alert; never waits, never raises."""
+        with self._changed:
+            if self._closing.is_set():
+                self._dropped += 1
+                return
+            overflow = len(self._queue) >= self._settings.alerts_max
+            if overflow:
+                self._queue.popleft()
+                self._dropped += 1
+            told, self._full = self._full, overflow or self._full
+            self._queue.append(alert)
+            if self._thread is None:
+                self._thread = self._started()
+            self._changed.notify()
+        if overflow and not told:
+            _LOG.error(
+                "%s is too slow: %d alerts wait for it (alerts_max), and the oldest are dropped. "
+                "To fix it, look whether the receiver answers.",
+                self._receiver.name,
+                self._settings.alerts_max,
+            )
+
+    def close(self) -> Future[None]:
+        """Send what waits, each at most once more, and end; done when it has ended."""
+        with self._changed:
+            self._closing.set()
+            if self._thread is None and not self._ended.done():
+                self._ended.set_result(None)
+            self._changed.notify()
+        return self._ended
+
+    def abandon(self) -> int:
+        """Leave what still waits; how many alerts that were. An attempt under way ends by its own timeout."""
+        with self._changed:
+            self._closing.set()
+            self._abandoned = True
+            left = len(self._queue) + self._busy
+            self._dropped += len(self._queue)
+            self._queue.clear()
+            self._changed.notify()
+        return left
+
+    def report(self) -> ReceiverReport:
+        """How the receiver does."""
+        with self._changed:
+            return ReceiverReport(
+                self._receiver.name,
+                self._delivered,
+                self._retried,
+                self._refused,
+                self._dropped,
+                len(self._queue) + self._busy,
+            )
+
+    # --- in the thread -----------------------------------------------------------------------------------------------
+
+    def _started(self) -> threading.Thread:
+        # A future that is running cannot be cancelled by the loop that awaits it.
+        self._ended.set_running_or_notify_cancel()
+        thread = threading.Thread(target=self._run, name="interlock-alerts", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        try:
+            while (alert := self._next()) is not None:
+                taken = self._deliver(alert)
+                with self._changed:
+                    self._busy = False
+                    self._full = self._full and not taken
+                    self._delivered += taken
+                    self._refused += not taken
+        finally:
+            self._ended.set_result(None)
+
+    def _next(self) -> Alert | None:
+        with self._changed:
+            while not self._queue:
+                if self._closing.is_set():
+                    return None
+                self._changed.wait()
+            self._busy = True
+            return self._queue.popleft()
+
+    def _deliver(self, alert: Alert) -> bool:
+        """Post it until it is taken, refused, or tried often enough."""
+        attempts = self._settings.attempts_max
+        for attempt in range(1, attempts + 1):
+            # An attempt that began before closing is followed by one more at once; one that began after is the last.
+            last = attempt == attempts or self._closing.is_set()
+            problem, again, asked_s = self._attempt(alert)
+            if not problem:
+                return True
+            if not again or last:
+                _LOG.error(
+                    "%s did not take the alert %s at attempt %d, and it is dropped: %s",
+                    self._receiver.name,
+                    alert.dedup_key,
+                    attempt,
+                    problem,
+                )
+                return False
+            delay_s = max(asked_s, self._backoff_s(attempt))
+            _LOG.info("%s: %s Attempt %d follows in %.1f s.", self._receiver.name, problem, attempt + 1, delay_s)
+            with self._changed:
+                self._retried += 1
+            self._wait(delay_s)
+            if self._abandoned:
+                return False
+        return False
+
+    def _attempt(self, alert: Alert) -> tuple[str, bool, float]:
+        """One post: what went wrong, whether another may go better, and when at the earliest."""
+        try:
+            request = self._receiver.post(alert, self._clock.wall_s())
+            tls = self._receiver.tls() if request.url.scheme == "https" else None
+            answer = post(request, timeout_s=self._receiver.timeout_s, tls=tls, clock=self._clock)
+        except ssl.SSLCertVerificationError as error:
+            why = (
+                f"its certificate is not valid ({error.verify_message}). Nothing was sent. A private authority is given"
+            )
+            return f"{why} by ca_file.", False, 0.0
+        except (OSError, http.client.HTTPException) as error:
+            # Only the class and the system's own words: an error may quote what was sent.
+            said = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+            return f"it could not be reached ({type(error).__name__}: {said}).", True, 0.0
+        except Exception as error:  # noqa: BLE001 -- a receiver of the user's own may raise anything; the thread goes on.
+            return f"the alert could not be put into a request ({type(error).__name__}).", False, 0.0
+        return self._judged(answer)
+
+    def _judged(self, answer: Answer) -> tuple[str, bool, float]:
+        status = answer.status
+        if 200 <= status < 300:  # noqa: PLR2004 -- the classes of HTTP are known by their numbers.
+            return "", False, 0.0
+        if status == http.HTTPStatus.TOO_MANY_REQUESTS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+            return f"it answered {status}.", True, self._asked_s(answer.retry_after)
+        if status < http.HTTPStatus.BAD_REQUEST:
+            return f"it answered {status}, a redirect, which is not followed: declare the final address.", False, 0.0
+        return f"it answered {status}. Check its address, key and headers.", False, 0.0
+
+    def _asked_s(self, retry_after: str | None) -> float:
+        """What Retry-After asks for, as seconds or as a date, within bounds."""
+        if retry_after is None:
+            return 0.0
+        text, asked_s = retry_after.strip(), 0.0
+        if text.isascii() and text.isdigit():
+            asked_s = float(text[:9])
+        else:
+            with contextlib.suppress(ValueError, OverflowError):
+                asked_s = parsedate_to_datetime(text).timestamp() - self._clock.wall_s()
+        return min(max(asked_s, 0.0), self._settings.retry_after_max_s)
+
+    def _backoff_s(self, attempt: int) -> float:
+        """Twice as long each time, of which the half is luck: many engines do not come back all at once."""
+        whole_s = min(self._settings.backoff_first_s * 2.0 ** (attempt - 1), self._settings.backoff_max_s)
+        return whole_s * (0.5 + 0.5 * self._chance.fraction())

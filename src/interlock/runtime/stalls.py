@@ -1,0 +1,186 @@
+"""The stall detector: looks on a schedule for workflows that stay too long and for dead letters, and tells once (B7).
+
+A workflow is stalled when it is active and longer in its state than the state's declared dwell; states without a dwell
+are not looked at. Each is told once per visit, each letter once, and told again as resolved when it is over. What was
+told lives in memory only: after a restart it is told anew, with the same key, which receivers know again.
+
+G6: at most `limit` stalled workflows and as many letters are told and remembered one by one, longest first; one more
+alert stands for all beyond. Nothing here can hold up or end an engine.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from interlock.core.table import Node
+from interlock.errors import DefinitionError
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.alerts.alert import Alert, letter_alert, more_alert, stalled_alert
+from interlock.store.protocol import Store
+
+STALLS_MAX = 100
+"""Stalled workflows, and dead letters, that are told one by one at the same time."""
+
+_COUNTED = 4
+"""So many times the limit is read, to say how many more there are; beyond that it says "at least"."""
+
+_LOG = logging.getLogger("interlock.alerts")
+
+
+class HasNodes(Protocol):
+    """What the detector needs to know of a compiled machine."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The states."""
+        ...
+
+
+class HasTable(Protocol):
+    """A machine that an engine runs."""
+
+    @property
+    def table(self) -> HasNodes:
+        """It, compiled."""
+        ...
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What one look changed: the alerts that began, and those that are over."""
+
+    raised: tuple[Alert, ...]
+    resolved: tuple[Alert, ...]
+
+
+class _Seen(msgspec.Struct):
+    """What one look found of one kind, by its key."""
+
+    alerts: dict[str, Alert]
+    visits: dict[str, tuple[str, int]]
+    """Of stalled workflows: which visit of which workflow it is."""
+    whole: bool
+    """There is nothing beyond what was read."""
+
+
+class StallDetector:
+    """Finds what needs a person and raises each once. Run it as a task, and cancel that to stop it."""
+
+    def __init__(
+        self,
+        store: Store,
+        machines: Mapping[str, HasTable],
+        alarms: Alarms,
+        *,
+        every_s: float = 30.0,
+        limit: int = STALLS_MAX,
+    ) -> None:
+        if not 0 < every_s < math.inf or limit < 1:
+            raise DefinitionError(
+                f"The stall detector cannot look every {every_s!r} s for at most {limit!r} workflows.",
+                why="It needs a time between two looks, and a bound on what it tells one by one.",
+                fix="Give more than 0 seconds and a limit of 1 or more.",
+                rule="bad-stall-check",
+            )
+        self._store = store
+        self._machines = machines
+        self._alarms = alarms
+        self._every_s = every_s
+        self._limit = limit
+        self._told: dict[Literal["stalled", "dead_letter"], dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
+        self._visits: dict[str, tuple[str, int]] = {}
+        self._more: dict[Literal["stalled", "dead_letter"], Alert] = {}
+
+    async def run(self) -> None:
+        """Look again and again until it is cancelled; a look that fails is told in the log and followed by the next."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 -- whatever the store raises, the engine and the next look go on.
+                _LOG.warning(
+                    "The look for stalled workflows failed (%s) and is tried again in %.1f s: %s",
+                    type(error).__name__,
+                    self._every_s,
+                    error,
+                )
+
+    async def look(self) -> Looked:
+        """Look once, tell what is new and what is over, and return both."""
+        now_us = self._store.now_us()
+        late = await self._stalled(now_us)
+        letters = await self._letters(now_us)
+        gone = await self._gone(late)
+        # Everything is known from here on: nothing below waits, so that a look is told wholly or not at all.
+        raised, resolved = self._compared("stalled", late, gone, now_us)
+        others, settled = self._compared(
+            "dead_letter", letters, set(self._told["dead_letter"]) - set(letters.alerts), now_us
+        )
+        self._visits = {key: late.visits.get(key) or self._visits[key] for key in self._told["stalled"]}
+        looked = Looked((*raised, *others), (*resolved, *settled))
+        for alert in (*looked.resolved, *looked.raised):
+            self._alarms.tell(alert)
+        return looked
+
+    async def _stalled(self, now_us: int) -> _Seen:
+        read = self._limit * _COUNTED
+        found = _Seen({}, {}, whole=True)
+        for name, machine in self._machines.items():
+            dwells = {
+                node.name: node.dwell_max_s
+                for node in machine.table.nodes.values()
+                if node.active and node.dwell_max_s is not None and math.isfinite(node.dwell_max_s)
+            }
+            if not dwells:
+                continue
+            before_us = {state: now_us - round(dwell_s * 1_000_000) for state, dwell_s in dwells.items()}
+            rows = await self._store.stalled(name, before_us, limit=read)
+            found.whole = found.whole and len(rows) < read
+            for row in rows:
+                alert = stalled_alert(row, dwells[row.state], now_us)
+                found.alerts[alert.dedup_key] = alert
+                found.visits[alert.dedup_key] = (row.id, row.visit)
+        return found
+
+    async def _letters(self, now_us: int) -> _Seen:
+        read = self._limit * _COUNTED
+        letters = await self._store.letters(limit=read)
+        alerts = (letter_alert(letter, now_us) for letter in letters)
+        return _Seen({alert.dedup_key: alert for alert in alerts}, {}, whole=len(letters) < read)
+
+    async def _gone(self, late: _Seen) -> set[str]:
+        """Those told before that are stalled no longer.
+
+        When the store had more than was read, one that is missing may only have been crowded out by workflows that are
+        late for longer. Then it is looked up by itself.
+        """
+        missing = set(self._told["stalled"]) - set(late.alerts)
+        if late.whole or not missing:
+            return missing
+        rows = await self._store.load([self._visits[key][0] for key in missing])
+        return {
+            key
+            for key in missing
+            if (row := rows.get(self._visits[key][0])) is None or row.visit != self._visits[key][1]
+        }
+
+    def _compared(
+        self, kind: Literal["stalled", "dead_letter"], seen: _Seen, gone: set[str], now_us: int
+    ) -> tuple[list[Alert], list[Alert]]:
+        """Bring what was told up to date with what was seen: what is to be raised, and what is over."""
+        told = self._told[kind]
+        resolved = [told.pop(key).over(now_us) for key in sorted(gone)]
+        untold = [alert for key, alert in seen.alerts.items() if key not in told]
+        untold.sort(key=lambda alert: (alert.since_us or 0, alert.dedup_key))
+        room = self._limit - len(told)
+        raised, beyond = untold[:room], len(untold) - len(untold[:room])
+        told.update((alert.dedup_key, alert) for alert in raised)
+        if beyond and kind not in self._more:
+            self._more[kind] = more_alert(kind, beyond, counted_all=seen.whole, now_us=now_us)
+            raised.append(self._more[kind])
+        elif not beyond and kind in self._more:
+            resolved.append(self._more.pop(kind).over(now_us))
+        return raised, resolved

@@ -1,0 +1,128 @@
+"""The suite can fail: a store that is broken in one place is caught by a test of it."""
+
+from collections.abc import Callable, Sequence
+
+import apsw
+import msgspec
+import pytest
+
+from interlock.errors import InternalError
+from interlock.lanes.session import Session
+from interlock.lanes.work import Work
+from interlock.store import applying
+from interlock.store.columns import happening
+from interlock.store.cursors import Cursor
+from interlock.store.sqlite import SqliteStore
+from interlock.store.values import Change
+from tests.conformance.store import test_commit, test_lives, test_reads
+from tests.conformance.store.places import Place
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+
+
+def history_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
+    commit = SqliteStore.commit
+
+    def write(session: Session, changes: Sequence[Change]) -> None:
+        for change in changes:
+            [(number,)] = session.query(applying.NUMBER, (change.row.id,))
+            for each in change.history:
+                session.execute(applying.HAPPENED, happening(int(str(number)), each))  # type: ignore[arg-type]
+
+    async def twice(store: SqliteStore, changes: Sequence[Change]) -> list[str]:
+        lost = await commit(store, [msgspec.structs.replace(change, history=()) for change in changes])
+        won = [change for change in changes if change.row.id not in lost]
+        try:
+            await store._lane.submit(Work(write, won))
+        except Exception as error:
+            raise InternalError("contradiction") from error
+        return lost
+
+    patch.setattr(SqliteStore, "commit", twice)
+
+
+def no_look_at_the_revision(patch: pytest.MonkeyPatch) -> None:
+    assert "revision = ? AND id" in applying.MOVE
+    patch.setattr(applying, "MOVE", applying.MOVE.replace("AND revision = ? AND", "AND ? > 0 AND"))
+
+
+def history_for_losers(patch: pytest.MonkeyPatch) -> None:
+    moved = applying._moved
+
+    def always(connection: apsw.Connection, cursor: apsw.Cursor, change: Change, number: int) -> bool:
+        moved(connection, cursor, change, number)
+        return True
+
+    patch.setattr(applying, "_moved", always)
+
+
+def no_look_at_the_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(applying, "USED", "SELECT 1 WHERE ? IS NULL AND ? IS NULL")
+
+
+def a_start_that_replaces(patch: pytest.MonkeyPatch) -> None:
+    start = applying.START.replace("INSERT", "INSERT OR REPLACE").partition(" ON CONFLICT")[0]
+    patch.setattr(applying, "START", start)
+
+
+def numbers_believed_at_once(patch: pytest.MonkeyPatch) -> None:
+    write = SqliteStore._write
+    patch.setattr(applying, "MOVE", applying.MOVE.replace("AND id = ?", "AND ? <> ''"))
+    started = applying._started
+
+    def careless(store: SqliteStore, session: Session, changes: Sequence[Change], time_us: int) -> applying.Applied:
+        def believed(
+            connection: apsw.Connection, cursor: apsw.Cursor, change: Change, learned: dict[str, int]
+        ) -> int | None:
+            number = started(connection, cursor, change, learned)
+            store._numbers.update(learned)
+            return number
+
+        patch.setattr(applying, "_started", believed)
+        return write(store, session, changes, time_us)
+
+    patch.setattr(SqliteStore, "_write", careless)
+
+
+def time_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(applying, "TIME", "SELECT ?")
+
+
+def pages_that_forget_those_of_the_same_moment(patch: pytest.MonkeyPatch) -> None:
+    by_time = SqliteStore._by_time
+
+    async def later(
+        store: SqliteStore, sql: str, values: tuple[object, ...], column: str, begin: Cursor, limit: int
+    ) -> list[tuple[object, ...]]:
+        return await by_time(store, sql, values, column, begin._replace(number=2**60), limit)
+
+    patch.setattr(SqliteStore, "_by_time", later)
+
+
+SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [
+    (
+        history_in_another_transaction,
+        lambda place: test_commit.test_a_group_that_contradicts_history_leaves_nothing(place, "a version twice"),
+    ),
+    (no_look_at_the_revision, test_commit.test_a_change_upon_another_revision_is_lost_and_leaves_nothing),
+    (history_for_losers, test_commit.test_a_change_upon_another_revision_is_lost_and_leaves_nothing),
+    (no_look_at_the_key, test_commit.test_a_delivery_key_is_used_once_per_workflow),
+    (a_start_that_replaces, test_commit.test_a_workflow_that_exists_is_not_started_again),
+    (numbers_believed_at_once, test_commit.test_a_number_learned_by_a_group_that_failed_is_not_believed),
+    (time_not_written, test_lives.test_time_does_not_go_behind_what_was_stored_when_it_is_opened_again),
+    (
+        pages_that_forget_those_of_the_same_moment,
+        lambda place: test_reads.test_workflows_of_a_state_are_found_in_the_order_they_came_there(place, 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sabotage", "test"), SABOTAGES, ids=[sabotage.__name__ for sabotage, _ in SABOTAGES])
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_sabotage_is_caught(
+    place: Place, monkeypatch: pytest.MonkeyPatch, sabotage: Sabotage, test: Callable[[Place], None]
+) -> None:
+    """G1, G2, G3, B5, B8, G8: what the same test says of a sound store is green in its own module."""
+    sabotage(monkeypatch)
+    with pytest.raises((AssertionError, InternalError)):
+        test(place)
