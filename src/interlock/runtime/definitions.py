@@ -8,8 +8,6 @@ source: an edit that changes nothing strands nobody.
 
 from collections.abc import Iterable
 
-import msgspec
-
 from interlock.core.description import MachineDescription, description_from_json
 from interlock.core.plan import Plan, plan
 from interlock.core.plan.findings import proves_safe
@@ -17,11 +15,8 @@ from interlock.core.values import Finding
 from interlock.errors import DefinitionError
 from interlock.runtime.bound import Bound
 from interlock.store.protocol import Store
-from interlock.store.values import Change
 
 PREFIX = "machine/"
-
-PAGE = 1_000
 
 
 async def check_definitions(
@@ -41,31 +36,11 @@ async def check_definitions(
             if living is None:
                 living = await store.living()
             accepted += _compared(old, described, living, accept_changes=accept_changes)
-        if living is not None:
-            for state in bound.table.declared.renamed:
-                if any(machine == bound.name and name == state for machine, _, name in living):
-                    await _rename(store, bound, state)
         name = f"{PREFIX}{bound.name}/{described.version}"
         text = described.to_json().decode()
         if name not in noted or (worker and noted[name] != text):
             await store.note(name, text)
     return accepted
-
-
-async def _rename(store: Store, bound: Bound, state: str) -> None:
-    """Store the workflows of a renamed state under its new name, so that listings by state find them."""
-    name, cursor = bound.node_of(state).name, None
-    while True:
-        found = await store.find(bound.name, state, after=cursor, limit=PAGE)
-        changes = [
-            Change(msgspec.structs.replace(row, state=name, revision=row.revision + 1), row.revision)
-            for row in found.rows
-        ]
-        if changes:
-            await store.commit(changes)
-        cursor = found.cursor
-        if cursor is None:
-            return
 
 
 def _before(machine: str, noted: dict[str, str]) -> list[MachineDescription]:
