@@ -73,8 +73,8 @@ def test_every_order_comes_to_rest_and_what_was_taken_for_nothing_is_given_back(
             await engine.wait(each)
         given_back = {call.ctx.undoes for call in sold.world.refund.calls}
         for each in IDS:
-            view = await engine.get(each)
-            rows = await engine.history(each)
+            view = await engine.of(sold.machine).get(each)
+            rows = await engine.of(sold.machine).history(each)
             assert [row.version for row in rows] == list(range(1, view.version + 1))
             if view.state is State.CANCELLED:
                 assert bank.taken.get(each, set()) <= given_back

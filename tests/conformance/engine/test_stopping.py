@@ -152,7 +152,7 @@ def test_events_that_wait_at_the_stop_are_not_lost(kept: Place) -> None:
         answers = await asyncio.gather(*sent)
         assert [moved.version for moved in answers] == list(range(2, 22))
         async with kept.engine(order) as engine:
-            assert (await engine.get("o-1")).context.note == "x" * 20
+            assert (await engine.of(order).get("o-1")).context.note == "x" * 20
 
     run(scenario)
 
