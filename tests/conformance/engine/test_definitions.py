@@ -169,14 +169,19 @@ def test_a_change_that_concerns_no_stored_workflow_opens(kept: Place) -> None:
     run(scenario)
 
 
-def test_a_renamed_state_is_read_and_left_under_its_new_name(kept: Place) -> None:
+def test_a_renamed_state_is_read_found_and_left_under_its_new_name(kept: Place) -> None:
     async def scenario() -> None:
         await stored(kept)
         paper = renamed()
+        for _ in range(2):
+            async with kept.engine(paper, worker=False) as engine:
+                assert (await engine.get("p-1")).version == 2
         async with kept.engine(paper) as engine:
             assert (await engine.get("p-1")).state is Renamed.LOOKED_AT
             assert [row.to_state for row in await engine.history("p-1")] == [Renamed.DRAFT, Renamed.LOOKED_AT]
             assert [view.state for view in (await engine.find(paper)).items] == [Renamed.LOOKED_AT]
+            assert [view.id for view in await engine.stalled(paper, older_than_s=0)] == ["p-1"]
+            assert [view.id for view in (await engine.find(paper, state=Renamed.LOOKED_AT)).items] == ["p-1"]
             assert (await engine.send("p-1", Finish())).state is Renamed.DONE
 
     run(scenario)

@@ -33,7 +33,7 @@ def test_an_event_delivered_twice_is_applied_once_and_answered_the_same(place: P
             await engine.send("o-1", Note("b"))
             assert await engine.send("o-1", Note("a"), key="k") == Moved(state=State.DRAFT, version=2, duplicate=True)
             assert (first.version, first.duplicate) == (2, False)
-            assert (await engine.get("o-1")).context.note == "ab"
+            assert (await engine.of(order).get("o-1")).context.note == "ab"
             assert [row.key for row in await engine.history("o-1")] == [None, "k", None]
 
     run(scenario)

@@ -137,7 +137,7 @@ def test_strategies_are_swapped_for_steps_undos_and_effects(place: Place) -> Non
         async with place.engine(order, steps=swaps) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit(cents=3))
-            assert (await engine.wait("o-1", State.DONE)).context.receipt == "fake"
+            assert (await engine.of(order).wait("o-1", State.DONE)).context.receipt == "fake"
             await engine.send("o-1", Cancel())
             await engine.wait("o-1", State.CANCELLED)
             await settled(engine)

@@ -120,7 +120,7 @@ def test_a_pipeline_goes_on_after_a_crash_with_the_key_of_its_step(kept: Place) 
         await crash(engine)
         travel.hold = None
         async with kept.engine(travel.machine) as engine:
-            assert (await engine.wait("t-1")).context.booked == ("book", "pay", "confirm")
+            assert (await engine.of(travel.machine).wait("t-1")).context.booked == ("book", "pay", "confirm")
         assert travel.names == ["book", "pay", "pay", "confirm"]
         assert travel.calls[1][1].key == travel.calls[2][1].key
 
@@ -153,7 +153,7 @@ def test_a_step_of_a_pipeline_is_swapped(place: Place) -> None:
 
         async with place.engine(travel.machine, steps={travel.steps[1]: fake}) as engine:
             await engine.start(travel.machine, "t-1", Trip())
-            assert (await engine.wait("t-1")).context.booked == ("book", "fake", "confirm")
+            assert (await engine.of(travel.machine).wait("t-1")).context.booked == ("book", "fake", "confirm")
 
     run(scenario)
 
@@ -165,7 +165,7 @@ def test_the_checkout_of_the_examples_runs_and_fails_as_it_says(place: Place, ce
         context = example.Checkout(order_id="o-1", items={"sku": 1}, cents=cents)
         async with place.engine(machine) as engine:
             await engine.start(machine, "o-1", context)
-            view = await engine.wait("o-1")
+            view = await engine.of(machine).wait("o-1")
             expected = machine.State.COMPLETED if cents else machine.State.FAILED
             assert view.state is expected
             assert view.context.reserved == bool(cents)

@@ -39,7 +39,7 @@ def test_an_event_moves_the_workflow_and_says_where_it_stands(place: Place) -> N
             await engine.start(order, "o-1", Order())
             moved = await engine.send("o-1", Submit(cents=9))
             assert moved == Moved(state=State.CHARGING, version=2)
-            view = await engine.get("o-1")
+            view = await engine.of(order).get("o-1")
             assert (view.state, view.version, view.context.cents) == (State.CHARGING, 2, 9)
 
     run(scenario)
@@ -141,7 +141,7 @@ def test_several_events_of_one_workflow_in_one_group_are_applied_in_order(place:
             letters = "abcdefghijklmnopqrstuvwxyz"
             answers = await asyncio.gather(*(engine.send("o-1", Note(each)) for each in letters))
             assert [moved.version for moved in answers] == list(range(2, 28))
-            rows = await engine.history("o-1")
+            rows = await engine.of(order).history("o-1")
             assert [row.version for row in rows] == list(range(1, 28))
             assert [row.context.note for row in rows] == [letters[:at] for at in range(27)]
 

@@ -164,7 +164,7 @@ def test_text_of_a_context_is_stored_verbatim(kept: Place) -> None:
         async with kept.engine(order) as engine:
             await engine.start(order, "o-1", Order(note=text))
         async with kept.engine(order) as engine:
-            assert (await engine.get("o-1")).context.note == text
+            assert (await engine.of(order).get("o-1")).context.note == text
 
     run(scenario)
 

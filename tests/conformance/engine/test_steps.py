@@ -39,7 +39,7 @@ def test_entering_a_state_runs_its_step_whose_result_is_the_next_event(place: Pl
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
-            view = await engine.wait("o-1")
+            view = await engine.of(order).wait("o-1")
             assert (view.state, view.context.receipt) == (State.DONE, "r")
             rows = await engine.history("o-1")
             assert [row.event for row in rows] == ["STARTED", "SUBMIT", "CHARGED", "RESERVED"]
@@ -90,7 +90,7 @@ def test_out_of_attempts_goes_where_failed_says_with_the_failure_for_the_action(
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
-            view = await engine.wait("o-1")
+            view = await engine.of(order).wait("o-1")
             assert (view.state, view.context.note) == (State.CANCELLED, "OSError after 3")
             assert world.charge.attempts == [1, 2, 3]
             failed = (await engine.history("o-1"))[2]
@@ -169,7 +169,7 @@ def test_a_step_that_answers_its_cancellation_has_answered(place: Place) -> None
         async with place.engine(order, steps={charge: swallows}) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
-            assert (await engine.wait("o-1")).context.receipt == "first"
+            assert (await engine.of(order).wait("o-1")).context.receipt == "first"
 
     run(scenario)
 

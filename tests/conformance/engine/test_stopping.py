@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interlock import Engine, Moved, NonRetryable, Retryable, UnavailableError
+from interlock import Engine, Moved, NonRetryable, Retryable, RetryAfter, UnavailableError
 from interlock.runtime import recovery
 from tests.conformance.engine.places import Place, SetClock, crash, run, settled
 from tests.conformance.engine.shop import (
@@ -152,7 +152,7 @@ def test_events_that_wait_at_the_stop_are_not_lost(kept: Place) -> None:
         answers = await asyncio.gather(*sent)
         assert [moved.version for moved in answers] == list(range(2, 22))
         async with kept.engine(order) as engine:
-            assert (await engine.get("o-1")).context.note == "x" * 20
+            assert (await engine.of(order).get("o-1")).context.note == "x" * 20
 
     run(scenario)
 
@@ -257,7 +257,7 @@ def test_a_retry_waits_on_for_its_time_in_the_next_life(kept: Place) -> None:
 
     async def scenario() -> None:
         clock = SetClock()
-        answers = Outside(_after(3600.0), Charged())
+        answers = Outside(RetryAfter(3600.0), Charged())
         order, world, _ = shop(World(charge=answers))
         async with kept.engine(order, clock=clock) as engine:
             await submitted(engine, order)
@@ -273,12 +273,6 @@ def test_a_retry_waits_on_for_its_time_in_the_next_life(kept: Place) -> None:
             assert world.charge.attempts == [1, 2]
 
     run(scenario)
-
-
-def _after(seconds: float) -> Exception:
-    from interlock import RetryAfter  # noqa: PLC0415 -- next to its only use.
-
-    return RetryAfter(seconds)
 
 
 def test_worker_false_takes_events_and_runs_nothing(kept: Place) -> None:

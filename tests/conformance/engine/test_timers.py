@@ -210,7 +210,7 @@ def test_several_timers_of_one_state_fire_in_the_order_of_their_times(place: Pla
         order = shop(declare=declare).machine
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
-            assert (await engine.wait("o-1")).context.note == "first"
+            assert (await engine.of(order).wait("o-1")).context.note == "first"
 
     run(scenario)
 

@@ -315,7 +315,7 @@ def test_an_event_in_an_unwinding_state_lets_the_undos_go_on(place: Place) -> No
             await held.begun.wait()
             await engine.send("o-1", Note("please"))
             held.go.set()
-            assert (await engine.wait("o-1")).context.note == "please"
+            assert (await engine.of(order).wait("o-1")).context.note == "please"
             assert len(world.release.calls) == 1
 
     run(scenario)

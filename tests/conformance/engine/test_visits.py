@@ -36,7 +36,7 @@ def test_a_result_that_is_refused_here_counts_as_non_retryable(place: Place) -> 
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
-            view = await engine.wait("o-1")
+            view = await engine.of(order).wait("o-1")
             assert (view.state, view.context.note) == (State.CANCELLED, "invalid-transition after 1")
             assert world.charge.attempts == [1]
             assert world.refund.calls == []
@@ -78,7 +78,7 @@ def test_a_late_result_is_told_and_never_applied(place: Place) -> None:
             await held.cancelled.wait()
             held.go.set()
             await settled(engine)
-            view = await engine.get("o-1")
+            view = await engine.of(order).get("o-1")
             assert (view.state, view.version, view.context.receipt) == (State.PAUSED, 3, "")
             assert [each.workflow for each in seen if isinstance(each, ResultLate)] == ["o-1"]
 
@@ -109,7 +109,7 @@ def test_an_internal_transition_lets_the_step_go_on_and_its_result_meets_the_new
             await held.begun.wait()
             await engine.send("o-1", Note("meanwhile"))
             held.go.set()
-            view = await engine.wait("o-1")
+            view = await engine.of(order).wait("o-1")
             assert (view.context.note, view.context.receipt) == ("meanwhile", "r")
             assert len(world.charge.calls) == 1
             assert world.charge.calls[0].context.note == ""

@@ -9,6 +9,7 @@ from interlock.runtime.slots import Slots
 def calling(most: int) -> tuple[Slots, list[str]]:
     slots, called = Slots(most), list[str]()
     slots.called = called.append
+    slots.open()
     return slots, called
 
 
@@ -17,6 +18,15 @@ def test_no_more_than_most_places_are_given() -> None:
     assert [slots.reserve() for _ in range(3)] == [True, True, False]
     slots.release()
     assert slots.reserve()
+
+
+def test_nothing_is_given_out_before_it_is_open_and_then_to_those_who_wait() -> None:
+    slots, called = Slots(1), list[str]()
+    slots.called = called.append
+    slots.wait("a")
+    assert (slots.reserve(), called) == (False, [])
+    slots.open()
+    assert (slots.reserve(), called) == (True, ["a"])
 
 
 def test_those_who_wait_are_called_in_order_one_for_each_place() -> None:

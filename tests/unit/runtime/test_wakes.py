@@ -17,6 +17,7 @@ def test_calls_come_in_the_order_of_their_times_and_not_before() -> None:
     async def scenario() -> None:
         store, called = Store(), list[str]()
         wakes = Wakes(store.now_us)
+        wakes.open()
         for time_us, name in ((3_000_000, "c"), (1_000_000, "a"), (2_000_000, "b"), (1_000_000, "a2")):
             wakes.at(time_us, called.append, name)
         assert called == []
@@ -35,6 +36,7 @@ def test_what_is_due_now_is_called_by_the_loop_and_what_is_added_meanwhile_too()
     async def scenario() -> None:
         store, called, done = Store(), list[str](), asyncio.Event()
         wakes = Wakes(store.now_us)
+        wakes.open()
 
         def again(name: str) -> None:
             called.append(name)
@@ -55,6 +57,7 @@ def test_a_sooner_one_that_comes_later_is_not_held_up() -> None:
     async def scenario() -> None:
         store, called = Store(), asyncio.Event()
         wakes = Wakes(store.now_us)
+        wakes.open()
         wakes.at(store.time_us + 3_600_000_000, lambda _name: None, "late")
         wakes.at(store.time_us, lambda _name: called.set(), "soon")
         await called.wait()
@@ -67,6 +70,7 @@ def test_the_same_time_for_the_same_name_is_kept_once() -> None:
     async def scenario() -> None:
         store, called = Store(), list[str]()
         wakes = Wakes(store.now_us)
+        wakes.open()
         for _ in range(100):
             wakes.at(2_000_000, called.append, "a")
             wakes.at(2_000_000, called.append, "b")
@@ -85,6 +89,7 @@ def test_nothing_is_called_after_closing() -> None:
     async def scenario() -> None:
         store, called = Store(), list[str]()
         wakes = Wakes(store.now_us)
+        wakes.open()
         wakes.at(0, called.append, "a")
         wakes.close()
         wakes.at(0, called.append, "b")
