@@ -24,6 +24,7 @@ _SKIPPED = re.compile(r"<!--\s*not executed:\s*\S.*?-->\s*$", re.DOTALL)
 _SAVED = re.compile(r"<!--\s*saved as:\s*(\S+)\s*-->\s*$")
 _RUN = re.compile(r"\$ python (\w+\.py)$")
 _SHELL_OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
+_EXPORT = re.compile(r"^\$ export ([A-Z_]+)=(.*)$", re.MULTILINE)
 _SETTING = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
@@ -130,6 +131,13 @@ def read_commands(text: str) -> list[Command]:
         if block.language == "console" and block.executed
         for command in _commands_of(block)
     ]
+
+
+def read_exports(text: str, folder: Path) -> dict[str, str]:
+    """What the console blocks of a page export for the commands that follow; `$PWD` is the folder."""
+    blocks = [block.text for block in read_blocks(text) if block.language == "console" and block.executed]
+    found = [export for block in blocks for export in _EXPORT.findall(block)]
+    return {name: "".join(shlex.split(value)).replace("$PWD", str(folder)) for name, value in found}
 
 
 def _commands_of(block: Block) -> Iterator[Command]:

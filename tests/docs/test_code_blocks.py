@@ -23,7 +23,7 @@ from typer.main import get_command
 
 import interlock
 from interlock.cli.program import app
-from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, run_page
+from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, read_exports, run_page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
@@ -83,21 +83,26 @@ def failure(arguments: tuple[str, ...], folder: Path) -> str:
     return "" if done.returncode == 0 else done.stderr or done.stdout or f"exit {done.returncode}"
 
 
-def objection(command: Command, folder: Path) -> str:
+def objection(command: Command, folder: Path, *, run: bool = False) -> str:
     """What is wrong with a command that a page shows, or nothing."""
     said = refusal(command.arguments)
-    if not said and any(word.startswith("interlock.examples") for word in command.arguments):
+    if not said and (run or any(word.startswith("interlock.examples") for word in command.arguments)):
         said = failure(command.arguments, folder)
     return said
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
-    commands = read_commands((ROOT / page).read_text(encoding="utf-8"))
+def test_the_commands_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    commands = read_commands(text)
+    # A page that makes a home of its own in the reader's folder is run as a whole.
+    for name, value in (exports := read_exports(text, tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    whole = any(str(tmp_path) in value for value in exports.values())
     wrong = [
         f"{page}:{command.line}: interlock {' '.join(command.arguments)}\n{said}"
         for command in commands
-        if (said := objection(command, tmp_path))
+        if (said := objection(command, tmp_path, run=whole))
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
@@ -139,6 +144,11 @@ def test_a_block_may_be_excused_with_a_reason() -> None:
     without_reason = "<!-- not executed: -->\n```python\nx\n```\n"
     elsewhere = "<!-- not executed: needs a bucket -->\n\nSome text.\n\n```python\nx\n```\n"
     assert [block.executed for block in read_blocks(excused + without_reason + elsewhere)] == [False, True, True]
+
+
+def test_what_a_page_exports_is_known_to_its_commands(tmp_path: Path) -> None:
+    text = '```console\n$ export INTERLOCK_HOME="lanes://$PWD/shop"\n$ interlock show o-1\n```\n'
+    assert read_exports(text, tmp_path) == {"INTERLOCK_HOME": f"lanes://{tmp_path}/shop"}
 
 
 SAVED = "<!-- saved as: hello.py -->\n```python\nprint('hello')\nprint('key 17')\n```\n"
