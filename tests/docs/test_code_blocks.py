@@ -261,7 +261,18 @@ def test_the_python_reference_names_everything_public() -> None:
     values = interlock.Snapshot, interlock.Decision, interlock.Record, interlock.Allowed, interlock.Finding
     policies = interlock.Retry, interlock.Breaker, interlock.Budget, interlock.Dependency
     assert not parameters(*values, *policies, interlock.StepContext, interlock.StepFailure) - words
+    assert not surface(interlock.Engine, interlock.Workflows, interlock.AlertWebhook, interlock.PagerDuty) - words
+    answers = interlock.View, interlock.Moved, interlock.Refused, interlock.HistoryRow, interlock.Page, interlock.Counts
+    assert not parameters(*answers, interlock.DeadLetter, interlock.Compensation) - words
+    assert not parameters(interlock.AlertWebhook, interlock.PagerDuty, interlock.Admission) - words
+    assert not parameters(*(each for each in interlock.Signal.__args__)) - words
     assert not {"State", "Begin", "Cancel"} - words
+
+
+def test_the_python_reference_names_everything_of_the_harness() -> None:
+    words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
+    harness = import_module("interlock.testing").Harness
+    assert not (surface(harness) | parameters(harness)) - words
 
 
 def limits() -> dict[str, float]:
