@@ -41,7 +41,7 @@ def as_module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = as_module("page_" + "".join(c if c.isalnum() else "_" for c in page), monkeypatch)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     try:
         run_page(ROOT / page, page, module, tmp_path)
     except PageFailed as failure:
