@@ -43,6 +43,7 @@ MOONSHOT = 20.0
 STEPS = "Interlock, steps"
 EVENTS = "Interlock, events"
 BY_TRANSACTIONS = "by hand, transactions"
+TUNED = "by hand, tuned"
 BY_STATEMENTS = "by hand, one statement"
 DBOS = "DBOS"
 RESTATE = "Restate"
@@ -50,6 +51,7 @@ RESTATE = "Restate"
 KINDS = ("interlock", "handwritten", "dbos", "restate", "hot")
 RATIOS = {
     "embedded_256_vs_handwritten": (STEPS, BY_TRANSACTIONS, 256),
+    "embedded_256_vs_handwritten_tuned": (STEPS, TUNED, 256),
     "embedded_256_vs_onestatement": (STEPS, BY_STATEMENTS, 256),
     "embedded_events_256_vs_handwritten": (EVENTS, BY_TRANSACTIONS, 256),
     "embedded_events_256_vs_onestatement": (EVENTS, BY_STATEMENTS, 256),
@@ -119,12 +121,17 @@ class Arena:
         self.checks.append(lambda: self.runner.run(embedded.check()))
 
     def handwritten(self, running: Server) -> Handwritten:
-        """Both forms by hand, each with the number of connections that is best for it."""
+        """All forms by hand, each with the number of connections that is best for it."""
         by_hand = self.runner.run(self.opened.enter_async_context(Handwritten(running)))
-        for name, work in ((BY_TRANSACTIONS, by_hand.by_transactions), (BY_STATEMENTS, by_hand.by_statements)):
+        forms = (
+            (BY_TRANSACTIONS, by_hand.by_the_book, self.plan.in_flight),
+            (TUNED, by_hand.by_transactions, (256,)),
+            (BY_STATEMENTS, by_hand.by_statements, self.plan.in_flight),
+        )
+        for name, work, in_flight in forms:
             size = self.runner.run(by_hand.best_size(work, in_flight=256, seconds=self.plan.trying_s))
             self.notes[f"connections, {name}"] = size
-            for count in self.plan.in_flight:
+            for count in in_flight:
                 turn = functools.partial(
                     by_hand.round,
                     work,

@@ -65,6 +65,7 @@ from interlock.signals import (
 if TYPE_CHECKING:
     from interlock.database.database import Database
     from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
+    from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
     from interlock.runtime.engine import Engine
     from interlock.runtime.settings import Admission
     from interlock.runtime.typed import Workflows
@@ -85,6 +86,8 @@ __all__ = [
     "AlertRaised",
     "AlertWebhook",
     "Allowed",
+    "BlockingEngine",
+    "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
     "Budget",
@@ -164,10 +167,13 @@ __all__ = [
     "step",
 ]
 
+_BLOCKING = "interlock.runtime.blocking"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
+    "BlockingEngine": _BLOCKING,
+    "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",

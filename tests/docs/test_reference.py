@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import math
 import re
 import sqlite3
 from pathlib import Path
@@ -12,7 +13,7 @@ from msgspec.structs import fields
 
 from interlock.core.plan.findings import WITHOUT_PROOF
 from interlock.lanes.settings import KINDS, LaneSettings
-from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.settings import RANGES, Admission, EngineSettings
 from interlock.store.tables import FORMAT, NAMES, TABLES
 
 PROJECT = Path(__file__).parents[2]
@@ -74,6 +75,17 @@ def test_every_setting_of_an_engine_is_on_its_page_and_no_other(heading: str, st
     page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
     [table] = re.findall(rf"\| {heading} \|.*?\n\n", page, re.DOTALL)
     assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)) == defaults(struct)
+
+
+def test_the_range_of_every_setting_of_an_engine_is_told() -> None:
+    page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
+    [table] = re.findall(r"\| engine setting \|.*?\n\n", page, re.DOTALL)
+    told = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", table, re.MULTILINE))
+    ranges = {field.name: RANGES.get(field.name, (1, math.inf)) for field in fields(EngineSettings)}
+    assert told == {
+        name: f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
+        for name, (least, most) in ranges.items()
+    }
 
 
 def test_every_column_of_the_tables_of_workflows_is_explained_and_no_other() -> None:

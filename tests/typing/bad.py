@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from interlock import Event, Machine, StepContext, StepFailure, pipeline, step
+from interlock import Engine, Event, Machine, StepContext, StepFailure, pipeline, step
 
 
 class State(Enum):
@@ -161,3 +161,22 @@ async def weigh(parcel: Parcel, ctx: StepContext) -> Parcel:
 
 
 pipeline("checkout", context=Order, steps=[weigh])  # wrong: a step of another context
+
+
+async def running(engine: Engine) -> None:
+    await engine.start(order, "o-1", Parcel())  # wrong: another context
+    await engine.find(order, state=OtherState.DRAFT)  # wrong: another machine's state
+    await engine.find(order, state="draft")  # wrong: a state is a member of the Enum
+    await engine.find(order, state=State.DARFT)  # wrong: misspelt state
+    await engine.stalled(order, states=[OtherState.DRAFT])  # wrong: another machine's state
+    await engine.send("o-1", "SUBMIT")  # wrong: an event is an instance of its class
+    await engine.send("o-1", Submit)  # wrong: an instance is sent, not a class
+    await engine.send_many([("o-1", Submit(5))])  # wrong: a key, or None, belongs to each item
+    await engine.wait("o-1", "done")  # wrong: a state is a member of the Enum
+    await engine.resolve_dead_letter("d-1")  # wrong: somebody must say what was done
+    orders = engine.of(order)
+    await orders.send("o-1", Weighed(5))  # wrong: another machine's event
+    await orders.wait("o-1", OtherState.DRAFT)  # wrong: another machine's state
+    (await orders.get("o-1")).context.grams  # wrong: another context's field
+    (await orders.get("o-1")).state = State.DONE  # wrong: a view is never changed
+    Engine.open("memory:", machines=[order], drain_s="5")  # wrong: a setting is a number

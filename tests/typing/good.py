@@ -8,12 +8,21 @@ from typing import TypedDict, assert_type
 import msgspec
 
 from interlock import (
+    Admission,
     Allowed,
+    Compensation,
+    Counts,
+    DeadLetter,
     Decision,
+    Engine,
     Event,
     Finding,
+    HistoryRow,
     Machine,
+    Moved,
+    Page,
     PipelineState,
+    Refused,
     Retry,
     Signal,
     Snapshot,
@@ -21,6 +30,9 @@ from interlock import (
     StepFailure,
     Subscribers,
     TransitionApplied,
+    View,
+    Workflow,
+    Workflows,
     pipeline,
     step,
 )
@@ -193,3 +205,47 @@ def every(machines: Sequence[Machine[State, Order, OrderEvent]]) -> list[str]:
 
 
 every([order])
+
+
+async def fake_charge(order: Order, ctx: StepContext) -> Charged:
+    return Charged(ctx.key)
+
+
+async def running() -> None:
+    opening = Engine.open(
+        "memory:",
+        machines=[order, checkout],
+        steps={charge: fake_charge, refund: refund, mail: mail, pay: pay},
+        admission=Admission(rate_per_s=10, burst=20, in_flight_max=5),
+        observers=[watch],
+        drain_s=1,
+    )
+    async with opening as engine:
+        assert_type(engine, Engine)
+        started: Workflow[State, Order] = await engine.start(order, "o-1", Order())
+        assert_type(started, View[State, Order])
+        assert_type((await engine.start(checkout, "c-1", Checkout())).context, Checkout)
+        moved = await engine.send("o-1", Submit(cents=5), key="k", if_allowed=True, expect_version=1)
+        assert_type((moved.version, moved.duplicate, moved.ignored), tuple[int, bool, bool])
+        orders = engine.of(order)
+        assert_type(orders, Workflows[State, Order, OrderEvent])
+        assert_type(await orders.get("o-1"), View[State, Order])
+        assert_type((await orders.get("o-1")).state, State)
+        assert_type((await orders.get("o-1")).context.cents, int)
+        assert_type((await orders.get("o-1")).waiting, str | None)
+        assert_type(await orders.send("o-1", Cancel()), Moved[State])
+        assert_type(await orders.wait("o-1", State.DONE, State.CANCELLED, timeout_s=1), View[State, Order])
+        assert_type(await orders.history("o-1"), list[HistoryRow[State, Order]])
+        assert_type((await orders.history("o-1"))[0].from_state, State)
+        assert_type(await orders.find(state=State.DONE), Page[State, Order])
+        assert_type(await orders.allowed("o-1", Submit(cents=5)), list[Allowed[State]])
+        assert_type(await engine.find(order, state=State.CHARGING, limit=5, cursor=None), Page[State, Order])
+        assert_type(await engine.stalled(order, older_than_s=5, states=[State.CHARGING]), list[View[State, Order]])
+        for answer in await engine.send_many([("o-1", Cancel(), "k"), ("o-1", Declined(), None)]):
+            print(answer.error.code if isinstance(answer, Refused) else answer.version + 1)
+        assert_type(await engine.stats("o-1"), Counts)
+        assert_type(await engine.compensations(), list[Compensation])
+        assert_type(await engine.dead_letters("step"), list[DeadLetter])
+        await engine.retry_dead_letter("d-1")
+        await engine.resolve_dead_letter("d-1", note="by hand")
+        engine.subscribe(watch)

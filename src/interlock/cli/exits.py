@@ -6,7 +6,17 @@ reused. An error that is none of ours is not mapped at all; it keeps its traceba
 
 from enum import IntEnum
 
-from interlock.errors import BadUsage, InterlockError, Refusal, TargetNotFound, UnavailableError, WorkflowNotFound
+from interlock.errors import (
+    BadUsage,
+    InterlockError,
+    KeyReused,
+    Refusal,
+    TargetNotFound,
+    UnavailableError,
+    VersionConflict,
+    WorkflowExists,
+    WorkflowNotFound,
+)
 
 
 class Exit(IntEnum):
@@ -25,9 +35,9 @@ class Exit(IntEnum):
 MEANINGS = {
     Exit.OK: "done, and nothing to complain about",
     Exit.ERROR: "an error, or the answer is no: findings of severity error, a plan that is not safe",
-    Exit.USAGE: "the command line is wrong",
-    Exit.REFUSED: "the machine refused the event; nothing was changed",
-    Exit.NOT_FOUND: "there is no such workflow, module, attribute, file or database",
+    Exit.USAGE: "the command line is wrong: a word, an option, or a value that does not fit the machine",
+    Exit.REFUSED: "the event or the start was refused; nothing was changed",
+    Exit.NOT_FOUND: "there is no such workflow, dead letter, module, attribute, file or database",
     Exit.UNAVAILABLE: "not now or not here; try again later, or at the owner that is named",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -35,6 +45,9 @@ MEANINGS = {
 _BY_CLASS: tuple[tuple[type[InterlockError], Exit], ...] = (
     (BadUsage, Exit.USAGE),
     (Refusal, Exit.REFUSED),
+    (VersionConflict, Exit.REFUSED),
+    (WorkflowExists, Exit.REFUSED),
+    (KeyReused, Exit.REFUSED),
     (WorkflowNotFound, Exit.NOT_FOUND),
     (TargetNotFound, Exit.NOT_FOUND),
     (UnavailableError, Exit.UNAVAILABLE),

@@ -35,10 +35,23 @@ def tolerate_narrow_encodings() -> None:
 
 def show_error(error: InterlockError) -> None:
     """Print the three parts of an error to stderr: what, why, fix; and what user code raised, if it was that."""
-    text = Text.assemble(("error: ", "bold red"), parts(str(error)))
+    text = Text.assemble(("error: ", "bold red"), parts(escaped(str(error))))
     if isinstance(error, StepError) and error.__cause__ is not None:
-        text.append(f"\n  cause: {type(error.__cause__).__name__}: {error.__cause__}")
+        text.append(escaped(f"\n  cause: {type(error.__cause__).__name__}: {error.__cause__}"))
     stderr().print(text, soft_wrap=True)
+
+
+def escaped(text: str) -> str:
+    """Text of users, for a terminal: what cannot be printed, or turns the direction of writing, is shown as its code.
+
+    A line break stays one. The codes are those of JSON, so that JSON stays the same value.
+    """
+    return "".join(each if each.isprintable() or each == "\n" else _code(each) for each in text)
+
+
+def _code(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def parts(told: str) -> Text:

@@ -19,6 +19,9 @@ from interlock.cli.demo.command import demo
 from interlock.cli.diagram import describe, diagram
 from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
+from interlock.cli.letters import compensations, dead_letters
+from interlock.cli.looking import allowed, find, history, show, stalled
+from interlock.cli.moving import send, start
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
 from interlock.cli.restore import restore
@@ -32,7 +35,7 @@ _EXITS = (
 
 app = typer.Typer(
     name="interlock",
-    help="Interlock: durable state-machine workflows. Check, draw, compare and try out machines.",
+    help="Interlock: durable state-machine workflows. Check and draw machines; start, move and watch workflows.",
     epilog=_EXITS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -45,6 +48,15 @@ app.command(epilog="Example: interlock describe shop.orders:order --output relea
 app.command(epilog="Example: interlock plan releases/order-1.json shop.orders:order --rename packed=ready")(plan)
 app.command(epilog="Example: interlock doctor lanes:///var/shop/stock -o json")(doctor)
 app.command(epilog="Example: interlock restore s3://backups/shop/stock --at 4711 stock.lane")(restore)
+app.command(epilog="Example: interlock start shop.orders:order o-1 '{\"cents\": 999}' --home lanes:///var/shop")(start)
+app.command(epilog="Example: interlock send shop.orders:order o-1 CANCEL --key click-7 --home lanes:///var/shop")(send)
+app.command(epilog="Example: interlock show shop.orders:order o-1 --home lanes:///var/shop")(show)
+app.command(epilog="Example: interlock history o-1 -o json --home lanes:///var/shop")(history)
+app.command(epilog="Example: interlock find shop.orders:order --state charging -o ids --home lanes:///var/shop")(find)
+app.command(epilog="Example: interlock stalled shop.orders:order --older-than 2h --home lanes:///var/shop")(stalled)
+app.command(epilog="Example: interlock allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop")(allowed)
+app.command(epilog="Example: interlock compensations shop.orders --home lanes:///var/shop")(compensations)
+app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(bench, name="bench")
 app.add_typer(simulate, name="simulate")
 

@@ -114,7 +114,8 @@ class Bound:
 
     def node(self, state: Enum) -> Node:
         """The node of a state. Raises InvalidPayload for one of another machine."""
-        node = self.table.node(state)
+        given: object = state  # Not every caller has a type checker.
+        node = self.table.node(state) if isinstance(given, Enum) else None
         if node is None:
             raise foreign_state(self.table, state)
         return node
@@ -142,6 +143,8 @@ class Bound:
             for each in owed.past
         )
         node = self.node_of(row.state)
+        if node.name != row.state:
+            row = msgspec.structs.replace(row, state=node.name)
         attempted = owed.run is not None and owed.run.attempted
         snapshot: AnySnapshot = Snapshot(
             node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted

@@ -20,9 +20,12 @@ PREFIX = "machine/"
 
 
 async def check_definitions(
-    store: Store, machines: Iterable[Bound], noted: dict[str, str], *, accept_changes: bool
+    store: Store, machines: Iterable[Bound], noted: dict[str, str], *, accept_changes: bool, worker: bool
 ) -> list[Plan]:
-    """Compare each machine with those that have written here before; returns the plans that were accepted anyway."""
+    """Compare each machine with those that have written here before; returns the plans that were accepted anyway.
+
+    Only whoever runs steps replaces a description; the others write down what nobody has written before.
+    """
     living: dict[tuple[str, int, str], int] | None = None
     accepted: list[Plan] = []
     for bound in machines:
@@ -35,7 +38,7 @@ async def check_definitions(
             accepted += _compared(old, described, living, accept_changes=accept_changes)
         name = f"{PREFIX}{bound.name}/{described.version}"
         text = described.to_json().decode()
-        if noted.get(name) != text:
+        if name not in noted or (worker and noted[name] != text):
             await store.note(name, text)
     return accepted
 

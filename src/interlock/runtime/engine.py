@@ -21,7 +21,7 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
-from interlock.runtime.letters import Settle, TryAgain, find_letter
+from interlock.runtime.letters import Settle, TryAgain, find_letter, no_letter
 from interlock.runtime.opening import Opening
 from interlock.runtime.settings import Admission
 from interlock.runtime.typed import Workflows
@@ -42,9 +42,11 @@ from interlock.runtime.views import (
 from interlock.runtime.waiters import Waiter
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Observer
+from interlock.store.values import Letter
 
 EventT = TypeVar("EventT", bound=Event)
 
+PAGE = 1_000
 PAGE_MAX = 10_000
 
 
@@ -56,6 +58,8 @@ class Engine:
         self._store = inside.store
         self._pipeline = inside.pipeline
         self._loop = asyncio.get_running_loop()
+        self._ruled: set[str] = set()
+        """Dead letters about which somebody has just said something."""
 
     @staticmethod
     def open(
@@ -162,6 +166,8 @@ class Engine:
         timer = None
         try:
             live = await self._load(workflow)
+            for state in states:
+                live.bound.node(state)  # One that the machine does not have would be waited for in vain.
             if waiter.arrived(live):
                 return view_of(live)
             if timeout_s is not None:
@@ -172,12 +178,18 @@ class Engine:
             if timer is not None:
                 timer.cancel()
 
-    async def history(self, workflow: str) -> list[HistoryRow[Enum, object]]:
-        """Everything that happened to the workflow, in the order of versions (B3, B8)."""
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[Enum, object]]:
+        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Enum, object]] = []
-        while page := await self._store.history(workflow, after=rows[-1].version if rows else 0):
+        while limit is None or len(rows) < limit:
+            most = PAGE if limit is None else min(PAGE, limit - len(rows))
+            page = await self._store.history(workflow, after=rows[-1].version if rows else after, limit=most)
             rows += [history_row(bound, happened) for happened in page]
+            if len(page) < most:
+                break
         return rows
 
     async def find(
@@ -259,18 +271,14 @@ class Engine:
 
     async def retry_dead_letter(self, letter_id: str) -> None:
         """Have it tried again, with the same idempotency key and all its attempts."""
-        self._inside.refuse_if_closed()
-        await self._pipeline.admit(TryAgain(await find_letter(self._store, letter_id)))
+        await self._rule(letter_id, TryAgain)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
         """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
 
         The note goes to the log `interlock.operators` and to observers.
         """
-        self._inside.refuse_if_closed()
-        letter = await find_letter(self._store, letter_id)
-        await self._pipeline.admit(Settle(letter))
-        self._inside.settled(letter, note)
+        self._inside.settled(await self._rule(letter_id, Settle), note)
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
@@ -282,6 +290,19 @@ class Engine:
         self._inside.refuse_if_closed()
         self._inside.gate.enter()
         return self._pipeline.admit(envelope)
+
+    async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
+        self._inside.refuse_if_closed()
+        if letter_id in self._ruled:
+            raise no_letter(letter_id)
+        self._ruled.add(letter_id)
+        try:
+            letter = await find_letter(self._store, letter_id)
+            await self._pipeline.admit(ruling(letter))
+        finally:
+            self._ruled.discard(letter_id)
+        return letter
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:

@@ -29,11 +29,15 @@ from interlock.store.values import Delivered, Row
 
 ID_CHARACTERS_MAX = 200
 
+DIGEST_BYTES = 16
+
 
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
+
+    begins = True
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
@@ -86,6 +90,8 @@ class Send:
 
     __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
 
+    begins = False
+
     def __init__(
         self,
         workflow: str,
@@ -134,6 +140,9 @@ class Send:
             self._look_first()
             count(live, 2)
             raise
+        if key is not None:
+            # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
+            digest += bytes(len(decision.records) - 1)
         staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
             moved = staged.history[-len(decision.records)]
@@ -146,18 +155,21 @@ class Send:
             raise LookFirst
 
     def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
-        if before.key_digest != digest:
+        if before.key_digest[:DIGEST_BYTES] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
         count(live, 0)
-        return Moved(state=live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
+        node, passed = live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
+        for _ in range(passed):
+            node = node.unwinds_to or node
+        return Moved(state=node.state, version=before.version + passed, duplicate=True)
 
 
 def digest_of(name: str, data: bytes) -> bytes:
     """A digest of what was asked, to tell a repetition from a mistake."""
-    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=16).digest()
+    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=DIGEST_BYTES).digest()
 
 
 def check_id(given: object, what: str, *, slash: bool = False) -> None:

@@ -83,7 +83,6 @@ class Inside:
         self._clock = clock
         self._worker = worker
         self._closed = False
-        self._counted: set[str] = set()
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -103,7 +102,9 @@ class Inside:
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
         noted = await self.store.noted()
-        for plan in await check_definitions(self.store, self.machines.values(), noted, accept_changes=accept_changes):
+        for plan in await check_definitions(
+            self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
+        ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
@@ -168,6 +169,8 @@ class Inside:
         """Somebody is told something: count it, and tell observers what was refused or late."""
         if envelope.future is not None and not isinstance(envelope, Report):
             self.gate.leave()
+        if self.pipeline.dead is not None:
+            self.waiters.close(self.pipeline.dead)  # Nothing moves here any more.
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
                 self._count(envelope.workflow)
@@ -213,13 +216,13 @@ class Inside:
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:
             return
-        self._counted.add(workflow)
+        self.pipeline.counted.add(workflow)
         if self._saving is None and not self._closed:
             self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
 
     def _save_counts(self) -> None:
         self._saving = None
-        counted, self._counted = self._counted, set()
+        counted, self.pipeline.counted = self.pipeline.counted, set()
         for workflow in counted:
             self.pipeline.add(SaveCounts(workflow))
 

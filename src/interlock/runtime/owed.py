@@ -105,6 +105,8 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return soonest
 
 
+UUID_CHARACTERS = 36
+
 NOTHING = Owed()
 _decoder = msgspec.json.Decoder(Owed)
 _encode = msgspec.json.Encoder().encode
@@ -123,3 +125,8 @@ def decode_owed(data: bytes) -> Owed:
 def fresh_key(name: str, ids: Ids) -> str:
     """A new idempotency key: the name of the step, undo or effect, and a random UUID. Never from a clock (C6)."""
     return f"{name}-{ids.text()}"
+
+
+def named_in(key: str) -> str:
+    """The name of the step, undo or effect that a key was made for."""
+    return key[: -UUID_CHARACTERS - 1]

@@ -5,7 +5,7 @@ in at most one group, and several of its events are decided there one after the 
 the group is durable: a refusal and a duplicate are reads of the staged state, and are held like all the rest (G7).
 
 A delivery key is looked up only where it matters: before a refusal is told, and when the store says that the key was
-used. An event that applies pays for nothing but the store's own check.
+used. The id of a new workflow likewise. What applies pays for nothing but the store's own check.
 """
 
 import asyncio
@@ -31,7 +31,12 @@ class Envelope(Protocol):
     future: "asyncio.Future[object] | None"
     conflicts: int
     look: bool
-    """Its key must be looked up before it is decided."""
+    """Its key, or its id, must be looked up before it is decided."""
+
+    @property
+    def begins(self) -> bool:
+        """It starts a workflow: unless it must look, it is decided as if there were none; the store knows better."""
+        ...
 
     def decide(self, group: "Group") -> object:
         """Decide on the staged state; what it returns or raises is told when the group is durable."""
@@ -100,6 +105,8 @@ class Pipeline:
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
+        self.counted: set[str] = set()
+        """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -130,7 +137,10 @@ class Pipeline:
             most = self._settings.group_max
             while self._waiting:
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                await self._pass(taken)
+                try:
+                    await self._pass(taken)
+                except Exception as error:  # noqa: BLE001 -- a bug of ours, behind the commit: nobody may wait for ever.
+                    self._give_up(taken, None, error)
         finally:
             self._task = None
 
@@ -160,7 +170,7 @@ class Pipeline:
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
-        missing = [each.workflow for each in envelopes if each.workflow not in live]
+        missing = [each.workflow for each in envelopes if each.workflow not in live and (each.look or not each.begins)]
         rows = await self.store.load(list(dict.fromkeys(missing))) if missing else {}
         keys = [(each.workflow, each.key) for each in envelopes if each.look and each.key is not None]
         delivered = await self.store.delivered(keys) if keys else {}
@@ -184,15 +194,19 @@ class Pipeline:
         live = self._live
         for staged in changed:
             workflow = staged.live.row.id
-            live.pop(workflow, None)
             if lost and workflow in lost:
+                # Where nobody else writes it was a key, and memory is right; counts that wait there must not be lost.
                 staged.give_up(self.means)
                 continue
+            live.pop(workflow, None)
             if not staged.ended:
                 live[workflow] = staged.live
             self._listener.durable(staged)
-        while len(live) > self._settings.snapshots_max:
-            del live[next(iter(live))]
+        while len(live) > self._settings.snapshots_max + len(self.counted):
+            oldest = next(iter(live))
+            kept = live.pop(oldest)
+            if oldest in self.counted:
+                live[oldest] = kept
 
     def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
         # B2: decided again on the new state, a bounded number of times.

@@ -55,6 +55,19 @@ def _rearmed(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
     return msgspec.structs.replace(timer, at_us=at_us, set_us=now_us)
 
 
+class Rename(Report):
+    """A workflow is stored under a name that its state had before."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Write the row as it was read: with the name of now."""
+        staged = group.stage(self.workflow)
+        if staged is not None:
+            staged.touch()
+        return None
+
+
 class Recovery:
     """Brings everything that is owed back to life, page by page."""
 
@@ -74,10 +87,19 @@ class Recovery:
         """
         taken = 0
         for bound in self._machines.values():
+            await self._rename(bound)
             for state, node in bound.stored.items():
                 if node.step is not None or node.timers or node.unwinds_to is not None:
                     taken += await self._state(bound.name, state, alive_us)
         return taken + await self._effects()
+
+    async def _rename(self, bound: Bound) -> None:
+        """Store workflows under the names that their states have now, so that they are found by them."""
+        for old in bound.table.declared.renamed:
+            if old == bound.stored[old].name:
+                continue
+            while rows := (await self._store.find(bound.name, old, after=None, limit=PAGE)).rows:
+                await asyncio.gather(*(self._pipeline.admit(Rename(row.id)) for row in rows))
 
     async def _state(self, machine: str, state: str, alive_us: int) -> int:
         taken, cursor = 0, None
@@ -104,14 +126,16 @@ class Recovery:
         return reports
 
     async def _effects(self) -> int:
-        taken, after = 0, None
+        taken: set[str] = set()
+        after = None
         while effects := await self._store.effects(after=after, limit=PAGE):
             rows = await self._store.load(list({effect.workflow: None for effect in effects}))
             for effect in effects:
-                if effect.workflow in rows:
+                if effect.workflow in rows and effect.id not in taken:
+                    taken.add(effect.id)
                     self._owe(rows[effect.workflow].machine, effect)
-            taken, after = taken + len(effects), effects[-1]
-        return taken
+            after = effects[-1]
+        return len(taken)
 
     def _owe(self, machine: str, effect: OwedEffect) -> None:
         bound = self._machines.get(machine)

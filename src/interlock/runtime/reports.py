@@ -14,7 +14,7 @@ from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.values import StepFailure
 from interlock.errors import Refusal, RequestError, UserCodeError
-from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun
+from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun, named_in
 from interlock.runtime.pipeline import Group
 from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter
@@ -49,6 +49,8 @@ class Report:
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
+    begins = False
+
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow
         self.key: str | None = None
@@ -75,15 +77,15 @@ class Look(Report):
         while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
             refused = _fire(staged, group, timer)
             if staged.live.snapshot.visit != visit:
+                group.means.slots.pass_on()
                 return refused
-        current = staged.live.owed.current
-        if (
-            current is not None
-            and not current.started
-            and (current.retry_us or 0) <= group.now_us
-            and not staged.begin(group.means)
-        ):
-            group.means.slots.wait(self.workflow)
+        current = None if _gone(staged, group) else staged.live.owed.current
+        if current is not None and not current.started and (current.retry_us or 0) <= group.now_us:
+            if not staged.begin(group.means):
+                group.means.slots.wait(self.workflow)
+        else:
+            # It may have been called to a place that it has no use for any more.
+            group.means.slots.pass_on()
         return refused
 
 
@@ -214,7 +216,7 @@ class Crashed(Report):
         """Like a failure of that attempt, without a wait."""
         staged = group.stage(self.workflow)
         current = None if staged is None else staged.live.owed.current
-        if staged is None or current is None or not current.started:
+        if staged is None or current is None or not current.started or _gone(staged, group):
             return None
         failure = Failure("crashed", "the process ended during the attempt", retryable=True)
         if isinstance(current, StepRun):
@@ -222,6 +224,18 @@ class Crashed(Report):
         else:
             undo_failed(staged, group, failure, self.attempts_max)
         return None
+
+
+def _gone(staged: Staged, group: Group) -> bool:
+    """Leave it to a person when a step is owed that the machine, changed meanwhile, does not have any more."""
+    live = staged.live
+    run = live.owed.run
+    if run is None or live.owed.dead is not None or live.bound.table.nodes[live.snapshot.state._name_].step is not None:
+        return False
+    failure = Failure("no-step", "the machine has no such step any more", retryable=False)
+    left = replace(run, started=False, unknown=run.attempted, retry_us=None)
+    _give_up(staged, group, replace(live.owed, run=left), "step", named_in(run.key), left, failure)
+    return True
 
 
 def _failed(staged: Staged, group: Group, failure: Failure) -> object:

@@ -62,6 +62,8 @@ class Runner:
         """Everything that runs, by its idempotency key."""
         self._running: dict[str, Attempt] = {}
         """The step or undo that runs for a workflow."""
+        self._leaving: dict[str, list[Attempt]] = {}
+        """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
         self._effects: dict[str, OwedEffect] = {}
         """Effects that wait for their time or for a slot."""
         self.slots, self.effect_slots = pipeline.means.slots, pipeline.means.effect_slots
@@ -83,12 +85,13 @@ class Runner:
         running = self._running.get(workflow)
         if running is not None and (current is None or current.key != running.key):
             del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
             running.cancel("moved_on")
         if not self._working:
             return
         before = staged.before
         if staged.reserved:
-            self._begin(live, running)
+            self._begin(live)
         elif current is not None and current is not before.current:
             self._await(workflow, current)
         if owed.timers is not before.timers:
@@ -135,8 +138,8 @@ class Runner:
     def _call_effect(self, key: str) -> None:
         effect = self._effects.get(key)
         if effect is None:
-            return
-        if self.effect_slots.free > 0:
+            self.effect_slots.pass_on()
+        elif self.effect_slots.free > 0:
             del self._effects[key]
             self._pipeline.add(EffectBegun(effect, self._queue_effect))
         else:
@@ -148,7 +151,7 @@ class Runner:
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, live: Live, before: Attempt | None) -> None:
+    def _begin(self, live: Live) -> None:
         owed, workflow = live.owed, live.row.id
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
@@ -159,12 +162,19 @@ class Runner:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
             coroutine = self._undo(live, attempt)
         self._running[workflow] = attempt
-        if before is not None and before.key != attempt.key and before.key in self._attempts and owed.run is None:
-            # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
+        if owed.run is None:
+            self._go_behind(attempt, coroutine)
+        else:
+            self._go(attempt, coroutine)
+
+    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving:
             self._attempts[attempt.key] = attempt
-            before.ended.append(lambda: self._go(attempt, coroutine))
-            return
-        self._go(attempt, coroutine)
+            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+        else:
+            self._go(attempt, coroutine)
 
     def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
         if effect.name not in bound.effects:
@@ -186,6 +196,11 @@ class Runner:
             del self._attempts[attempt.key]
         if self._running.get(attempt.workflow) is attempt:
             del self._running[attempt.workflow]
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
         if report is not None:
             self._pipeline.add(report)
         (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
@@ -275,9 +290,10 @@ class Runner:
 
     async def drain(self, limit_s: float) -> None:
         """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
-        self._working = False
         self.slots.close()
         self.effect_slots.close()
+        await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
+        self._working = False
         self._effects.clear()
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:

@@ -3,9 +3,20 @@
 They are given by name to `Engine.open`, together with those of the lane below it.
 """
 
+import math
+
 import msgspec
 
 from interlock.errors import DefinitionError
+
+RANGES: dict[str, tuple[float, float]] = {
+    "drain_s": (0, math.inf),
+    "undo_timeout_s": (0.001, math.inf),
+    "conflicts_max": (0, math.inf),
+    "stall_check_s": (0, math.inf),
+    "timers_saved_s": (0.001, 10),
+}
+"""The least and the most of a setting; of all others at least 1."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +51,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     timers_saved_s: float = 10.0
     """How often the running time of timers with the policy "remaining" is saved; at most 10."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            least, most = RANGES.get(name, (1, math.inf))
+            if not least <= value <= most or math.isinf(value):
+                raise ValueError(f"{name} is {value!r}, which is not between {least:g} and {most:g}")
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the store.
 """
 
-import sys
 from collections import deque
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ class Slots:
         self.free = 0
         """None until it is open: nothing begins before everything that is owed has been taken up."""
         self.called: Callable[[str], None] | None = None
+        self._closed = False
         self._waiting: deque[str] = deque()
         self._queued: set[str] = set()
 
@@ -30,7 +30,7 @@ class Slots:
 
     def reserve(self) -> bool:
         """Take a place, if there is one."""
-        if self.free <= 0:
+        if self.free <= 0 or self._closed:
             return False
         self.free -= 1
         return True
@@ -38,20 +38,25 @@ class Slots:
     def release(self) -> None:
         """Give a place back."""
         self.free += 1
-        if self._waiting and self.called is not None:
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Call the next one, if there is a place. Whoever was called and has no use for it passes it on."""
+        if self.free > 0 and self._waiting and self.called is not None:
             waiting = self._waiting.popleft()
             self._queued.discard(waiting)
             self.called(waiting)
 
     def wait(self, waiting: str) -> None:
-        """Be called when there is a place. Whoever waits already keeps its turn."""
-        if self.most and waiting not in self._queued:
+        """Be called when there is a place, which may be now. Whoever waits already keeps its turn."""
+        if self.most and waiting not in self._queued and not self._closed:
             self._queued.add(waiting)
             self._waiting.append(waiting)
+            self.pass_on()
 
     def close(self) -> None:
-        """No place is given any more and nobody waits: everything that is owed is in the store."""
+        """No more places, and nobody waits any more: everything that is owed is in the store."""
+        self._closed = True
         self._waiting.clear()
         self._queued.clear()
         self.called = None
-        self.free = -sys.maxsize

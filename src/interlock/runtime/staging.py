@@ -146,7 +146,10 @@ class Staged(msgspec.Struct, gc=False):
 
     def begin(self, means: Means) -> bool:
         """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
-        owed = self.live.owed
+        live = self.live
+        owed = live.owed
+        if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
+            return False  # The machine has changed: see `reports`.
         if owed.current is None or not means.slots.reserve():
             return False
         self.reserved = True
@@ -234,6 +237,9 @@ class Staged(msgspec.Struct, gc=False):
             else:
                 undos = _undos(bound, command, past, means.ids)  # type: ignore[arg-type]
         if snapshot.visit != live.snapshot.visit:
+            # Commands stop what the machine has now; what an older definition of it has left is over as well.
+            run = None if run is owed.run else run
+            timers = tuple(timer for timer in timers if not any(timer is old for old in owed.timers))
             if letter:
                 # The workflow has left what had given up: nobody needs to look at that any more.
                 self.letters_gone += (letter,)

@@ -40,7 +40,9 @@ class Calls(Protocol):
         """As `Engine.wait`."""
         ...
 
-    def history(self, workflow: str) -> Awaitable[list[HistoryRow[Enum, object]]]:
+    def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> Awaitable[list[HistoryRow[Enum, object]]]:
         """As `Engine.history`."""
         ...
 
@@ -96,6 +98,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         expect_version: int | None = None,
     ) -> Moved[StateT]:
         """Send an event of this machine."""
+        await self.get(workflow)
         moved = await self._engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
         return cast("Moved[StateT]", moved)
 
@@ -105,12 +108,16 @@ class Workflows(Generic[StateT, ContextT, EventT]):
 
     async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting."""
+        await self.get(workflow)
         return self._checked(await self._engine.wait(workflow, *states, timeout_s=timeout_s))
 
-    async def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
-        """Everything that happened to the workflow, in the order of versions."""
+    async def history(
+        self, workflow: str, *, after: int = 0, limit: int | None = None
+    ) -> list[HistoryRow[StateT, ContextT]]:
+        """What happened to the workflow behind a version, in the order of versions; all of it unless limited."""
         await self.get(workflow)
-        return cast("list[HistoryRow[StateT, ContextT]]", await self._engine.history(workflow))
+        rows = await self._engine.history(workflow, after=after, limit=limit)
+        return cast("list[HistoryRow[StateT, ContextT]]", rows)
 
     async def find(
         self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None

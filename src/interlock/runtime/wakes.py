@@ -20,6 +20,8 @@ class Wakes:
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._heap: list[tuple[int, int, Callable[[str], None], str]] = []
+        self._known: set[tuple[int, str]] = set()
+        """A workflow that moves often asks for the same time again and again."""
         self._numbers = itertools.count()
         self._handle: asyncio.TimerHandle | None = None
         self._open = False
@@ -32,8 +34,9 @@ class Wakes:
 
     def at(self, time_us: int, call: Callable[[str], None], name: str) -> None:
         """Call `call(name)` at that time, or soon after."""
-        if self._closed:
+        if self._closed or (time_us, name) in self._known:
             return
+        self._known.add((time_us, name))
         heapq.heappush(self._heap, (time_us, next(self._numbers), call, name))
         if self._open and self._heap[0][0] == time_us:
             self._wait()
@@ -52,6 +55,7 @@ class Wakes:
         """Forget everything: it is all in the store."""
         self._closed = True
         self._heap.clear()
+        self._known.clear()
         if self._handle is not None:
             self._handle.cancel()
 
@@ -65,7 +69,8 @@ class Wakes:
         self._handle = None
         now_us = self._now_us()
         while self._heap and self._heap[0][0] <= now_us:
-            _, _, call, name = heapq.heappop(self._heap)
+            time_us, _, call, name = heapq.heappop(self._heap)
+            self._known.discard((time_us, name))
             call(name)
         if self._heap and self._handle is None:
             self._wait()

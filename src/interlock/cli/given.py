@@ -1,0 +1,101 @@
+"""What is given on the command line: ids, JSON, states and durations, read strictly.
+
+A mistake is told with the value that is wrong and the values that are allowed, before anything is changed.
+"""
+
+import re
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from itertools import islice
+from typing import cast
+
+import msgspec
+
+from interlock.core.events import Event
+from interlock.core.refusals import suggestion
+from interlock.errors import BadUsage, InvalidPayload
+from interlock.runtime.bound import Bound
+
+IDS_AT_ONCE = 1_000
+UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def ids_of(given: str) -> Iterator[list[str]]:
+    """The id, or with `-` those on stdin, one per line, in lists of some length."""
+    lines: Iterable[str] = [given]
+    if given == "-":
+        lines = (line.strip() for line in sys.stdin)
+    ids = (line for line in lines if line)
+    while some := list(islice(ids, IDS_AT_ONCE)):
+        yield some
+
+
+def context_of(bound: Bound, text: str) -> object:
+    """The context in the JSON. Raises BadUsage."""
+    with given_here():
+        return cast("object", bound.codec.decode_context(_json(text, "the context"), strict=True))
+
+
+def event_of(bound: Bound, name: str, text: str) -> Event:
+    """The event of that name with the payload in the JSON. Raises BadUsage."""
+    known = list(bound.table.events)
+    if name not in known:
+        raise BadUsage(
+            f"{bound.name} has no event {name!r:.100}; its events are {', '.join(known)}."
+            f"{suggestion(name.upper().replace('-', '_'), known)}",
+            why="A machine takes only the events of its own alphabet, by the names they are stored with.",
+            fix="Write the name as `interlock allowed` and `interlock diagram` show it.",
+        )
+    with given_here():
+        return cast("Event", bound.codec.decode_event(name, _json(text, f"the payload of {name}"), strict=True))
+
+
+@contextmanager
+def given_here() -> Generator[None, None, None]:
+    """What does not fit was given on the command line: the same words, as a mistake of usage."""
+    try:
+        yield
+    except InvalidPayload as error:
+        raise BadUsage(error.what, why=error.why, fix=error.fix) from error
+
+
+def _json(text: str, what: str) -> bytes:
+    try:
+        data = text.encode()
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise BadUsage(
+            f"{what} is not JSON: {str(error) or 'it is nested too deeply'}: {text[:100]!r}.",
+            why="It is read strictly, so that nothing is stored that was not meant.",
+            fix="Write an object, in single quotes for the shell: '{\"cents\": 999}'.",
+        ) from error
+    return data
+
+
+def state_of(bound: Bound, text: str) -> Enum:
+    """The state of that value or name. Raises BadUsage."""
+    nodes = bound.table.nodes.values()
+    for node in nodes:
+        if text in (node.name, node.state.name):
+            return node.state
+    known = [node.name for node in nodes]
+    raise BadUsage(
+        f"{bound.name} has no state {text!r:.100}; its states are {', '.join(known)}.{suggestion(text.lower(), known)}",
+        why="A machine has only the states that it declares.",
+        fix="Write a state as it is stored.",
+    )
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `15m`, `2h`, `7d` or `1h30m` as seconds. Raises BadUsage."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    whole = "".join(number + unit for number, unit in parts)
+    if not parts or whole != text.strip() or (len(parts) > 1 and not all(unit for _, unit in parts)):
+        raise BadUsage(
+            f"{text!r} is not a duration.",
+            why="It is a number of seconds, or numbers with units: s, m, h, d.",
+            fix="Write 90s, 15m, 2h, 7d or 1h30m.",
+        )
+    return sum(float(number) * UNITS_S[unit or "s"] for number, unit in parts)

@@ -1,0 +1,90 @@
+"""Where workflows live: `--home`, and the store or the engine behind it.
+
+A command that looks opens the store alone, and changes nothing: it neither notes a machine nor takes up what is owed.
+A command that moves opens an engine without a worker: it decides and makes durable, and never runs a step; what is then
+owed runs when the service opens the store. Either way a store has one owner at a time: while the service runs, the
+command is told who that is, and exits with 5.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, cast
+
+import typer
+
+from interlock.catalog.catalog import Catalog
+from interlock.cli.targets import load_machine, load_machines
+from interlock.core.machine import Machine
+from interlock.errors import BadUsage, TargetNotFound
+from interlock.lanes.objects.addresses import is_bucket, parse, redacted
+from interlock.runtime.engine import Engine
+from interlock.seams import SystemClock
+from interlock.store.opening import NAME, open_store
+from interlock.store.protocol import Store
+
+AnyMachine = Machine[Any, Any, Any]
+
+Home = Annotated[
+    str,
+    typer.Option(
+        "--home",
+        metavar="URL",
+        envvar="INTERLOCK_HOME",
+        help="Where the workflows live: lanes:///var/shop or s3://bucket/shop.",
+    ),
+]
+OneMachine = Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="The machine.")]
+Machines = Annotated[str, typer.Argument(metavar="MODULE[:ATTR]", help="A machine, or several of them.")]
+
+
+def one_machine(target: str) -> AnyMachine:
+    """The machine of `MODULE:ATTR`."""
+    return cast("AnyMachine", load_machine(target))
+
+
+def several_machines(target: str) -> list[AnyMachine]:
+    """The machines of `MODULE:ATTR` or `MODULE`."""
+    return cast("list[AnyMachine]", load_machines(target))
+
+
+@asynccontextmanager
+async def store_at(home: str) -> AsyncGenerator[Store]:
+    """The store, to look at it. Raises TargetNotFound where there is none: looking creates nothing."""
+    _refuse_absent(home)
+    store = await open_store(home, clock=SystemClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool = False) -> AsyncGenerator[Engine]:
+    """An engine without a worker, to move workflows."""
+    _refuse_absent(home, create=create)
+    async with Engine.open(home, machines=machines, worker=False) as engine:
+        yield engine
+
+
+def _refuse_absent(home: str, *, create: bool = False) -> None:
+    if home == "memory:":
+        raise BadUsage(
+            "workflows in memory cannot be reached from the command line.",
+            why="They exist only inside the program that opened them, and a new store in memory is empty.",
+            fix="Name a home on a disk, lanes:///var/shop, or in a bucket, s3://bucket/shop.",
+        )
+    if create:
+        return
+    if is_bucket(home):
+        from interlock.lanes.objects import door, reading  # noqa: PLC0415 -- an extra, which may not be installed.
+        from interlock.lanes.objects.takeover import answering  # noqa: PLC0415 -- as above.
+
+        address = parse(Catalog(home).locate(NAME))
+        with answering("look for workflows"):
+            reading.manifest_at(door.bucket_of(address), str(address))
+    elif home.startswith("lanes:///") and NAME not in Catalog(home).names():
+        raise TargetNotFound(
+            f"there are no workflows at {redacted(home)}.",
+            why="No engine was ever opened there.",
+            fix="Check the address; `interlock start` and Engine.open make a new home.",
+        )

@@ -1,0 +1,298 @@
+"""`interlock show`, `history`, `find`, `stalled` and `allowed`: looking at workflows, and changing nothing.
+
+They read the store itself. With the machine, contexts are read by its types and it is told what a workflow waits for;
+`show`, `history` and `find` do without it, for a person who has the store and not the code, and show what is stored.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from interlock.cli.check import Listing
+from interlock.cli.doctor import Diagnosis
+from interlock.cli.exits import Exit
+from interlock.cli.given import event_of, given_here, ids_of, seconds_of, state_of
+from interlock.cli.homes import AnyMachine, Home, Machines, OneMachine, one_machine, several_machines, store_at
+from interlock.cli.many import Failures
+from interlock.cli.output import stderr
+from interlock.cli.shown import (
+    ShownRow,
+    ShownWorkflow,
+    list_history,
+    list_workflows,
+    show_json,
+    show_table,
+    show_workflow,
+    shown_history,
+    shown_raw,
+    shown_raw_history,
+    shown_view,
+)
+from interlock.core.allowed import allowed as allowed_here
+from interlock.core.refusals import suggestion
+from interlock.core.values import Allowed
+from interlock.errors import BadUsage, CorruptionError, InvalidPayload, TargetNotFound
+from interlock.runtime.bound import Bound, Live, state_text
+from interlock.runtime.definitions import PREFIX
+from interlock.runtime.envelopes import check_id, no_workflow
+from interlock.runtime.pipeline import unknown_machine
+from interlock.runtime.views import history_row, view_of
+from interlock.store.protocol import Store
+from interlock.store.values import Row
+
+LIMIT_MAX = 10_000
+
+Output = Annotated[Listing, typer.Option("--output", "-o", help="A table, JSON, or only the ids.")]
+OutputOfOne = Annotated[Diagnosis, typer.Option("--output", "-o", help="Text for people, or JSON.")]
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[MODULE[:ATTR]] ID",
+        help="The id of a workflow, or - for ids on stdin. Without the machine it is shown as it is stored.",
+    ),
+]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="At most so many.")]
+
+
+def show(words: Words, *, home: Home, output: Output = Listing.TABLE) -> None:
+    """Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.
+
+    Exits with 4 when there is no such workflow, and with 5 when the service owns the store.
+    """
+    machines, given = _words(words)
+    failures = Failures()
+
+    async def run() -> list[ShownWorkflow]:
+        async with store_at(home) as store:
+            return [_shown(row, machines) async for row in _rows(store, given, failures)]
+
+    found = asyncio.run(run())
+    if given == "-" or output is Listing.IDS:
+        list_workflows(found, output)
+    elif output is Listing.JSON and found:
+        show_json(found[0])
+    elif found:
+        show_workflow(found[0])
+    raise typer.Exit(failures.code)
+
+
+def history(words: Words, *, home: Home, output: OutputOfOne = Diagnosis.TABLE) -> None:
+    """Show everything that happened to a workflow, in the order it happened. Changes nothing.
+
+    Contexts are in the JSON. Exits with 4 when there is no such workflow, and with 5 when the service owns the store.
+    """
+    machines, given = _words(words)
+    failures = Failures()
+
+    async def run() -> list[ShownRow]:
+        async with store_at(home) as store:
+            return [
+                each async for row in _rows(store, given, failures) for each in await _history(store, row, machines)
+            ]
+
+    rows = asyncio.run(run())
+    if output is Diagnosis.JSON:
+        show_json(rows)
+    elif rows or not failures.code:
+        list_history(rows, with_ids=given == "-")
+    raise typer.Exit(failures.code)
+
+
+def find(
+    target: Annotated[
+        str, typer.Argument(metavar="MACHINE", help="MODULE:ATTR; or a machine's name, to see what is stored.")
+    ],
+    *,
+    home: Home,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those in this state.")] = None,
+    limit: Limit = 100,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind the page before.")] = None,
+    output: Output = Listing.TABLE,
+) -> None:
+    """List the workflows of a machine, page by page. Changes nothing.
+
+    When there are more, the cursor of the next page is told.
+    """
+    machine = one_machine(target) if ":" in target else None
+    machines = None if machine is None else {machine.name: Bound(machine)}
+    name = target if machine is None else machine.name
+    wanted = state if machine is None or state is None else state_text(state_of(Bound(machine), state))
+
+    async def run() -> tuple[list[ShownWorkflow], str | None]:
+        async with store_at(home) as store:
+            if machine is None:
+                await _refuse_unknown(store, name)
+            with given_here():
+                found = await store.find(name, wanted, after=cursor, limit=limit)
+            return [_shown(row, machines) for row in found.rows], found.cursor
+
+    found, more = asyncio.run(run())
+    if output is Listing.JSON:
+        show_json({"items": found, "cursor": more})
+        return
+    list_workflows(found, output)
+    if more is not None:
+        stderr().print(f"There are more: --cursor {more}", soft_wrap=True)
+
+
+def stalled(
+    target: OneMachine,
+    *,
+    home: Home,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longer than this: 90s, 15m, 2h, 7d. Without: than declared.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only in this state. May be given several times.")
+    ] = None,
+    limit: Limit = 1_000,
+    output: Output = Listing.TABLE,
+) -> None:
+    """List the workflows that have been in their state for too long, the longest first. Changes nothing.
+
+    Without --older-than: longer than the machine declares for the state (dwell). Final and resting states never stall.
+    """
+    bound = Bound(one_machine(target))
+    dwell_s = None if older_than is None else seconds_of(older_than)
+    states = None if state is None else [state_of(bound, each) for each in state]
+
+    async def run() -> list[ShownWorkflow]:
+        async with store_at(home) as store:
+            before_us = _before(bound, store.now_us(), dwell_s, states)
+            rows = await store.stalled(bound.name, before_us, limit=limit)
+            return [_shown(row, {bound.name: bound}) for row in rows]
+
+    list_workflows(asyncio.run(run()), output)
+
+
+def allowed(
+    target: Machines,
+    workflow: Annotated[str, typer.Argument(metavar="ID", help="The id of a workflow.")],
+    event: Annotated[str | None, typer.Argument(metavar="EVENT", help="Ask the guards about this event.")] = None,
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
+    *,
+    home: Home,
+    output: OutputOfOne = Diagnosis.TABLE,
+) -> None:
+    """List the events that have a transition from where a workflow stands. Changes nothing.
+
+    With EVENT only its own transitions, and its guards are asked; exits with 3 when it would be refused.
+    """
+    machines = _bound(several_machines(target))
+
+    async def run() -> list[Allowed[Enum]]:
+        async with store_at(home) as store:
+            failures = Failures()
+            async for row in _rows(store, workflow, failures):
+                live = read_row(row, machines)
+                asked = None if event is None else event_of(live.bound, event, payload)
+                return allowed_here(live.bound.table, live.snapshot, asked)
+            raise typer.Exit(failures.code)
+
+    found = asyncio.run(run())
+    if output is Diagnosis.JSON:
+        show_json(found)
+    else:
+        rows = [(each.event, state_text(each.to), ", ".join(each.guards), _blocked(each)) for each in found]
+        show_table(("event", "to", "guard", "blocked by"), rows)
+    if event is not None and all(each.blocked_by for each in found):
+        raise typer.Exit(Exit.REFUSED)
+
+
+def _blocked(each: Allowed[Enum]) -> str:
+    return ": ".join(part for part in (each.blocked_by, each.reason) if part)
+
+
+def _words(words: list[str]) -> tuple[dict[str, Bound] | None, str]:
+    match words:
+        case [given]:
+            return None, given
+        case [target, given]:
+            return _bound(several_machines(target)), given
+        case _:
+            raise BadUsage(
+                f"{len(words)} words are given; one or two are needed: [MODULE[:ATTR]] ID.",
+                why="One workflow is shown, or with - those whose ids are on stdin.",
+                fix="Give many ids on stdin: interlock find MACHINE -o ids | interlock show -",
+            )
+
+
+def _bound(machines: Iterable[AnyMachine]) -> dict[str, Bound]:
+    return {machine.name: Bound(machine) for machine in machines}
+
+
+async def _rows(store: Store, given: str, failures: Failures) -> AsyncIterator[Row]:
+    """The rows of the ids that are given; what is wrong with one is told, and the others come."""
+    for ids in ids_of(given):
+        problems = {each: problem for each in ids if (problem := _not_an_id(each)) is not None}
+        found = await store.load([each for each in ids if each not in problems])
+        for each in ids:
+            if each in found:
+                yield found[each]
+            else:
+                failures.add(problems.get(each) or no_workflow(each))
+
+
+def _not_an_id(given: str) -> InvalidPayload | None:
+    try:
+        check_id(given, "the id of a workflow")
+    except InvalidPayload as error:
+        return error
+    return None
+
+
+def _shown(row: Row, machines: dict[str, Bound] | None) -> ShownWorkflow:
+    if machines is None:
+        return shown_raw(row)
+    live = read_row(row, machines)
+    return shown_view(live.bound, view_of(live))
+
+
+def read_row(row: Row, machines: dict[str, Bound]) -> Live:
+    """The workflow in a row. Raises UnavailableError for one of another machine, CorruptionError for a stranger's."""
+    bound = machines.get(row.machine)
+    if bound is None:
+        raise unknown_machine(row)
+    try:
+        return bound.live(row)
+    except InvalidPayload as error:
+        raise CorruptionError(
+            f"workflow {row.id!r} holds what the machine {row.machine!r} cannot read: {error.what}",
+            why="This code is not the code that wrote it, and `interlock plan` did not compare the two.",
+            fix="Leave the machine out, to see what is stored.",
+        ) from error
+
+
+async def _history(store: Store, row: Row, machines: dict[str, Bound] | None) -> list[ShownRow]:
+    bound = None if machines is None else read_row(row, machines).bound
+    shown: list[ShownRow] = []
+    while page := await store.history(row.id, after=shown[-1].version if shown else 0):
+        for each in page:
+            typed = None if bound is None else shown_history(bound, row.id, history_row(bound, each))
+            shown.append(typed or shown_raw_history(each))
+    return shown
+
+
+async def _refuse_unknown(store: Store, machine: str) -> None:
+    noted = {name.removeprefix(PREFIX).rpartition("/")[0] for name in await store.noted() if name.startswith(PREFIX)}
+    if machine not in noted:
+        raise TargetNotFound(
+            f"no machine {machine!r} has stored anything here; there are {', '.join(sorted(noted)) or 'none'}."
+            f"{suggestion(machine, noted)}",
+            why="Without a colon it is the name of a machine, as its workflows are stored with it.",
+            fix="Write one of these names, or MODULE:ATTR.",
+        )
+
+
+def _before(bound: Bound, now_us: int, dwell_s: float | None, states: list[Enum] | None) -> dict[str, int]:
+    """For each state that can stall, the time before which a workflow must have come there to be late."""
+    before_us: dict[str, int] = {}
+    # Those that have not moved since their state was renamed are stored under its old name.
+    for stored, node in bound.stored.items():
+        longest_s = node.dwell_max_s if dwell_s is None else dwell_s
+        if node.active and longest_s is not None and (states is None or node.state in states):
+            before_us[stored] = now_us - round(longest_s * 1_000_000)
+    return before_us

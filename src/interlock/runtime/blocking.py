@@ -1,0 +1,117 @@
+"""`BlockingEngine`: the engine for code that is not async. The same calls, by portal.
+
+with BlockingEngine.open("lanes:///var/shop", machines=[order]) as engine:
+    engine.start(order, "o-1", Order())
+    engine.send("o-1", Submit(cents=999), key="click-7")
+    view = engine.wait("o-1", timeout_s=60)
+
+One event loop in one thread per engine; any number of threads may call. Steps, effects and observers run in that
+thread, and may not call the engine from there.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, ParamSpec, Self, TypeVar
+
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.values import ContextT, StateT
+from interlock.runtime.engine import Engine
+from interlock.runtime.opening import Opening
+from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.typed import Workflows
+
+EventT = TypeVar("EventT", bound=Event)
+P = ParamSpec("P")
+
+
+class BlockingWorkflows(Behind[Workflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]):
+    """The workflows of one machine. Made by `engine.of(machine)`."""
+
+    start = blocking(Workflows[StateT, ContextT, EventT].start)
+    send = blocking(Workflows[StateT, ContextT, EventT].send)
+    get = blocking(Workflows[StateT, ContextT, EventT].get)
+    wait = blocking(Workflows[StateT, ContextT, EventT].wait)
+    history = blocking(Workflows[StateT, ContextT, EventT].history)
+    find = blocking(Workflows[StateT, ContextT, EventT].find)
+    stalled = blocking(Workflows[StateT, ContextT, EventT].stalled)
+    allowed = blocking(Workflows[StateT, ContextT, EventT].allowed)
+
+
+def _opened(open_engine: Callable[P, Opening[Engine]]) -> Callable[P, "BlockingEngine"]:
+    @functools.wraps(open_engine)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> "BlockingEngine":
+        # What is wrong with the arguments is said before there is a thread.
+        opening = open_engine(*args, **kwargs)
+        portal = Portal("interlock-engine")
+        try:
+            return BlockingEngine(portal, portal.call(_entered, opening))
+        except BaseException:
+            portal.stop()
+            raise
+
+    opened.__doc__ = "Open an engine: `with BlockingEngine.open(…) as engine`. It takes what `Engine.open` takes."
+    return opened
+
+
+async def _entered(opening: Opening[Engine]) -> Engine:
+    return await opening
+
+
+class BlockingEngine(Behind[Engine]):
+    """An open engine for code that is not async. Make one with `BlockingEngine.open`."""
+
+    def __init__(self, portal: Portal, engine: Engine) -> None:
+        super().__init__(portal, engine)
+        self._closing = threading.Lock()
+
+    open = staticmethod(_opened(Engine.open))
+
+    start = blocking(Engine.start)
+    send = blocking(Engine.send)
+    send_many = blocking(Engine.send_many)
+
+    get = blocking(Engine.get)
+    wait = blocking(Engine.wait)
+    history = blocking(Engine.history)
+    find = blocking(Engine.find)
+    stalled = blocking(Engine.stalled)
+    allowed = blocking(Engine.allowed)
+    stats = blocking(Engine.stats)
+
+    subscribe = plain(Engine.subscribe)
+    unsubscribe = plain(Engine.unsubscribe)
+
+    compensations = blocking(Engine.compensations)
+    dead_letters = blocking(Engine.dead_letters)
+    retry_dead_letter = blocking(Engine.retry_dead_letter)
+    resolve_dead_letter = blocking(Engine.resolve_dead_letter)
+
+    def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingWorkflows[StateT, ContextT, EventT]:
+        """The same calls, typed by the machine."""
+        return BlockingWorkflows(self._portal, self._inside.of(machine))
+
+    def close(self) -> None:
+        """As `Engine.close`; then the thread ends. Twice is once, and the second waits for the first."""
+        self._portal.refuse_for_ever()
+        with self._closing:
+            try:
+                if not self._portal.is_stopped:
+                    self._portal.call(self._inside.close)
+            finally:
+                # Also when Ctrl-C has cut the closing short: the store is given up in the loop before it ends.
+                self._portal.stop()
+
+    def __enter__(self) -> Self:
+        """It is open already; leaving the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, whatever happened inside. In a forked child there is nothing to close."""
+        del kind, error, trace
+        if not self._portal.is_forked:
+            self.close()

@@ -1,0 +1,193 @@
+"""A portal: an event loop in a thread of its own, and the way into it for code that is not async.
+
+Any number of threads may call; each call is a task in the loop, and its caller sleeps until it has ended. A caller that
+is interrupted takes its call with it. Whoever would wait for ever is told so instead: a call out of the loop's own
+thread waits for itself, and in a forked child there is no loop. The thread is a daemon: a program that forgets to stop
+it ends all the same, and what was durable is there the next time.
+
+`blocking` makes a method for callers that are not async out of one that is, with the same parameters and the same type;
+this is why no method is written twice.
+"""
+
+import asyncio
+import contextvars
+import functools
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+
+from interlock.errors import BadUsage, UnavailableError
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+InsideT = TypeVar("InsideT")
+
+
+class Portal:
+    """One event loop in one thread, from the time it is made until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._process = os.getpid()
+        self._submitting = threading.Lock()
+        self._stopped = False
+        self._torn_by: BaseException | None = None
+        ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._live, args=(ready,), name=name, daemon=True)
+        self._thread.start()
+        self._loop, self._end = ready.result()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the loop's own thread."""
+        return threading.current_thread() is self._thread
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that has the loop."""
+        return os.getpid() != self._process
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._stopped
+
+    def call(
+        self, function: Callable[P, Coroutine[object, object, ResultT]], *args: P.args, **kwargs: P.kwargs
+    ) -> ResultT:
+        """Run it in the loop and return what it returns, or raise what it raises."""
+        self.refuse_for_ever()
+        answer: Future[ResultT] = Future()
+        context = contextvars.copy_context()
+
+        async def entered() -> ResultT:
+            return await function(*args, **kwargs)
+
+        def begin() -> None:
+            if self._stopped:
+                answer.cancel()
+            if not answer.cancelled():
+                task = self._loop.create_task(entered(), context=context)
+                task.add_done_callback(functools.partial(_tell, answer))
+                answer.add_done_callback(functools.partial(self._forget, task))
+
+        try:
+            with self._submitting:
+                if self._stopped:
+                    raise self._gone() from self._torn_by
+                self._loop.call_soon_threadsafe(begin)
+            return answer.result()
+        except CancelledError:
+            raise self._gone() from self._torn_by
+        finally:
+            # Nothing when it has ended; otherwise the caller was interrupted, and nobody waits for it any more.
+            answer.cancel()
+
+    def stop(self) -> None:
+        """End what still runs, then the loop and its thread. Twice is once."""
+        self.refuse_for_ever()
+        with self._submitting:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def refuse_for_ever(self) -> None:
+        """Raise where a call could never be answered."""
+        if self.is_forked:
+            raise UnavailableError(
+                f"the engine was opened by process {self._process}, and this is a forked child of it: {os.getpid()}.",
+                why="A fork copies neither threads nor event loops; nothing in the child would ever answer.",
+                fix='Open an engine in the child, after the fork, or start it with the method "spawn".',
+            )
+        if self.is_here:
+            raise BadUsage(
+                "a blocking engine was called by its own event loop: by a step, an effect, an undo or an observer.",
+                why="The loop would wait for an answer that only the loop can give: for ever.",
+                fix="In a step, await asyncio.to_thread(engine.send, …). In an observer, hand it to another thread.",
+            )
+
+    def _gone(self) -> UnavailableError:
+        if self._torn_by is not None:
+            return UnavailableError(
+                f"the engine has stopped: {type(self._torn_by).__name__} has left its event loop.",
+                why="User code raised it in a step, an effect, an undo or an observer, and it ends an event loop.",
+                fix="Raise an ordinary exception there; open a new engine, in a new process when the lane is owned.",
+            )
+        return UnavailableError(
+            "the engine is closed.",
+            why="It was left or closed before the answer was there.",
+            fix="Use it inside `with`, or open it again.",
+        )
+
+    def _forget(self, task: "asyncio.Task[ResultT]", answer: "Future[ResultT]") -> None:
+        if answer.cancelled() and not task.done():
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def _live(self, ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]") -> None:
+        async def until_the_end() -> None:
+            end = asyncio.Event()
+            ready.set_result((asyncio.get_running_loop(), end))
+            await end.wait()
+
+        # A runner cancels what is left when it closes, and waits for it.
+        with asyncio.Runner() as runner:
+            try:
+                runner.run(until_the_end())
+            except (SystemExit, KeyboardInterrupt) as left:
+                # The two leave an event loop whoever catches them: user code has torn it down.
+                self._torn_by = left
+            finally:
+                with self._submitting:
+                    self._stopped = True
+
+
+class Behind(Generic[InsideT]):
+    """Something whose methods run in a portal."""
+
+    def __init__(self, portal: Portal, inside: InsideT) -> None:
+        self._portal = portal
+        self._inside = inside
+
+
+def blocking(
+    method: Callable[Concatenate[InsideT, P], Coroutine[object, object, ResultT]],
+) -> Callable[Concatenate[Behind[InsideT], P], ResultT]:
+    """The same method for callers that are not async: it returns when the answer is there."""
+
+    @functools.wraps(method)
+    def call(self: Behind[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return self._portal.call(method, self._inside, *args, **kwargs)
+
+    return call
+
+
+def plain(
+    method: Callable[Concatenate[InsideT, P], ResultT],
+) -> Callable[Concatenate[Behind[InsideT], P], ResultT]:
+    """A method that does not wait, called in the loop's thread; there, an observer may call it too."""
+
+    async def later(inside: InsideT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return method(inside, *args, **kwargs)
+
+    @functools.wraps(method)
+    def call(self: Behind[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        if self._portal.is_here:
+            return method(self._inside, *args, **kwargs)
+        return self._portal.call(later, self._inside, *args, **kwargs)
+
+    return call
+
+
+def _tell(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> None:
+    if task.cancelled():
+        answer.cancel()
+        return
+    error = task.exception()
+    # False when the caller has left; then nobody is told.
+    if answer.set_running_or_notify_cancel():
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(task.result())

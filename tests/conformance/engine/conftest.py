@@ -1,0 +1,54 @@
+"""The places that every test of this folder runs at."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from interlock.lanes.objects import door
+from interlock.lanes.objects.addresses import Address
+from interlock.testing.objects.memory import MemoryBucket
+from tests.conformance.engine.places import Place
+from tests.integration.objects.servers import Server
+
+KEPT = ("local", "bucket")
+KINDS = ("memory", *KEPT)
+
+
+def made(kind: str, request: pytest.FixtureRequest) -> Place:
+    """A place of the kind, where nobody has been before."""
+    folder: Path = request.getfixturevalue("tmp_path")
+    if kind == "memory":
+        return Place(folder, "memory:")
+    if kind == "local":
+        return Place(folder, f"lanes://{folder}/home")
+    if kind == "bucket":
+        patched: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        bucket = MemoryBucket()
+
+        def in_memory(address: Address, **_options: object) -> MemoryBucket:
+            return bucket.below(address.path)
+
+        patched.setattr(door, "open_proven", in_memory)
+        return Place(folder, "s3://memory/home")
+    server = request.getfixturevalue(kind)
+    assert isinstance(server, Server)
+    return Place(folder, server.url(f"engine/{uuid.uuid4().hex}"))
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest) -> Place:
+    """Every store."""
+    return made(str(request.param), request)
+
+
+@pytest.fixture(params=KEPT)
+def kept(request: pytest.FixtureRequest) -> Place:
+    """Every store that is still there after it was closed."""
+    return made(str(request.param), request)
+
+
+@pytest.fixture(params=["moto", "seaweedfs"])
+def served(request: pytest.FixtureRequest) -> Place:
+    """A bucket behind real HTTP."""
+    return made(str(request.param), request)

@@ -1,0 +1,60 @@
+"""C7: what is taken in is bounded, and whoever is refused is told when it is worth coming back."""
+
+import pytest
+
+from interlock.errors import DefinitionError, Overloaded
+from interlock.runtime.admission import Gate
+from interlock.runtime.settings import Admission
+from tests.conformance.engine.places import SetClock
+
+
+def test_calls_under_way_are_bounded_and_leaving_makes_room() -> None:
+    gate = Gate(Admission(in_flight_max=2), SetClock())
+    gate.enter()
+    gate.enter()
+    with pytest.raises(Overloaded, match="in_flight_max") as refused:
+        gate.enter()
+    assert refused.value.retry_after_s > 0
+    gate.leave()
+    gate.enter()
+    assert gate.in_flight == 2
+
+
+def test_a_rate_allows_its_burst_and_then_one_after_the_other() -> None:
+    clock = SetClock()
+    gate = Gate(Admission(rate_per_s=10, burst=3), clock)
+    for _ in range(3):
+        gate.enter()
+    with pytest.raises(Overloaded, match="rate_per_s") as refused:
+        gate.enter()
+    assert refused.value.retry_after_s == pytest.approx(0.1)
+    clock.now_s += 0.11
+    gate.enter()
+    with pytest.raises(Overloaded):
+        gate.enter()
+    assert gate.in_flight == 4
+
+
+def test_a_burst_is_one_seconds_worth_unless_given() -> None:
+    gate = Gate(Admission(rate_per_s=5), SetClock())
+    for _ in range(5):
+        gate.enter()
+    with pytest.raises(Overloaded):
+        gate.enter()
+
+
+def test_a_refused_call_takes_no_token() -> None:
+    clock = SetClock()
+    gate = Gate(Admission(rate_per_s=1, burst=2, in_flight_max=1), clock)
+    gate.enter()
+    for _ in range(5):
+        with pytest.raises(Overloaded, match="in_flight_max"):
+            gate.enter()
+    gate.leave()
+    gate.enter()
+
+
+@pytest.mark.parametrize(("rate_per_s", "burst"), [(0, None), (-1, None), (float("nan"), None), (1, 0), (1, -1)])
+def test_a_rate_that_lets_nobody_in_is_refused(rate_per_s: float, burst: float | None) -> None:
+    with pytest.raises(DefinitionError):
+        Gate(Admission(rate_per_s=rate_per_s, burst=burst), SetClock())
