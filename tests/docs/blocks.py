@@ -2,10 +2,16 @@
 
 Code is compiled under the name of the page and at its own line, so that tracebacks, `inspect` and warnings point into
 the Markdown file itself. The blocks of a page share one module: a page reads, and runs, from top to bottom.
+
+A tutorial also has files: `<!-- saved as: shop.py -->` above a block puts it into the reader's folder instead, and a
+line `$ python shop.py` of a console block runs it there. What the page shows below that line must be what it prints.
 """
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +21,10 @@ from types import ModuleType
 from markdown_it import MarkdownIt
 
 _SKIPPED = re.compile(r"<!--\s*not executed:\s*\S.*?-->\s*$", re.DOTALL)
+_SAVED = re.compile(r"<!--\s*saved as:\s*(\S+)\s*-->\s*$")
+_RUN = re.compile(r"\$ python (\w+\.py)$")
 _SHELL_OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
+_EXPORT = re.compile(r"^\$ export ([A-Z_]+)=(.*)$", re.MULTILINE)
 _SETTING = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
@@ -27,6 +36,7 @@ class Block:
     text: str
     line: int
     executed: bool
+    saved_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,26 +58,69 @@ def read_blocks(text: str) -> list[Block]:
     for token in MarkdownIt().parse(text):
         if token.type == "fence" and token.map is not None:
             language = token.info.split()[0] if token.info.strip() else ""
-            blocks.append(Block(language, token.content, token.map[0] + 2, executed=not _SKIPPED.search(above)))
+            saved = _SAVED.search(above)
+            executed = not _SKIPPED.search(above)
+            blocks.append(
+                Block(language, token.content, token.map[0] + 2, executed=executed, saved_as=saved and saved[1])
+            )
         above = token.content if token.type == "html_block" else ""
     return blocks
 
 
-def run_python(path: Path, shown: str, module: ModuleType) -> int:
-    """Run the Python blocks of a page in the module; the number of blocks run."""
+def run_page(path: Path, shown: str, module: ModuleType, folder: Path) -> int:
+    """Run the Python of a page in the module, its files and their commands in the folder; the number of blocks run."""
     count = 0
+    saved: set[str] = set()
     for block in read_blocks(path.read_text(encoding="utf-8")):
-        if block.language != "python" or not block.executed:
+        if not block.executed:
             continue
-        try:
-            code = compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True)
-            exec(code, module.__dict__)
-        except (Exception, SystemExit) as error:
-            line = _line_in_page(error, path) or block.line
-            detail = "".join(traceback.format_exception(error))
-            raise PageFailed(f"{shown}:{line}: {type(error).__name__}: {error}\n\n{detail}") from error
-        count += 1
+        if block.saved_as is not None:
+            (folder / block.saved_as).write_text(block.text, encoding="utf-8")
+            saved.add(block.saved_as)
+        elif block.language == "python":
+            _run_block(block, path, shown, module)
+            count += 1
+        elif block.language == "console":
+            _run_programs(block, shown, saved, folder)
     return count
+
+
+def _run_block(block: Block, path: Path, shown: str, module: ModuleType) -> None:
+    try:
+        code = compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+    except (Exception, SystemExit) as error:
+        line = _line_in_page(error, path) or block.line
+        detail = "".join(traceback.format_exception(error))
+        raise PageFailed(f"{shown}:{line}: {type(error).__name__}: {error}\n\n{detail}") from error
+
+
+def _run_programs(block: Block, shown: str, saved: set[str], folder: Path) -> None:
+    """Run each `$ python FILE` of a file that the page has saved, and compare what it prints with what is shown."""
+    lines = list(enumerate(block.text.splitlines(), start=block.line))
+    while lines:
+        number, typed = lines.pop(0)
+        found = _RUN.match(typed.strip())
+        if found is None or found[1] not in saved:
+            continue
+        expected: list[str] = []
+        while lines and not lines[0][1].startswith("$ "):
+            expected.append(lines.pop(0)[1])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        done = subprocess.run(
+            [sys.executable, found[1]], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False
+        )
+        if done.returncode or not _printed(expected, done.stdout):
+            raise PageFailed(f"{shown}:{number}: {typed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _printed(expected: list[str], output: str) -> bool:
+    """Whether every line that is shown was printed, in that order; `…` stands for anything."""
+    printed = iter(output.splitlines())
+    patterns = [
+        ".*".join(map(re.escape, line.rstrip().split("…"))) for line in expected if line.strip() not in {"", "…"}
+    ]
+    return all(any(re.fullmatch(pattern, line.rstrip()) for line in printed) for pattern in patterns)
 
 
 def read_commands(text: str) -> list[Command]:
@@ -78,6 +131,13 @@ def read_commands(text: str) -> list[Command]:
         if block.language == "console" and block.executed
         for command in _commands_of(block)
     ]
+
+
+def read_exports(text: str, folder: Path) -> dict[str, str]:
+    """What the console blocks of a page export for the commands that follow; `$PWD` is the folder."""
+    blocks = [block.text for block in read_blocks(text) if block.language == "console" and block.executed]
+    found = [export for block in blocks for export in _EXPORT.findall(block)]
+    return {name: "".join(shlex.split(value)).replace("$PWD", str(folder)) for name, value in found}
 
 
 def _commands_of(block: Block) -> Iterator[Command]:

@@ -23,7 +23,7 @@ from typer.main import get_command
 
 import interlock
 from interlock.cli.program import app
-from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, run_python
+from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, read_exports, run_page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
@@ -41,10 +41,14 @@ def as_module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = as_module("page_" + "".join(c if c.isalnum() else "_" for c in page), monkeypatch)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     try:
-        run_python(ROOT / page, page, module)
+        run_page(ROOT / page, page, module, tmp_path)
     except PageFailed as failure:
         pytest.fail(str(failure), pytrace=False)
+    finally:
+        for path in tmp_path.glob("*.py"):  # What the page has saved and imported is nobody else's.
+            sys.modules.pop(path.stem, None)
 
 
 def disarm(command: Any) -> None:  # noqa: ANN401 - Typer has its own click, untyped.
@@ -79,21 +83,26 @@ def failure(arguments: tuple[str, ...], folder: Path) -> str:
     return "" if done.returncode == 0 else done.stderr or done.stdout or f"exit {done.returncode}"
 
 
-def objection(command: Command, folder: Path) -> str:
+def objection(command: Command, folder: Path, *, run: bool = False) -> str:
     """What is wrong with a command that a page shows, or nothing."""
     said = refusal(command.arguments)
-    if not said and any(word.startswith("interlock.examples") for word in command.arguments):
+    if not said and (run or any(word.startswith("interlock.examples") for word in command.arguments)):
         said = failure(command.arguments, folder)
     return said
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_work(page: str, tmp_path: Path) -> None:
-    commands = read_commands((ROOT / page).read_text(encoding="utf-8"))
+def test_the_commands_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    commands = read_commands(text)
+    # A page that makes a home of its own in the reader's folder is run as a whole.
+    for name, value in (exports := read_exports(text, tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    whole = any(str(tmp_path) in value for value in exports.values())
     wrong = [
         f"{page}:{command.line}: interlock {' '.join(command.arguments)}\n{said}"
         for command in commands
-        if (said := objection(command, tmp_path))
+        if (said := objection(command, tmp_path, run=whole))
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
@@ -108,7 +117,7 @@ def write(folder: Path, text: str) -> Path:
 def test_blocks_of_a_page_share_one_namespace_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = write(tmp_path, "# T\n```python\nx = 1\n```\ntext\n```python\nx += 1\n```\n```text\nnot python\n```\n")
     module = as_module("page_sample", monkeypatch)
-    assert run_python(page, "page.md", module) == 2
+    assert run_page(page, "page.md", module, tmp_path) == 2
     assert vars(module)["x"] == 2
 
 
@@ -126,7 +135,7 @@ def test_a_broken_block_is_reported_with_its_line(
 ) -> None:
     module = as_module("page_sample", monkeypatch)
     with pytest.raises(PageFailed) as failure:
-        run_python(write(tmp_path, text), "page.md", module)
+        run_page(write(tmp_path, text), "page.md", module, tmp_path)
     assert str(failure.value).startswith(place)
 
 
@@ -135,6 +144,37 @@ def test_a_block_may_be_excused_with_a_reason() -> None:
     without_reason = "<!-- not executed: -->\n```python\nx\n```\n"
     elsewhere = "<!-- not executed: needs a bucket -->\n\nSome text.\n\n```python\nx\n```\n"
     assert [block.executed for block in read_blocks(excused + without_reason + elsewhere)] == [False, True, True]
+
+
+def test_what_a_page_exports_is_known_to_its_commands(tmp_path: Path) -> None:
+    text = '```console\n$ export INTERLOCK_HOME="lanes://$PWD/shop"\n$ interlock show o-1\n```\n'
+    assert read_exports(text, tmp_path) == {"INTERLOCK_HOME": f"lanes://{tmp_path}/shop"}
+
+
+SAVED = "<!-- saved as: hello.py -->\n```python\nprint('hello')\nprint('key 17')\n```\n"
+
+
+def test_a_file_of_a_page_is_saved_and_run_where_the_page_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = write(tmp_path, SAVED + "```console\n$ python hello.py\nhello\nkey …\n$ python other.py\n```\n")
+    assert run_page(page, "page.md", as_module("page_sample", monkeypatch), tmp_path) == 0
+    assert (tmp_path / "hello.py").read_text().startswith("print")
+
+
+@pytest.mark.parametrize("shown", ["key …\nhello", "good-bye", "key 18"])
+def test_a_page_that_shows_what_is_not_printed_is_noticed(
+    shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = write(tmp_path, SAVED + f"```console\n$ python hello.py\n{shown}\n```\n")
+    with pytest.raises(PageFailed, match=r"page\.md:7: \$ python hello\.py: exit 0"):
+        run_page(page, "page.md", as_module("page_sample", monkeypatch), tmp_path)
+
+
+def test_a_program_of_a_page_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = write(tmp_path, "<!-- saved as: bad.py -->\n```python\n1 / 0\n```\n```console\n$ python bad.py\n```\n")
+    with pytest.raises(PageFailed, match="ZeroDivisionError"):
+        run_page(page, "page.md", as_module("page_sample", monkeypatch), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +261,18 @@ def test_the_python_reference_names_everything_public() -> None:
     values = interlock.Snapshot, interlock.Decision, interlock.Record, interlock.Allowed, interlock.Finding
     policies = interlock.Retry, interlock.Breaker, interlock.Budget, interlock.Dependency
     assert not parameters(*values, *policies, interlock.StepContext, interlock.StepFailure) - words
+    assert not surface(interlock.Engine, interlock.Workflows, interlock.AlertWebhook, interlock.PagerDuty) - words
+    answers = interlock.View, interlock.Moved, interlock.Refused, interlock.HistoryRow, interlock.Page, interlock.Counts
+    assert not parameters(*answers, interlock.DeadLetter, interlock.Compensation) - words
+    assert not parameters(interlock.AlertWebhook, interlock.PagerDuty, interlock.Admission) - words
+    assert not parameters(*(each for each in interlock.Signal.__args__)) - words
     assert not {"State", "Begin", "Cancel"} - words
+
+
+def test_the_python_reference_names_everything_of_the_harness() -> None:
+    words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
+    harness = import_module("interlock.testing").Harness
+    assert not (surface(harness) | parameters(harness)) - words
 
 
 def limits() -> dict[str, float]:

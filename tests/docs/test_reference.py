@@ -1,14 +1,20 @@
 """The reference follows the code: generated pages are current, and every rule of the checks is explained."""
 
+import contextlib
 import importlib.util
+import math
 import re
+import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import fields
 
 from interlock.core.plan.findings import WITHOUT_PROOF
 from interlock.lanes.settings import KINDS, LaneSettings
+from interlock.runtime.settings import RANGES, Admission, EngineSettings
+from interlock.store.tables import FORMAT, NAMES, TABLES
 
 PROJECT = Path(__file__).parents[2]
 CORE = PROJECT / "src" / "interlock" / "core"
@@ -54,3 +60,42 @@ def test_every_setting_is_on_the_page_with_its_default_and_no_other() -> None:
     shown = {field.name: "false" if field.default is False else f"{field.default:,g}" for field in fields(LaneSettings)}
     shown |= {name: f"{getattr(LaneSettings(), name):,}" for name, kind in KINDS.items() if kind is int}
     assert dict(rows) == {name: text.removesuffix(".0") for name, text in shown.items()}
+
+
+def defaults(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The fields of a struct with their defaults as a page writes them."""
+    return {
+        field.name: "None" if field.default is None else f"{field.default:,g}".removesuffix(".0")
+        for field in fields(struct)
+    }
+
+
+@pytest.mark.parametrize(("heading", "struct"), [("engine setting", EngineSettings), ("admission", Admission)])
+def test_every_setting_of_an_engine_is_on_its_page_and_no_other(heading: str, struct: type[msgspec.Struct]) -> None:
+    page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
+    [table] = re.findall(rf"\| {heading} \|.*?\n\n", page, re.DOTALL)
+    assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)) == defaults(struct)
+
+
+def test_the_range_of_every_setting_of_an_engine_is_told() -> None:
+    page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
+    [table] = re.findall(r"\| engine setting \|.*?\n\n", page, re.DOTALL)
+    told = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", table, re.MULTILINE))
+    ranges = {field.name: RANGES.get(field.name, (1, math.inf)) for field in fields(EngineSettings)}
+    assert told == {
+        name: f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
+        for name, (least, most) in ranges.items()
+    }
+
+
+def test_every_column_of_the_tables_of_workflows_is_explained_and_no_other() -> None:
+    page = (PROJECT / "docs" / "reference" / "workflow-tables.md").read_text()
+    sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## )", page, flags=re.DOTALL | re.MULTILINE))
+    explained = {name: re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE) for name, text in sections.items()}
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        columns = {
+            name: [column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")] for name in NAMES
+        }
+    assert explained == columns
+    assert f"of these tables: {FORMAT}." in page
