@@ -221,8 +221,8 @@ class Pipeline:
                 live[oldest] = kept
 
     def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
-        # B2: decided again on the new state, a bounded number of times. A report is the only memory of what has happened
-        # outside, and is never dropped.
+        # B2: decided again on the new state, a bounded number of times. A report is the only memory of what has
+        # happened outside, and is never dropped.
         if envelope.look:
             envelope.conflicts += 1
         envelope.look = True

@@ -253,7 +253,7 @@ class Elsewhere(Event):
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-@pytest.mark.parametrize("wrong", [Elsewhere(), "SUBMIT", None, Submit], ids=repr)
+@pytest.mark.parametrize("wrong", [Elsewhere(), "SUBMIT", None, Submit], ids=["elsewhere", "text", "none", "class"])
 def test_what_is_no_event_of_the_machine_is_refused(place: Place, wrong: Event, key: str | None) -> None:
     async def scenario() -> None:
         order = shop().machine

@@ -1,4 +1,4 @@
-"""Answers and reports: ways in which a review has broken them, each expected to fail until its cause is gone."""
+"""Answers and reports: ways in which they were broken once."""
 
 import asyncio
 
@@ -25,7 +25,6 @@ from tests.unit.runtime.reviewed import (
     State,
     Submit,
     begun,
-    broken,
     charged,
     gated,
     run,
@@ -33,7 +32,6 @@ from tests.unit.runtime.reviewed import (
 )
 
 
-@broken
 def test_a_key_is_answered_the_second_time_as_it_was_the_first() -> None:
     """B5: also when the event led through an unwinding with nothing to undo."""
 
@@ -48,7 +46,6 @@ def test_a_key_is_answered_the_second_time_as_it_was_the_first() -> None:
     run(test())
 
 
-@broken
 def test_whoever_waits_for_a_workflow_is_told_when_the_engine_stops_working(monkeypatch: pytest.MonkeyPatch) -> None:
     """G9: nothing moves any more, so a wait without a time limit would last for ever."""
 
@@ -72,7 +69,6 @@ def test_whoever_waits_for_a_workflow_is_told_when_the_engine_stops_working(monk
     run(test())
 
 
-@broken
 def test_a_dead_effect_that_is_retried_twice_at_once_runs_once() -> None:
     """B12: the second one is told that there is no such letter any more."""
 
@@ -109,7 +105,6 @@ class Mute(Exception):
         raise ValueError("it cannot be told")
 
 
-@broken
 @pytest.mark.parametrize("error", [Unusual, Mute])
 def test_whatever_a_step_raises_is_the_failure_of_its_attempt(error: type[BaseException]) -> None:
     """C2: an attempt that ended is reported; otherwise the workflow would stay for ever."""
@@ -130,7 +125,6 @@ def test_whatever_a_step_raises_is_the_failure_of_its_attempt(error: type[BaseEx
     run(test())
 
 
-@broken
 def test_a_wait_for_what_is_no_state_harms_nobody_else() -> None:
     """G2: the senders of the same group are told what became of their events."""
 
@@ -153,7 +147,6 @@ def test_a_wait_for_what_is_no_state_harms_nobody_else() -> None:
     run(test())
 
 
-@broken
 def test_a_result_that_could_not_be_read_back_is_refused() -> None:
     """G2: a receipt of another type would be written, and the workflow could never be read, moved or undone again."""
 
@@ -177,7 +170,6 @@ def test_a_result_that_could_not_be_read_back_is_refused() -> None:
     run(test())
 
 
-@broken
 def test_a_storm_of_repetitions_refuses_no_event_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """B5: every group has another repetition whose key was not looked up, and all of it is decided again each time."""
 

@@ -1,4 +1,4 @@
-"""Slots, attempts and undos: ways in which a review has broken them, each expected to fail until its cause is gone."""
+"""Slots, attempts and undos: ways in which they were broken once."""
 
 import asyncio
 
@@ -14,7 +14,6 @@ from tests.unit.runtime.reviewed import (
     State,
     Submit,
     begun,
-    broken,
     charged,
     gated,
     run,
@@ -22,7 +21,6 @@ from tests.unit.runtime.reviewed import (
 )
 
 
-@broken
 def test_the_undos_of_a_cancelled_workflow_run_although_no_attempt_ends_meanwhile() -> None:
     """G5: a charge is not left without its undo while slots are free."""
 
@@ -44,7 +42,6 @@ def test_the_undos_of_a_cancelled_workflow_run_although_no_attempt_ends_meanwhil
     run(test())
 
 
-@broken
 def test_a_slot_goes_to_the_next_in_the_queue_when_the_first_has_moved_on() -> None:
     """G5: an owed step runs; a cancelled one in front of it does not use its turn up."""
 
@@ -67,7 +64,6 @@ def test_a_slot_goes_to_the_next_in_the_queue_when_the_first_has_moved_on() -> N
     run(test())
 
 
-@broken
 def test_a_slot_that_became_free_during_a_commit_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """G5: between the decision that found no slot and its commit the slot may have become free."""
 
@@ -97,7 +93,6 @@ def test_a_slot_that_became_free_during_a_commit_is_used(monkeypatch: pytest.Mon
     run(test())
 
 
-@broken
 def test_a_workflow_that_begins_steps_again_and_again_does_not_starve_another() -> None:
     """G5: whoever waits for a slot gets one before the workflow that has just had it."""
 
@@ -121,7 +116,6 @@ def test_a_workflow_that_begins_steps_again_and_again_does_not_starve_another() 
     run(test())
 
 
-@broken
 def test_a_run_that_was_left_before_it_began_is_not_undone() -> None:
     """G5: only what may have happened is undone; entered and left in one group, the step never ran."""
 
@@ -146,7 +140,6 @@ def test_a_run_that_was_left_before_it_began_is_not_undone() -> None:
     run(test())
 
 
-@broken
 def test_a_clean_stop_during_a_commit_counts_no_attempt_that_never_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     """B6: with one attempt the step would be failed, and undone, without having run."""
 
@@ -171,7 +164,6 @@ def test_a_clean_stop_during_a_commit_counts_no_attempt_that_never_ran(monkeypat
     run(test())
 
 
-@broken
 def test_an_undo_does_not_overtake_the_attempt_that_it_undoes() -> None:
     """G5: also when it had to wait for a slot, which somebody else then gave back."""
 

@@ -26,7 +26,7 @@ def test_nothing_is_given_out_before_it_is_open_and_then_to_those_who_wait() -> 
     slots.wait("a")
     assert (slots.reserve(), called) == (False, [])
     slots.open()
-    assert (slots.reserve(), called) == (True, ["a"])
+    assert (slots.reserve("a"), called) == (True, ["a"])
 
 
 def test_those_who_wait_are_called_in_order_one_for_each_place() -> None:
@@ -37,7 +37,7 @@ def test_those_who_wait_are_called_in_order_one_for_each_place() -> None:
     assert (called, len(slots)) == ([], 3)
     slots.release()
     assert called == ["a"]
-    assert slots.reserve()
+    assert slots.reserve("a")
     slots.release()
     assert called == ["a", "b"]
 
@@ -54,7 +54,7 @@ def test_a_place_that_is_not_taken_is_passed_on() -> None:
     for name in "ab":
         slots.wait(name)
     slots.release()
-    slots.pass_on()
+    slots.decline("a")
     assert called == ["a", "b"]
 
 
@@ -71,9 +71,21 @@ def test_nobody_is_called_when_there_are_no_places_at_all_or_none_any_more() -> 
     assert (closed.reserve(), len(closed), called) == (False, 0, [])
 
 
-@given(st.lists(st.sampled_from(["wait", "take", "decline", "release"]), max_size=60), st.integers(1, 3))
+def test_a_place_is_kept_for_whoever_was_called() -> None:
+    """Nobody overtakes the queue: a workflow that begins again and again would starve the others."""
+    slots, called = calling(1)
+    assert slots.reserve()
+    slots.wait("a")
+    slots.release()
+    assert called == ["a"]
+    assert not slots.reserve()
+    assert not slots.reserve("b")
+    assert slots.reserve("a")
+
+
+@given(st.lists(st.sampled_from(["wait", "take", "decline", "release", "begin"]), max_size=60), st.integers(1, 3))
 def test_nobody_waits_beside_a_free_place(moves: list[str], most: int) -> None:
-    """Whatever happens: as long as those who are called take the place or pass it on."""
+    """Whatever happens, as long as those who are called answer; and every place is free, kept or taken."""
     slots, called = calling(most)
     held = 0
     for number, move in enumerate(moves):
@@ -82,11 +94,12 @@ def test_nobody_waits_beside_a_free_place(moves: list[str], most: int) -> None:
         elif move == "release" and held:
             held -= 1
             slots.release()
-        elif called and move == "take":
-            called.pop(0)
+        elif move == "begin":
             held += slots.reserve()
+        elif called and move == "take":
+            assert slots.reserve(called.pop(0))
+            held += 1
         elif called and move == "decline":
-            called.pop(0)
-            slots.pass_on()
-        assert slots.free == most - held
-        assert not len(slots) or not slots.free or called
+            slots.decline(called.pop(0))
+        assert slots.free == most - held - len(called)
+        assert not len(slots) or not slots.free
