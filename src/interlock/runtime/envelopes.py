@@ -24,6 +24,10 @@ from interlock.store.values import Delivered, Row
 
 ID_CHARACTERS_MAX = 200
 
+PASSED_THROUGH = b"\1"
+"""Behind the digest of a key whose event passed through an unwinding state in the same commit: the answer was the end
+of that, one version later than the row that has the key."""
+
 
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
@@ -127,6 +131,8 @@ class Send:
             self._look_first()
             count(live, 2)
             raise
+        if key is not None and len(decision.records) > 1:
+            digest += PASSED_THROUGH
         staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
             moved = staged.history[-len(decision.records)]
@@ -139,13 +145,17 @@ class Send:
             raise LookFirst
 
     def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Any]:
-        if before.key_digest != digest:
+        passed_through = len(before.key_digest) > len(digest)
+        if before.key_digest[: len(digest)] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
         count(live, 0)
-        return Moved(state=live.bound.node_of(before.to_state).state, version=before.version, duplicate=True)
+        node, version = live.bound.node_of(before.to_state), before.version
+        if passed_through and node.unwinds_to is not None:
+            node, version = node.unwinds_to, version + 1
+        return Moved(state=node.state, version=version, duplicate=True)
 
 
 def digest_of(name: str, data: bytes) -> bytes:
