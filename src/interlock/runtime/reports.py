@@ -71,6 +71,11 @@ class Look(Report):
         staged = group.stage(self.workflow)
         if staged is None:
             return None
+        refused = self._do(staged, group)
+        group.means.slots.pass_on()  # It may have been called because of a free slot, and have no use for it.
+        return refused
+
+    def _do(self, staged: Staged, group: Group) -> Exception | None:
         visit, refused = staged.live.snapshot.visit, None
         while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
             refused = _fire(staged, group, timer)

@@ -111,9 +111,9 @@ class Runner:
     def _call_effect(self, key: str) -> None:
         effect = self._effects.get(key)
         if effect is None:
-            return
-        if self.effect_slots.free > 0:
-            del self._effects[key]
+            self.effect_slots.pass_on()
+        elif self.effect_slots.free > 0:
+            # It stays among those that wait until it begins: by then somebody else may have taken the slot.
             self._pipeline.add(EffectBegun(effect))
         else:
             self.effect_slots.wait(key)
@@ -139,6 +139,7 @@ class Runner:
         self._go(attempt, coroutine)
 
     def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
+        self._effects.pop(effect.id, None)
         if effect.name not in bound.effects:
             gone = Failure("no-effect", "the machine has no such effect any more", retryable=False)
             self.effect_slots.release()

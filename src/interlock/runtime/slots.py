@@ -31,7 +31,11 @@ class Slots:
     def release(self) -> None:
         """Give a place back."""
         self.free += 1
-        if self._waiting and self.called is not None:
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Call the next one, if there is a place. Whoever was called and needs none any more must pass it on."""
+        if self.free > 0 and self._waiting and self.called is not None:
             waiting = self._waiting.popleft()
             self._queued.discard(waiting)
             self.called(waiting)
