@@ -17,6 +17,7 @@ from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, unknown_machine
+from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.reports import Late, Report
 from interlock.runtime.runner import Runner
@@ -123,10 +124,13 @@ class Inside:
         for task in self._tasks:
             task.cancel()
         self.wakes.close()
+        reach("closing.begun")
         try:
             await self.runner.drain(self._settings.drain_s)
+            reach("closing.drained")
             self._save_counts()
             await self.pipeline.idle()
+            reach("closing.settled")
             if self._worker and self._saves_time() and self.pipeline.dead is None:
                 with contextlib.suppress(UnavailableError):
                     await self.store.note(ALIVE, str(self.store.now_us()))

@@ -13,6 +13,7 @@ from interlock.runtime.bound import Bound
 from interlock.runtime.effects import EffectFailed
 from interlock.runtime.owed import TimerRun
 from interlock.runtime.pipeline import Group, Pipeline
+from interlock.runtime.points import reach
 from interlock.runtime.reports import Crashed, Failure, Look, Report
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
@@ -73,8 +74,12 @@ class Recovery:
             for row in rows:
                 self._take_up(row, alive_us)
             taken, after = taken + len(rows), rows[-1]
+            reach("recovery.taken")
             await self._pipeline.idle()
-        return taken + await self._effects()
+            reach("recovery.rearmed")
+        taken += await self._effects()
+        reach("recovery.done")
+        return taken
 
     def _take_up(self, row: Row, alive_us: int) -> None:
         bound = self._machines.get(row.machine)
