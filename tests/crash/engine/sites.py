@@ -5,6 +5,8 @@ A home is a folder, and workflows are the database of that name in it.
 
 from pathlib import Path
 
+from interlock.catalog.catalog import Catalog
+from interlock.store.opening import NAME
 from tests.crash.sites import BucketSite, LocalSite
 
 
@@ -12,7 +14,7 @@ class LocalHome(LocalSite):
     """A home in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "home", name="workflows")
+        super().__init__(folder / "home", name=NAME)
         self.url = f"lanes://{folder / 'home'}"
 
 
@@ -20,8 +22,8 @@ class BucketHome(BucketSite):
     """A home in a bucket."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        super().__init__(folder, f"{url}/workflows", keeps_disk=False)
-        self._workflows, self.url = self.url, url
+        super().__init__(folder, url, keeps_disk=False)
+        self._workflows = Catalog(url).locate(NAME)
 
     def copy(self, folder: Path) -> Path:
         home, self.url = self.url, self._workflows

@@ -56,7 +56,7 @@ def live(
     sabotaged: str | None,
 ) -> None:
     """One life: ask again for what is unknown, then order. With patience, stay until all has come to rest."""
-    believe(f"{url}/workflows")
+    believe(url)
     if sabotaged is not None:
         sabotage.SABOTAGE[sabotaged]()
     chance = SystemChance(seed * 1_000 + life)
