@@ -44,6 +44,7 @@ from interlock.signals import Observer
 EventT = TypeVar("EventT", bound=Event)
 
 PAGE_MAX = 10_000
+HISTORY_PAGE = 1_000
 
 
 class Engine:
@@ -171,9 +172,11 @@ class Engine:
         """Everything that happened to the workflow, in the order of versions (B3, B8)."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Any, Any]] = []
-        while page := await self._store.history(workflow, after=rows[-1].version if rows else 0):
+        while True:
+            page = await self._store.history(workflow, after=rows[-1].version if rows else 0, limit=HISTORY_PAGE)
             rows += [history_row(bound, happened) for happened in page]
-        return rows
+            if len(page) < HISTORY_PAGE:
+                return rows
 
     async def find(
         self,
