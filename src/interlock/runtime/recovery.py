@@ -56,7 +56,7 @@ def _rearmed(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
 
 
 class Recovery:
-    """Brings everything that is owed back to life, page by page."""
+    """Brings everything that is owed back to life: read at once, taken up page by page."""
 
     def __init__(
         self, store: Store, machines: dict[str, Bound], pipeline: Pipeline, runner: Runner, *, undo_attempts: int
@@ -68,18 +68,33 @@ class Recovery:
         self._undo_attempts = undo_attempts
 
     async def run(self, alive_us: int) -> int:
-        """Take up everything; returns how many workflows and effects were owed something."""
-        taken, after = 0, None
-        while rows := await self._store.due(after=after, limit=PAGE):
-            for row in rows:
+        """Take up everything; returns how many workflows and effects were owed something.
+
+        What is owed is read before anything is taken up: what this life begins would look as if the last one had left
+        it, and be begun twice.
+        """
+        effects = await self._owed_effects()
+        due = await self._due()
+        for begin in range(0, len(due), PAGE):
+            page = due[begin : begin + PAGE]
+            for row in (await self._store.load(page)).values():
                 self._take_up(row, alive_us)
-            taken, after = taken + len(rows), rows[-1]
             reach("recovery.taken")
-            await self._pipeline.idle()
+            # Not until nothing waits any more: what was taken up goes on at once, and may never let that happen.
+            await self._pipeline.admit(Look(page[-1]))
             reach("recovery.rearmed")
-        taken += await self._effects()
+        for machine, effect in effects:
+            self._owe(machine, effect)
         reach("recovery.done")
-        return taken
+        return len(due) + len(effects)
+
+    async def _due(self) -> list[str]:
+        due: list[str] = []
+        after: Row | None = None
+        while rows := await self._store.due(after=after, limit=PAGE):
+            due += [row.id for row in rows]
+            after = rows[-1]
+        return due
 
     def _take_up(self, row: Row, alive_us: int) -> None:
         bound = self._machines.get(row.machine)
@@ -96,15 +111,15 @@ class Recovery:
         else:
             self._runner.act(Staged(live, row.revision))
 
-    async def _effects(self) -> int:
-        taken, after = 0, None
+    async def _owed_effects(self) -> list[tuple[str, OwedEffect]]:
+        """The effects with their machines. All are kept in memory until they have run, so one more list is fine."""
+        owed: list[tuple[str, OwedEffect]] = []
+        after: OwedEffect | None = None
         while effects := await self._store.effects(after=after, limit=PAGE):
             rows = await self._store.load(list({effect.workflow: None for effect in effects}))
-            for effect in effects:
-                if effect.workflow in rows:
-                    self._owe(rows[effect.workflow].machine, effect)
-            taken, after = taken + len(effects), effects[-1]
-        return taken
+            owed += [(rows[effect.workflow].machine, effect) for effect in effects if effect.workflow in rows]
+            after = effects[-1]
+        return owed
 
     def _owe(self, machine: str, effect: OwedEffect) -> None:
         bound = self._machines.get(machine)

@@ -117,6 +117,7 @@ class Audit:
                 found.append(f"{workflow}: a result was applied twice: {results}")
             if kept.state not in RESTS and kept.state in STEPS and kept.owed.run is None:
                 found.append(f"{workflow} is {kept.state}, and no step is owed")
+        found += [f"two attempts at once: {line}" for line in self.books.overlaps]
         for run, keys in self.books.keys.items():
             if len(keys) != 1:
                 found.append(f"{run} was asked for under {len(keys)} keys")

@@ -16,7 +16,7 @@ from interlock.errors import NonRetryable
 from interlock.lanes.points import reach
 from interlock.seams import Chance
 
-ASKED, DONE, DECLINED = "asked", "done", "declined"
+ASKED, DONE, DECLINED, OVERLAPS = "asked", "done", "declined", "overlaps"
 
 POINTS = ("gateway.asked", "gateway.done")
 """An attempt has begun and nothing has happened; it has happened, and its report is not written."""
@@ -49,11 +49,19 @@ class Gateway:
         self._chance = chance
         self._kind = kind
         """It always does what it is asked, and answers."""
-        self._answers = {line.key: line.what for line in lines_of(path) if line.what != ASKED}
+        self._answers = {line.key: line.what for line in lines_of(path) if line.what in {DONE, DECLINED}}
+        self._under_way: set[str] = set()
 
     async def ask(self, deed: str, ctx: StepContext, *, declines: bool = False) -> None:
         """Do the deed once for this key, or not, and say so, or not."""
-        self._write(ASKED, deed, ctx)
+        self._write(OVERLAPS if ctx.key in self._under_way else ASKED, deed, ctx)
+        self._under_way.add(ctx.key)
+        try:
+            await self._asked(deed, ctx, declines=declines)
+        finally:
+            self._under_way.discard(ctx.key)
+
+    async def _asked(self, deed: str, ctx: StepContext, *, declines: bool) -> None:
         reach("gateway.asked")
         await asyncio.sleep(0)
         luck = 0.0 if self._kind else self._chance.fraction()
@@ -92,6 +100,8 @@ class Books:
         """The idempotency keys that were ever used for a deed of a visit of a workflow."""
         self.done: dict[tuple[str, str], set[str]] = defaultdict(set)
         """The keys under which a deed was done for a workflow, and not taken back."""
+        self.overlaps = [line for line in lines if line.what == OVERLAPS]
+        """Calls that were made while another one for the same run was under way, in the same life."""
         self.taken_back = 0
         undo = {"refund": "charge", "release": "reserve"}
         for line in lines:
