@@ -8,6 +8,7 @@ a kill can be read after it, so the parent knows exactly what had been acknowled
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -116,17 +117,24 @@ class Walk:
     def _worker(self, *, stays: bool) -> "Generator[tuple[subprocess.Popen[str], IO[str]], None, None]":
         """A worker and what it says. It is killed on the way out, if it lives, whatever happens."""
         words = [str(self.folder), str(self.outcome.orders), str(self.outcome.seed), "stays" if stays else "ends"]
-        worker = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
-            [sys.executable, "-m", WORKER, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+        # Ctrl-C waits while the worker is being made: nobody would know of one that is made and not yet noted.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            worker = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
+                [sys.executable, "-m", WORKER, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        except BaseException:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
         assert worker.stdin is not None
         assert worker.stdout is not None
         with worker.stdin, worker.stdout:
             try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 yield worker, worker.stdout
             finally:
                 worker.kill()
