@@ -49,7 +49,7 @@ class Cuts:
         self._loop = asyncio.get_running_loop()
 
     def begin(self) -> None:
-        points.listen(lambda point: self.cut(point) if point in points.POINTS else None)
+        points.listen(self._reached)
         self._disk.fails_sync = lambda _number: self.cut("sync")
 
     def end(self) -> None:
@@ -61,6 +61,10 @@ class Cuts:
         if line.startswith("+ "):
             operation, version, state, _how = line[2:].rsplit(" ", 3)
             self.acknowledged.setdefault(operation, (int(version), state))
+
+    def _reached(self, point: str) -> None:
+        if point in points.POINTS:  # The engine's own points are in the event loop's thread, which a cut waits for.
+            self.cut(point)
 
     def cut(self, where: str) -> bool:
         """Called in the writer's thread. False: the sync that it stands before goes on."""
