@@ -34,7 +34,7 @@ help: ## List the targets
 	@printf '\nVariables: PYTHON=python3.12, VENV=.venv, WORKERS=auto (test processes), ARGS="…" (for demo, test, bench)\n'
 
 .PHONY: demo
-demo: $(BASE) ## Walk thousands of orders through the order machine (ARGS="--help" for its options)
+demo: $(BASE) ## Thousands of durable orders, killed in the middle, nothing lost (ARGS="--help" for its options)
 	@$(BIN)/interlock demo $(ARGS)
 
 .PHONY: bench

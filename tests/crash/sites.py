@@ -37,15 +37,15 @@ class LocalSite:
 
     cache: str | None = None
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"lanes://{folder}/x"
-        self._folder = folder
+    def __init__(self, folder: Path, *, name: str = "x") -> None:
+        self.url = f"lanes://{folder}/{name}"
+        self._file = folder / f"{name}.lane"
 
     def copy(self, folder: Path) -> Path:
-        for name in ("x.lane", "x.lane-wal"):
-            if (self._folder / name).exists():
-                shutil.copy(self._folder / name, folder / name)
-        return folder / "x.lane"
+        for path in (self._file, self._file.with_name(f"{self._file.name}-wal")):
+            if path.exists():
+                shutil.copy(path, folder / path.name)
+        return folder / self._file.name
 
     def crashed(self) -> None:
         """Nothing else."""

@@ -43,6 +43,16 @@ async def check_definitions(
     return accepted
 
 
+def owing_before(bound: Bound, noted: dict[str, str]) -> set[str]:
+    """The states in which any definition of the machine, so far, could owe a workflow something."""
+    return {
+        state.name
+        for old in _before(bound.name, noted)
+        for state in old.states
+        if state.step is not None or state.timers or state.unwinds_to is not None
+    }
+
+
 def _before(machine: str, noted: dict[str, str]) -> list[MachineDescription]:
     found = [text for name, text in noted.items() if name.rpartition("/")[0] == f"{PREFIX}{machine}"]
     return [description_from_json(text.encode()) for text in found]

@@ -18,6 +18,7 @@ from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
+from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.reports import Late, Report
 from interlock.runtime.runner import Runner
@@ -113,7 +114,7 @@ class Inside:
         recovery = Recovery(
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
-        await recovery.run(alive_us)
+        await recovery.run(alive_us, noted)
         self.runner.open()
         if self._saves_time():
             self.keep(self._live())
@@ -136,10 +137,13 @@ class Inside:
         for task in self._tasks:
             task.cancel()
         self.wakes.close()
+        reach("closing.begun")
         try:
             await self.runner.drain(self._settings.drain_s)
+            reach("closing.drained")
             self._save_counts()
             await self.pipeline.idle()
+            reach("closing.settled")
             if self._worker and self._saves_time() and self.pipeline.dead is None:
                 with contextlib.suppress(UnavailableError):
                     await self.store.note(ALIVE, str(self.store.now_us()))

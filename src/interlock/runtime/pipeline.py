@@ -14,6 +14,7 @@ from typing import Protocol
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.points import reach
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Means, Staged
 from interlock.store.protocol import Store
@@ -160,12 +161,15 @@ class Pipeline:
             group = await self._load(envelopes)
             answers = [_decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
+            reach("engine.decided")
             lost = await self.store.commit([staged.change() for staged in changed]) if changed else ()
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
+        reach("engine.committed")
         self._suspects = frozenset(lost)
         self._keep(changed, lost)
+        reach("engine.dispatched")
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
             if lost and envelope.workflow in lost:
@@ -174,6 +178,7 @@ class Pipeline:
                 self._tell(envelope, answer, again)
         if again:
             self._waiting[:0] = again
+        reach("engine.told")
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live

@@ -15,9 +15,11 @@ import msgspec
 
 from interlock.errors import UnavailableError
 from interlock.runtime.bound import Bound
+from interlock.runtime.definitions import owing_before
 from interlock.runtime.effects import EffectFailed
 from interlock.runtime.owed import TimerRun, decode_owed
 from interlock.runtime.pipeline import Group, Pipeline
+from interlock.runtime.points import reach
 from interlock.runtime.reports import Crashed, Failure, Report
 from interlock.runtime.runner import Runner
 from interlock.store.protocol import Store
@@ -85,7 +87,7 @@ class Recovery:
         self._runner = runner
         self._undo_attempts = undo_attempts
 
-    async def run(self, alive_us: int) -> int:
+    async def run(self, alive_us: int, noted: dict[str, str]) -> int:
         """Take up everything; returns how many workflows and effects were owed something.
 
         Slots and wakes are closed meanwhile: what this life begins must not be taken for what the last one left.
@@ -93,10 +95,13 @@ class Recovery:
         taken = 0
         for bound in self._machines.values():
             await self._rename(bound)
+            before = owing_before(bound, noted)
             for state, node in bound.stored.items():
-                if node.step is not None or node.timers or node.unwinds_to is not None:
+                if node.step is not None or node.timers or node.unwinds_to is not None or state in before:
                     taken += await self._state(bound.name, state, alive_us)
-        return taken + await self._effects()
+        taken += await self._effects()
+        reach("recovery.done")
+        return taken
 
     async def _rename(self, bound: Bound) -> None:
         """Store workflows under the names that their states have now, so that they are found by them."""
@@ -112,7 +117,9 @@ class Recovery:
         while True:
             found = await self._store.find(machine, state, after=cursor, limit=PAGE)
             reports = [report for row in found.rows if row.owed for report in self._take_up(row, alive_us)]
+            reach("recovery.taken")
             await self._take(reports)
+            reach("recovery.rearmed")
             taken, cursor = taken + len(found.rows), found.cursor
             if cursor is None:
                 return taken

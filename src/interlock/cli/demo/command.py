@@ -1,11 +1,11 @@
 """`interlock demo`: the command itself, from options to exit code.
 
-The stopwatch is here and in the walk for display only. Nothing that the demo decides depends on it, which is why the
-same seed gives the same demo on a fast machine and on a slow one.
+The stopwatches of the demo are for display only. Nothing that it decides depends on them or on when the worker is
+killed, which is why the same seed gives the same histories on a fast machine and on a slow one.
 """
 
 import asyncio
-import time
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ import typer
 
 from interlock.cli.demo.progress import watching
 from interlock.cli.demo.show import show_outcome, show_verdict
+from interlock.cli.demo.verify import verify
 from interlock.cli.demo.walk import Walk
 from interlock.cli.exits import Exit
 from interlock.cli.output import stdout, write_file
@@ -35,22 +36,27 @@ def demo(
         Path, typer.Option("--output", metavar="FILE", help="Where to write the diagram, coloured by visits (SVG).")
     ] = OUTPUT_DEFAULT,
 ) -> None:
-    """Walk thousands of orders through the order machine, in memory, and verify every one of them.
+    """Walk thousands of orders through the order machine, durably, kill the worker in the middle, and lose nothing.
 
-    Payments are declined, customers cancel or want their money back,
-    events arrive too late, and an observer fails on purpose.
+    The orders live in a store in a temporary folder. Payments are declined, calls
+    fail or lose their answers, customers cancel or want their money back, events
+    arrive too late, an observer fails on purpose, and half way through the process
+    that moves the orders is killed with SIGKILL. Another one takes up what was owed.
+    In the end every order is verified against what was acknowledged, against its
+    history and against the books of the bank.
 
     Exits with 1 if anything is not as it should be in the end.
     """
     console = stdout()
-    walk = Walk(orders, seed)
     console.print(f"Walking {orders:,} orders through the machine {order.name!r}, seed {seed}.", soft_wrap=True)
-    began = time.perf_counter()
-    with watching(console, walk.outcome, live=console.is_terminal and not headless) as watch:
-        outcome = asyncio.run(walk.run(watch))
-    elapsed_s = time.perf_counter() - began
+    with tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
+        walk = Walk(orders, seed, Path(folder))
+        with watching(console, walk.outcome, live=console.is_terminal and not headless) as watch:
+            outcome = walk.run(watch)
+        console.print("Verifying every order…", soft_wrap=True)
+        asyncio.run(verify(walk))
     write_file(output, diagrams.svg(order.describe(), visits=outcome.tally.visits))
-    show_outcome(console, outcome, elapsed_s)
+    show_outcome(console, outcome)
     console.print()
     console.print(f"The machine, coloured by visits: {output}", soft_wrap=True)
     show_verdict(console, outcome)

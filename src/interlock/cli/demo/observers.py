@@ -1,14 +1,15 @@
-"""Who listens while the orders move: a counter, and an observer that fails on purpose (A9).
+"""Who counts while the orders move: the demo's own tally, and an observer that fails on purpose (A9).
 
-The counts that the demo shows come from signals alone; that they agree with the histories in the end is one of the
-things it verifies. The failing observer is subscribed first, so that whoever comes after it would notice.
+The tally is fed by what the worker tells, and what was not told before the kill is missing in it: it is for watching.
+The figures of the end are counted again, from the histories. The failing observer is subscribed first, so that whoever
+comes after it would notice.
 """
 
-from collections import Counter
+from collections.abc import Callable
 
 from interlock.core.description import MachineDescription
 from interlock.core.events import STARTED
-from interlock.signals import Signal, TransitionApplied, TransitionRejected
+from interlock.signals import Signal
 
 FAILS_EVERY = 100
 
@@ -20,46 +21,43 @@ class Tally:
         self.arrows = {(each.source, each.event, each.target): 0 for each in description.transitions}
         self.visits = {state.name: 0 for state in description.states}
         self.now = dict(self.visits)
-        self.started = 0
         self.transitions = 0
-        self.rejected: Counter[str] = Counter()
-
-    def __call__(self, signal: Signal, /) -> None:
-        """Count one signal."""
-        match signal:
-            case TransitionApplied():
-                self._applied(signal)
-            case TransitionRejected(code=code):
-                self.rejected[code] += 1
-            case _:
-                pass
+        self._where: dict[str, str] = {}
 
     @property
     def covered(self) -> int:
         """How many of the machine's transitions were taken at least once."""
         return sum(1 for count in self.arrows.values() if count)
 
-    def _applied(self, signal: TransitionApplied) -> None:
-        self.visits[signal.to_state] += 1
-        self.now[signal.to_state] += 1
-        if signal.event == STARTED:
-            self.started += 1
-            return
-        self.now[signal.from_state] -= 1
-        self.arrows[signal.from_state, signal.event, signal.to_state] += 1
-        self.transitions += 1
+    def moved(self, order_id: str, event: str, state: str) -> None:
+        """An order has come to a state."""
+        before = self._where.get(order_id)
+        if before is not None:
+            self.now[before] -= 1
+        self._where[order_id] = state
+        self.now[state] += 1
+        self.visits[state] += 1
+        if event != STARTED:
+            self.transitions += 1
+            arrow = (before or "", event, state)
+            if arrow in self.arrows:  # Behind a kill the state before may be one that nobody told.
+                self.arrows[arrow] += 1
+
+    def forget(self, order_id: str) -> None:
+        """The order rests: where it is stays counted."""
+        self._where.pop(order_id, None)
 
 
 class Faulty:
     """An observer whose metrics server is down now and then. It harms nothing, which is the point."""
 
-    def __init__(self) -> None:
-        self.seen = 0
-        self.failures = 0
+    def __init__(self, failed: Callable[[], None] = lambda: None) -> None:
+        self._failed = failed
+        self._seen = 0
 
     def __call__(self, signal: Signal, /) -> None:
         """Fail on every hundredth signal."""
-        self.seen += 1
-        if self.seen % FAILS_EVERY == 0:
-            self.failures += 1
+        self._seen += 1
+        if self._seen % FAILS_EVERY == 0:
+            self._failed()
             raise ConnectionError(f"the metrics server did not take {type(signal).__name__}")

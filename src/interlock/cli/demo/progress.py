@@ -14,6 +14,7 @@ from rich.table import Table
 
 from interlock.cli.demo.bars import bar
 from interlock.cli.demo.walk import Outcome, Watcher
+from interlock.cli.output import counted
 
 FRAMES_PER_S = 20
 LINES = 10
@@ -32,25 +33,50 @@ def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Wat
         progress.update(task, completed=outcome.done)
         return Group(progress, _states_now(outcome))
 
-    def watch(_: Outcome, /) -> None:
-        """Nothing to do: frames are drawn on their own clock."""
-
+    watch = _remarks(console)
     with Live(get_renderable=frame, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
         yield watch
 
 
+def _remarks(console: Console) -> Watcher:
+    """Say that the worker was killed, and that the next one is there."""
+    said: set[str] = set()
+
+    def say(what: str, told: str, style: str) -> None:
+        if what not in said:
+            said.add(what)
+            console.print(told, style=style, soft_wrap=True)
+
+    def watch(now: Outcome, /) -> None:
+        kill = now.kill
+        if kill is None:
+            return
+        told = (
+            f"Killed the worker (SIGKILL) in the middle: {kill.acknowledged:,} calls were acknowledged, "
+            f"{counted(kill.on_their_way, 'order')} on their way."
+        )
+        say("killed", told, "bold red")
+        if kill.recovery_s:
+            told = f"Another worker has opened the store and taken up what was owed in {kill.recovery_s:.2f} s."
+            say("recovered", told, "bold green")
+
+    return watch
+
+
 def _lines(console: Console, outcome: Outcome) -> Watcher:
     told = 0
+    remark = _remarks(console)
 
     def watch(now: Outcome, /) -> None:
         nonlocal told
+        remark(now)
         tenth = now.done * LINES // outcome.orders
         if tenth > told:
             told = tenth
             tally = now.tally
             console.print(
                 f"{now.done:>9,} of {outcome.orders:,} orders done, {tally.transitions:,} transitions, "
-                f"{sum(tally.rejected.values()):,} events rejected",
+                f"{sum(now.rejected.values()):,} events rejected",
                 soft_wrap=True,
             )
 

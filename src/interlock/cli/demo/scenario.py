@@ -2,14 +2,14 @@
 
 A journey says what the customer wants, how often the bank declines, and which event arrives where it has no business.
 The first few journeys are written by hand and take every transition of the machine once, so that the smallest demo
-already covers all of them; the others are drawn. Chance comes from the seam, so the same seed is the same demo.
+already covers all of them; the others are drawn. Chance comes from the seam, so the same seed gives the same journeys,
+whichever order moves first and whenever the process that moves them is killed.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from interlock.core.values import Snapshot
 from interlock.examples.order import (
     ATTEMPTS_MAX,
     Cancel,
@@ -27,7 +27,7 @@ from interlock.examples.order import (
     Submit,
     order,
 )
-from interlock.seams import Chance, Ids
+from interlock.seams import Chance
 
 SKUS = ("tea", "cup", "pot", "tin", "honey", "spoon")
 PIECES_MAX = 4
@@ -54,6 +54,8 @@ class Journey:
     refund_in: State | None = None
     stray_in: State | None = None
     """Where an event arrives that has no transition there: too late, twice, or by mistake."""
+    luck: float = 0.0
+    """Which event that is, as a fraction of the possible ones."""
 
 
 GUIDED = (
@@ -67,61 +69,16 @@ GUIDED = (
 
 
 class Scenario:
-    """All journeys of one seed, and what happens next on each."""
+    """All journeys of one seed."""
 
-    def __init__(self, chance: Chance, ids: Ids) -> None:
+    def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._ids = ids
 
-    def journeys(self, count: int) -> Iterator[Journey]:
-        """So many journeys, the guided ones first."""
-        yield from GUIDED[:count]
-        for _ in range(count - len(GUIDED)):
-            yield self._draw()
-
-    def wish(self, journey: Journey, now: Snapshot[State, Order]) -> OrderEvent | None:
-        """The event that comes from outside and moves the order on; None when that is its step's business."""
-        state, context = now.state, now.context
-        # An order is cancelled while it is paid for once there is an intent, so that the bank has something to void.
-        started = state is not State.PAYMENT_PROCESSING or context.payment_intent_id is not None
-        event: OrderEvent | None = None
-        if journey.refund_in is state:
-            event = RefundRequest(reason="does not fit")
-        elif journey.cancel_in is state and started:
-            event = Cancel(reason="changed my mind")
-        elif state is State.PENDING:
-            event = Submit() if context.items else Cancel(reason="nothing in the basket")
-        elif state is State.PAYMENT_FAILED:
-            tired = context.failed_attempts >= ATTEMPTS_MAX
-            event = Cancel(reason="the card was declined three times") if tired else Submit()
-        elif state is State.FULFILLMENT_PENDING:
-            event = Ship(shipment_id=f"shp-{self._ids.new().hex[:12]}")
-        elif state is State.SHIPPED:
-            event = Deliver()
-        return event
-
-    def hopeless(self, now: Snapshot[State, Order]) -> OrderEvent | None:
-        """What the customer tries although a rule of the business is against it."""
-        empty = now.state is State.PENDING and not now.context.items
-        tired = now.state is State.PAYMENT_FAILED and now.context.failed_attempts >= ATTEMPTS_MAX
-        return Submit() if empty or tired else None
-
-    def stray(self, state: State) -> OrderEvent:
-        """An event that has no transition from this state."""
-        events: tuple[OrderEvent, ...] = (
-            Cancel(reason="too late"),
-            PaymentSucceeded("pi-delivered-twice"),
-            Deliver(),
-            Ship(shipment_id="shp-stray"),
-            RefundComplete("rf-stray"),
-            InventoryReserved(),
-            CancelConfirmed(),
-        )
-        return self._one_of([event for event in events if not order.can(state, event)])
-
-    def turn(self, count: int) -> int:
-        """Which of so many orders in flight moves next."""
-        return int(self._chance.fraction() * count)
+    def journeys(self, count: int) -> Iterator[tuple[str, Journey]]:
+        """So many orders with their journeys, the guided ones first."""
+        for number in range(1, count + 1):
+            journey = GUIDED[number - 1] if number <= len(GUIDED) else self._draw()
+            yield f"order-{number:06}", journey
 
     def _draw(self) -> Journey:
         roll = self._chance.fraction()
@@ -131,16 +88,63 @@ class Scenario:
             cancel_in=self._one_of(CANCELLABLE) if self._happens(CANCELLED) else None,
             refund_in=self._one_of(REFUNDABLE) if self._happens(REFUNDED) else None,
             stray_in=self._one_of(tuple(State)) if self._happens(STRAYS) else None,
+            luck=self._chance.fraction(),
         )
 
     def _basket(self) -> tuple[Item, ...]:
-        first = self.turn(len(SKUS))
-        kinds = 1 + self.turn(3)
+        first = self._turn(len(SKUS))
+        kinds = 1 + self._turn(3)
         chosen = [SKUS[(first + offset) % len(SKUS)] for offset in range(kinds)]
-        return tuple(Item(sku, 1 + self.turn(PIECES_MAX)) for sku in chosen)
+        return tuple(Item(sku, 1 + self._turn(PIECES_MAX)) for sku in chosen)
 
     def _happens(self, share: float) -> bool:
         return self._chance.fraction() < share
 
+    def _turn(self, count: int) -> int:
+        return int(self._chance.fraction() * count)
+
     def _one_of(self, choices: Sequence[ChoiceT]) -> ChoiceT:
-        return choices[self.turn(len(choices))]
+        return choices[self._turn(len(choices))]
+
+
+def wish(journey: Journey, state: State, context: Order) -> OrderEvent | None:
+    """The event that comes from outside and moves the order on; None when that is its step's business."""
+    # An order is cancelled while it is paid for once there is an intent, so that the bank has something to void.
+    started = state is not State.PAYMENT_PROCESSING or context.payment_intent_id is not None
+    event: OrderEvent | None = None
+    if journey.refund_in is state:
+        event = RefundRequest(reason="does not fit")
+    elif journey.cancel_in is state and started:
+        event = Cancel(reason="changed my mind")
+    elif state is State.PENDING:
+        event = Submit() if context.items else Cancel(reason="nothing in the basket")
+    elif state is State.PAYMENT_FAILED:
+        tired = context.failed_attempts >= ATTEMPTS_MAX
+        event = Cancel(reason="the card was declined three times") if tired else Submit()
+    elif state is State.FULFILLMENT_PENDING:
+        event = Ship(shipment_id=f"shp-{context.order_id}")
+    elif state is State.SHIPPED:
+        event = Deliver()
+    return event
+
+
+def hopeless(state: State, context: Order) -> OrderEvent | None:
+    """What the customer tries although a rule of the business is against it."""
+    empty = state is State.PENDING and not context.items
+    tired = state is State.PAYMENT_FAILED and context.failed_attempts >= ATTEMPTS_MAX
+    return Submit() if empty or tired else None
+
+
+def stray(state: State, luck: float) -> OrderEvent:
+    """An event that has no transition from this state."""
+    events: tuple[OrderEvent, ...] = (
+        Cancel(reason="too late"),
+        PaymentSucceeded("pi-delivered-twice"),
+        Deliver(),
+        Ship(shipment_id="shp-stray"),
+        RefundComplete("rf-stray"),
+        InventoryReserved(),
+        CancelConfirmed(),
+    )
+    possible = [event for event in events if not order.can(state, event)]
+    return possible[int(luck * len(possible))]

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from interlock.cli.demo.bars import bar
 from interlock.cli.demo.observers import FAILS_EVERY
-from interlock.cli.demo.walk import Outcome
+from interlock.cli.demo.walk import Kill, Outcome
 from interlock.cli.output import counted
 from interlock.core.events import Event
 from interlock.core.values import StepFailure
@@ -20,18 +20,21 @@ from interlock.examples.order import order
 DETAIL_CHARACTERS_MAX = 44
 
 
-def show_outcome(console: Console, outcome: Outcome, elapsed_s: float) -> None:
+def show_outcome(console: Console, outcome: Outcome) -> None:
     """Everything but the verdict, in the order in which it is interesting."""
     _show_refusals(console, outcome)
     _show_history(console, outcome)
     _show_visits(console, outcome)
-    _show_figures(console, outcome, elapsed_s)
+    _show_figures(console, outcome)
 
 
 def show_verdict(console: Console, outcome: Outcome) -> None:
     """Whether all is well, and what is not."""
     if not outcome.problems:
-        told = "Verified: histories are dense and replay to the same orders, the books balance, nobody is lost."
+        told = (
+            "Verified: everything acknowledged is there, before the kill and after it; histories are dense and replay "
+            "to the same orders, the books balance, nobody is lost."
+        )
         console.print(told, style="bold green", soft_wrap=True)
         return
     console.print(f"NOT VERIFIED: {counted(len(outcome.problems), 'problem')}", style="bold red", soft_wrap=True)
@@ -41,11 +44,11 @@ def show_verdict(console: Console, outcome: Outcome) -> None:
 
 def _show_refusals(console: Console, outcome: Outcome) -> None:
     for code, refusal in sorted(outcome.examples.items()):
-        _heading(console, f"One of {outcome.tally.rejected[code]:,} events rejected as {code}")
+        _heading(console, f"One of {outcome.rejected[code]:,} events rejected as {code}")
         table = Table(box=None, padding=(0, 2, 0, 1), show_header=False)
         table.add_column(style="dim")
         table.add_column()
-        for part, told in (("what", refusal.what), ("why", refusal.why), ("fix", refusal.fix)):
+        for part, told in zip(("what", "why", "fix"), refusal, strict=True):
             table.add_row(part, told)
         console.print(table)
 
@@ -84,19 +87,30 @@ def _show_visits(console: Console, outcome: Outcome) -> None:
     console.print(table)
 
 
-def _show_figures(console: Console, outcome: Outcome, elapsed_s: float) -> None:
+def _show_figures(console: Console, outcome: Outcome) -> None:
     tally = outcome.tally
-    rejected = ", ".join(f"{count:,} {code}" for code, count in sorted(tally.rejected.items())) or "none"
+    rejected = ", ".join(f"{count:,} {code}" for code, count in sorted(outcome.rejected.items())) or "none"
     resting = [state.name for state in order.describe().states if state.final or state.resting]
     ends = ", ".join(f"{tally.now[name]:,} {name}" for name in resting)
     _heading(console, "Summary")
     table = Table(box=None, padding=(0, 2, 0, 1), show_header=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    walking_s = elapsed_s - outcome.verifying_s
+    walking_s = outcome.walking_s
     rate = tally.transitions / walking_s if walking_s > 0 else 0.0
     table.add_row("orders", f"{outcome.orders:,}: {ends}")
-    table.add_row("transitions", f"{tally.transitions:,} in {walking_s:.2f} s, {rate:,.0f} per second")
+    table.add_row("transitions", f"{tally.transitions:,}, all durable, in {walking_s:.2f} s, {rate:,.0f} per second")
+    if outcome.kill is not None:
+        _add_kill(table, outcome, outcome.kill)
+    done = outcome.books
+    table.add_row(
+        "the bank",
+        f"{done['charged']:,} charged, {done['refunded']:,} refunded, {done['declined']:,} declined; "
+        f"{outcome.keys:,} keys, no deed twice under any of them",
+    )
+    table.add_row(
+        "its faults", f"{done['failed']:,} calls failed, {done['lost']:,} answers were lost; all were repeated"
+    )
     table.add_row(
         "verified", f"{outcome.done:,} orders, each replayed from its history, in {outcome.verifying_s:.2f} s"
     )
@@ -109,6 +123,19 @@ def _show_figures(console: Console, outcome: Outcome, elapsed_s: float) -> None:
     )
     table.add_row("result", f"{outcome.fingerprint} (the same whenever --orders and --seed are)")
     console.print(table)
+
+
+def _add_kill(table: Table, outcome: Outcome, kill: Kill) -> None:
+    before, after = kill.acknowledged, outcome.acknowledged - kill.acknowledged
+    table.add_row(
+        "killed",
+        f"the worker, once, by SIGKILL, with {counted(kill.on_their_way, 'order')} on their way; the next one had "
+        f"taken up all that was owed in {kill.recovery_s:.2f} s, {kill.gap_s:.2f} s after the kill",
+    )
+    table.add_row(
+        "acknowledged",
+        f"{outcome.acknowledged:,} calls, {before:,} before the kill and {after:,} after it; none is missing",
+    )
 
 
 def _heading(console: Console, text: str) -> None:

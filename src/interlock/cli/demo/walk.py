@@ -1,78 +1,71 @@
-"""The walk: orders in flight, one of them moves at a time, until every one has come to rest.
+"""The walk: a worker moves the orders, is killed in the middle, and another one takes up where it was.
 
-This is an engine in thirty lines and in memory: a decision, its records, its signals, and the steps that it owes. It
-shows what the core alone gives; nothing is durable here. Orders are interleaved as they would be in a busy shop, and
-which one moves next is drawn from the seed too.
-
-The memory it takes does not grow with the number of orders: one that is done is verified, counted and let go.
+The parent owns nothing that the orders need. It listens to what the worker says, notes every acknowledgement, kills the
+worker with SIGKILL when about half of them are there, starts the next one, and in the end compares what was
+acknowledged with what is stored. The odd choice is a pipe instead of anything cleverer: what was written into it before
+a kill can be read after it, so the parent knows exactly what had been acknowledged.
 """
 
-import asyncio
-import hashlib
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import IO, Protocol
 
-from interlock.cli.demo.bank import Bank, in_this_world
-from interlock.cli.demo.observers import Faulty, Tally
-from interlock.cli.demo.scenario import Journey, Scenario
-from interlock.cli.demo.verify import OrderRecord, OrderSnapshot, order_problems, total_problems
-from interlock.core.events import wire_name
-from interlock.core.values import Command, Decision, RunStep, StepContext
-from interlock.errors import GuardRejected, Refusal
-from interlock.examples.order import (
-    Order,
-    OrderEvent,
-    State,
-    confirm_cancel,
-    order,
-    refund,
-    reserve_inventory,
-    take_payment,
-)
-from interlock.examples.world import FakeWarehouse
-from interlock.seams import SeededIds, SystemChance
-from interlock.signals import Subscribers, TransitionApplied, TransitionRejected
+import msgspec
 
-IN_FLIGHT_MAX = 400
-MOVES_PER_BREATH = 64
-PROBLEMS_KEPT_MAX = 20
+from interlock.cli.demo.observers import Tally
+from interlock.errors import InternalError
+from interlock.examples.order import Order, State, order
+from interlock.runtime.views import HistoryRow
 
-STEPS: Mapping[str, Callable[[Order, StepContext], Awaitable[OrderEvent]]] = {
-    step.name: step for step in (take_payment, reserve_inventory, confirm_cancel, refund)
-}
+WORKER = "interlock.cli.demo.worker"
+NEWS_PER_LOOK = 64
+STATES = {state.value: number for number, state in enumerate(State)}
+
+OrderHistory = list[HistoryRow[State, Order]]
 
 
 @dataclass(slots=True)
-class InFlight:
-    """One order on its way."""
+class Kill:
+    """What there was when the worker was killed, and how the next one came back."""
 
-    workflow: str
-    journey: Journey
-    snapshot: OrderSnapshot
-    records: list[OrderRecord] = field(default_factory=list[OrderRecord])
-    commands: tuple[Command, ...] = ()
-    strayed: bool = False
+    acknowledged: int = 0
+    on_their_way: int = 0
+    recovery_s: float = 0.0
+    """From opening the store to having taken up everything that was owed."""
+    gap_s: float = 0.0
+    """From the kill to the first news of the next worker, Python's own start included."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that a walk has to tell, complete when the walk is over."""
+    """Everything that a walk has to tell, complete when the walk is over and verified."""
 
     orders: int
     seed: int
     tally: Tally
     done: int = 0
-    records: int = 0
-    refusals: int = 0
+    acknowledged: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
     observer_failures: int = 0
+    kill: Kill | None = None
+    walking_s: float = 0.0
     verifying_s: float = 0.0
-    """How much of the time went into checking orders that were done. For display only."""
+    books: Counter[str] = field(default_factory=Counter[str])
+    """The entries of the world's books, by what was done."""
+    keys: int = 0
+    """The idempotency keys under which the world was asked for something."""
     fingerprint: str = ""
-    examples: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
-    """The first refusal of each code."""
-    longest: tuple[str, list[OrderRecord]] = ("", [])
+    examples: dict[str, tuple[str, str, str]] = field(default_factory=dict[str, tuple[str, str, str]])
+    """What, why and fix of the first refusal of each code."""
+    longest: tuple[str, OrderHistory] = ("", [])
     """The order with the longest history."""
     problems: list[str] = field(default_factory=list[str])
 
@@ -86,135 +79,106 @@ class Watcher(Protocol):
 
 
 class Walk:
-    """All orders of one seed."""
+    """All orders of one seed, with one kill in the middle."""
 
-    def __init__(self, orders: int, seed: int) -> None:
+    def __init__(self, orders: int, seed: int, folder: Path) -> None:
         self.outcome = Outcome(orders, seed, Tally(order.describe()))
-        self._scenario = Scenario(SystemChance(seed), SeededIds(seed))
-        self._bank = Bank()
-        self._warehouse = FakeWarehouse()
-        self._faulty = Faulty()
-        self._hub = Subscribers()
-        self._hub.subscribe(self._faulty)
-        self._hub.subscribe(self.outcome.tally)
-        self._digest = hashlib.sha256()
+        self.folder = folder
+        self.acknowledged: dict[str, bytearray] = {}
+        """By order: pairs of a version and the number of its state, as they were acknowledged."""
+        self._rejections: set[tuple[str, str]] = set()
+        self._done: set[str] = set()
+        self._opened_in_s = 0.0
 
-    async def run(self, watch: Watcher) -> Outcome:
-        """Walk every order to its end."""
+    def run(self, watch: Watcher) -> Outcome:
+        """Walk every order to its end, through a kill."""
+        began_s = time.perf_counter()
+        with self._worker(stays=True) as (worker, news):
+            self._listen(news, watch, until=2 * self.outcome.orders)
+            worker.kill()
+            self._listen(news, watch)  # What it had said before it died.
+        killed_s = time.perf_counter()
         outcome = self.outcome
-        with in_this_world(self._bank, self._warehouse):
-            arriving = enumerate(self._scenario.journeys(outcome.orders), start=1)
-            flying: list[InFlight] = []
-            moves = 0
-            while True:
-                if len(flying) < IN_FLIGHT_MAX and (arrival := next(arriving, None)):
-                    flying.append(self._start(*arrival))
-                elif not flying:
-                    break
-                index = self._scenario.turn(len(flying))
-                if not await self._advance(flying[index]):
-                    self._finish(flying[index])
-                    flying[index] = flying[-1]
-                    flying.pop()
-                moves += 1
-                if moves % MOVES_PER_BREATH == 0:
-                    watch(outcome)
-                    await asyncio.sleep(0)  # Steps of this world answer at once: without this, nobody could interrupt.
-        self._conclude()
+        on_their_way = len(self.acknowledged) - outcome.done
+        kill = outcome.kill = Kill(outcome.acknowledged, on_their_way)
+        watch(outcome)
+        with self._worker(stays=False) as (worker, news):
+            self._listen(news, watch, until_open=True)
+            kill.gap_s = time.perf_counter() - killed_s
+            kill.recovery_s = self._opened_in_s
+            watch(outcome)
+            self._listen(news, watch)
+            self._demand_good_end(worker.wait())
+        outcome.walking_s = time.perf_counter() - began_s
         watch(outcome)
         return outcome
 
-    def _start(self, number: int, journey: Journey) -> InFlight:
-        workflow = f"order-{number:06}"
-        self._bank.open_account(workflow, journey.declines)
-        begun = order.start(Order(order_id=workflow, user_id=f"user-{number % 997}", items=journey.items))
-        flying = InFlight(workflow, journey, begun.snapshot)
-        self._commit(flying, begun)
-        return flying
-
-    async def _advance(self, flying: InFlight) -> bool:
-        """One move of one order, after whatever is refused on the way. False when nothing is left to happen."""
-        state = flying.snapshot.state
-        if flying.journey.stray_in is state and not flying.strayed:
-            flying.strayed = True
-            self._refuse(flying, self._scenario.stray(state))
-        if (hopeless := self._scenario.hopeless(flying.snapshot)) is not None:
-            self._refuse(flying, hopeless)
-        event = self._scenario.wish(flying.journey, flying.snapshot) or await self._run_step(flying)
-        if event is None:
-            return False
-        self._commit(flying, order.decide(flying.snapshot, event))
-        return True
-
-    async def _run_step(self, flying: InFlight) -> OrderEvent | None:
-        for command in flying.commands:
-            if isinstance(command, RunStep):
-                visit = flying.snapshot.visit
-                ctx = StepContext(
-                    key=f"{flying.workflow}/{command.step}/{visit}", workflow=flying.workflow, visit=visit
-                )
-                return await STEPS[command.step](flying.snapshot.context, ctx)
-        return None
-
-    def _commit(self, flying: InFlight, decision: Decision[State, Order]) -> None:
-        flying.snapshot = decision.snapshot
-        flying.records += decision.records
-        flying.commands = decision.commands
-        for record in decision.records:
-            self._hub.emit(
-                TransitionApplied(
-                    order.name,
-                    flying.workflow,
-                    record.from_state.value,
-                    record.to_state.value,
-                    record.event,
-                    record.version,
-                )
-            )
-
-    def _refuse(self, flying: InFlight, event: OrderEvent) -> None:
+    @contextlib.contextmanager
+    def _worker(self, *, stays: bool) -> "Generator[tuple[subprocess.Popen[str], IO[str]], None, None]":
+        """A worker and what it says. It is killed on the way out, if it lives, whatever happens."""
+        words = [str(self.folder), str(self.outcome.orders), str(self.outcome.seed), "stays" if stays else "ends"]
+        # Ctrl-C waits while the worker is being made: nobody would know of one that is made and not yet noted.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            order.decide(flying.snapshot, event)
-        except Refusal as refusal:
-            self.outcome.refusals += 1
-            self.outcome.examples.setdefault(refusal.code, refusal)
-            guard = refusal.guard if isinstance(refusal, GuardRejected) else None
-            state = flying.snapshot.state.value
-            self._hub.emit(TransitionRejected(order.name, flying.workflow, state, refusal.event, refusal.code, guard))
-        else:
-            self._complain(flying.workflow, f"{wire_name(type(event))} was accepted in {flying.snapshot.state.value}")
+            worker = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
+                [sys.executable, "-m", WORKER, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        except BaseException:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        with worker.stdin, worker.stdout:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                yield worker, worker.stdout
+            finally:
+                worker.kill()
+                worker.wait()
 
-    def _finish(self, flying: InFlight) -> None:
+    @staticmethod
+    def _demand_good_end(code: int) -> None:
+        if code != 0:
+            raise InternalError(f"the demo's worker ended with {code}; its complaint is above.")
+
+    def _listen(self, news: IO[str], watch: Watcher, *, until: int | None = None, until_open: bool = False) -> None:
+        """Hear news to the end, or until so many acknowledgements are there, or until the worker is open."""
+        for heard, line in enumerate(news):
+            if not line.endswith("\n"):  # Half a line was not said.
+                return
+            self._heard(line)
+            if heard % NEWS_PER_LOOK == 0:
+                watch(self.outcome)
+            if (until is not None and self.outcome.acknowledged >= until) or (until_open and line[0] == "O"):
+                return
+
+    def _heard(self, line: str) -> None:
         outcome = self.outcome
-        began = time.perf_counter()
-        account = self._bank.close_account(flying.workflow)
-        reserved = self._warehouse.reserved.pop(flying.workflow, None)
-        for problem in order_problems(flying.records, flying.snapshot, account, reserved):
-            self._complain(flying.workflow, problem)
-        outcome.done += 1
-        outcome.records += len(flying.records)
-        if len(flying.records) > len(outcome.longest[1]):
-            outcome.longest = flying.workflow, flying.records
-        for record in flying.records:
-            told = f"{flying.workflow} {record.version} {record.event} {record.to_state.value} {record.payload!r}\n"
-            self._digest.update(told.encode())
-        outcome.verifying_s += time.perf_counter() - began
-
-    def _conclude(self) -> None:
-        outcome = self.outcome
-        outcome.observer_failures = self._hub.failures
-        outcome.fingerprint = self._digest.hexdigest()[:16]
-        outcome.problems += total_problems(
-            orders=outcome.orders,
-            done=outcome.done,
-            records=outcome.records,
-            refusals=outcome.refusals,
-            bank=self._bank,
-            tally=outcome.tally,
-            hub=self._hub,
-            faulty=self._faulty,
-        )
-
-    def _complain(self, workflow: str, problem: str) -> None:
-        if len(self.outcome.problems) < PROBLEMS_KEPT_MAX:
-            self.outcome.problems.append(f"{workflow}: {problem}")
+        kind, *words = line.rstrip("\n").split("\t")
+        match kind:
+            case "T":
+                outcome.tally.moved(words[0], words[3], words[2])
+            case "A":
+                outcome.acknowledged += 1
+                self.acknowledged.setdefault(words[0], bytearray()).extend((int(words[1]), STATES[words[2]]))
+            case "D" if words[0] not in self._done:
+                self._done.add(words[0])
+                outcome.done += 1
+                outcome.tally.forget(words[0])
+            case "R" if (words[0], words[1]) not in self._rejections:
+                self._rejections.add((words[0], words[1]))
+                outcome.rejected[words[1]] += 1
+            case "X":
+                outcome.examples.setdefault(words[0], msgspec.json.decode(words[1], type=tuple[str, str, str]))
+            case "F":
+                outcome.observer_failures += 1
+            case "!":
+                outcome.problems.append(f"{words[0]}: {words[1]}")
+            case "O":
+                self._opened_in_s = float(words[0])
+            case _:
+                pass

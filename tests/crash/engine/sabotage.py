@@ -1,0 +1,62 @@
+"""Engines that are broken on purpose, each in one way, in the process that is killed. The campaign must catch each."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from interlock.runtime.owed import StepRun, fresh_key
+from interlock.runtime.pipeline import Envelope, Group, Pipeline, _decided
+from interlock.runtime.recovery import Recovery
+from interlock.runtime.reports import Crashed
+from interlock.runtime.staging import replace
+from interlock.seams import RandomIds
+
+
+def acknowledge_before_commit() -> None:
+    """Everybody is told before the group is written."""
+
+    async def early(self: Pipeline, envelopes: Sequence[Envelope]) -> None:
+        group = await self._load(envelopes)
+        again: list[Envelope] = []
+        for envelope in envelopes:
+            self._tell(envelope, _decided(envelope, group), again)
+        self._waiting[:0] = again
+        await asyncio.sleep(0)
+        changed = [staged for staged in group.staged.values() if staged.touched]
+        self._keep(changed, await self.store.commit([staged.change() for staged in changed]) if changed else ())
+
+    Pipeline._pass = early  # type: ignore[method-assign]
+
+
+def new_key_after_crash() -> None:
+    """What was under way when the process died is tried again under a key of its own."""
+    decide = Crashed.decide
+
+    def forgetful(self: Crashed, group: Group) -> object:
+        told = decide(self, group)
+        staged = group.staged.get(self.workflow)
+        if staged is not None and (run := staged.live.owed.run) is not None:
+            again = replace(run, key=fresh_key("again", RandomIds()))
+            staged.owe(replace(staged.live.owed, run=again), group.now_us)
+        return told
+
+    Crashed.decide = forgetful  # type: ignore[method-assign]
+
+
+def owed_only_in_memory() -> None:
+    """Nobody takes up what the last life has left owed."""
+
+    async def nothing(self: Recovery, alive_us: int, noted: dict[str, str]) -> int:
+        return 0
+
+    Recovery.run = nothing  # type: ignore[method-assign]
+
+
+def interrupted_runs_are_not_undone() -> None:
+    """An attempt that was under way when its workflow moved on is believed to have done nothing."""
+    StepRun.attempted = property(lambda _: False)  # type: ignore[assignment,method-assign]
+
+
+SABOTAGE: dict[str, Callable[[], None]] = {
+    each.__name__: each
+    for each in (acknowledge_before_commit, new_key_after_crash, owed_only_in_memory, interrupted_runs_are_not_undone)
+}

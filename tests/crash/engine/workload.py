@@ -1,0 +1,149 @@
+"""What a killed life does: eight customers order, pay, wait and cancel, and say what they ask and what they are told.
+
+A line `? operation` is written before an operation is asked for, `+ operation version state how` after it was
+acknowledged, `x operation code` after it was refused. An operation is `start|submit|cancel`, the workflow and a
+delivery key, so that what is unknown after a kill is asked for again, with the same key, by the next life.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.errors import Refusal, RequestError
+from interlock.runtime.engine import Engine
+from interlock.runtime.opening import Opening
+from interlock.seams import SystemChance
+from tests.crash.engine import sabotage, shop
+from tests.crash.engine.gateway import Gateway
+from tests.crash.engine.shop import Cancel, Order, State, Submit
+from tests.crash.workloads import SETTINGS, believe
+
+CUSTOMERS = 8
+Say = Callable[[str], None]
+MOMENTS = (State.CHARGING, State.RESERVING, State.RESERVED, State.PACKED, State.SHIPPING, State.UNWINDING)
+
+
+def opened(url: str, cache: str | None) -> Opening[Engine]:
+    """Bounds so small that everything has to wait for a slot now and then, and an undo is never given up."""
+    return Engine.open(
+        url,
+        machines=[shop.shop],
+        cache=cache,
+        drain_s=0.005,
+        steps_max=6,
+        effects_max=3,
+        undo_timeout_s=shop.TIMEOUT_S,
+        undo_attempts=1_000,
+        snapshots_max=20,
+        group_max=10,
+        timers_saved_s=0.01,
+        **SETTINGS,  # type: ignore[arg-type]  # None of the others.
+    )
+
+
+def live(
+    say: Say,
+    url: str,
+    cache: str | None,
+    books: str,
+    seed: int,
+    life: int,
+    again: Sequence[str],
+    orders: int,
+    patience_s: float,
+    sabotaged: str | None,
+) -> None:
+    """One life: ask again for what is unknown, then order. With patience, stay until all has come to rest."""
+    believe(url)
+    if sabotaged is not None:
+        sabotage.SABOTAGE[sabotaged]()
+    chance = SystemChance(seed * 1_000 + life)
+    shop.gateways.append(Gateway(Path(books), chance, kind=patience_s > 0))
+
+    async def main() -> None:
+        async with opened(url, cache) as engine:
+            say("opened")
+            customers = Customers(engine, say, chance, life)
+            await asyncio.gather(*map(customers.ask_again, _by_workflow(again)))
+            await asyncio.gather(*(customers.order(number) for number in range(orders)))
+            if patience_s:
+                with contextlib.suppress(TimeoutError):  # What is left behind then is found by the audit.
+                    await asyncio.wait_for(customers.see_all_rest(), patience_s)
+        say("closed")
+
+    asyncio.run(main())
+
+
+def _by_workflow(operations: Sequence[str]) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for operation in operations:
+        found.setdefault(operation.split(" ")[1], []).append(operation)
+    return list(found.values())
+
+
+class Customers:
+    """Everybody who asks something of one engine."""
+
+    def __init__(self, engine: Engine, say: Say, chance: SystemChance, life: int) -> None:
+        self._engine = engine
+        self._say = say
+        self._chance = chance
+        self._life = life
+        self._turns = asyncio.Semaphore(CUSTOMERS)
+
+    async def order(self, number: int) -> None:
+        """One order: some are never submitted, some cancelled, at once or at some moment."""
+        async with self._turns:
+            workflow = f"o-{self._life}-{number}"
+            await self.ask(f"start {workflow} {number}")
+            luck = self._chance.fraction()
+            if luck < 0.1:
+                return
+            if luck < 0.2:
+                both = (f"submit {workflow} s-{number}", f"cancel {workflow} c-{number}")
+                await asyncio.gather(*map(self.ask, both))
+                return
+            await self.ask(f"submit {workflow} s-{number}")
+            if luck < 0.6:
+                moment = MOMENTS[int(self._chance.fraction() * len(MOMENTS))]
+                with contextlib.suppress(RequestError):  # It was never there.
+                    await self._engine.wait(workflow, moment, State.PARKED, timeout_s=0.05)
+                await self.ask(f"cancel {workflow} c-{number}")
+            if luck < 0.3:
+                await self.ask(f"cancel {workflow} c-{number}")
+
+    async def ask_again(self, operations: Sequence[str]) -> None:
+        for operation in operations:
+            await self.ask(operation)
+
+    async def ask(self, operation: str) -> None:
+        what, workflow, key = operation.split(" ")
+        self._say(f"? {operation}")
+        try:
+            if what == "start":
+                view = await self._engine.start(shop.shop, workflow, Order(int(key)))
+                version, state, how = view.version, view.state, "started"
+            else:
+                event = Submit(int(key[2:])) if what == "submit" else Cancel()
+                moved = await self._engine.send(workflow, event, key=key, if_allowed=what == "cancel")
+                version, state = moved.version, cast("State", moved.state)
+                how = "duplicate" if moved.duplicate else "ignored" if moved.ignored else "moved"
+        except Refusal as refusal:
+            self._say(f"x {operation} {refusal.code}")
+            return
+        self._say(f"+ {operation} {version} {state.value} {how}")
+
+    async def see_all_rest(self) -> None:
+        """Wait for every workflow that there is."""
+        cursor, pages = None, True
+        waiting: list[asyncio.Task[Any]] = []
+        while pages:
+            page = await self._engine.find(shop.shop, cursor=cursor)
+            waiting += [asyncio.ensure_future(self._engine.wait(view.id)) for view in page.items]
+            cursor = page.cursor
+            pages = cursor is not None
+        await asyncio.gather(*waiting)
+        while await self._engine._inside.store.effects(limit=1):
+            await self._engine._inside.pipeline.idle()
