@@ -84,6 +84,8 @@ class Look(Report):
             and not staged.begin(group.means)
         ):
             group.means.slots.wait(self.workflow)
+        elif not staged.reserved:
+            group.means.slots.call()
         return refused
 
 

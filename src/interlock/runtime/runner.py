@@ -89,6 +89,7 @@ class Runner:
                 self.slots.wait(workflow)
         self._arm(workflow, owed)
         for effect in staged.begins:
+            self._effects.pop(effect.id, None)
             self._begin_effect(live.bound, effect)
         if len(staged.effects) > len(staged.begins):
             for effect in staged.effects:
@@ -113,7 +114,6 @@ class Runner:
         if effect is None:
             return
         if self.effect_slots.free > 0:
-            del self._effects[key]
             self._pipeline.add(EffectBegun(effect))
         else:
             self.effect_slots.wait(key)

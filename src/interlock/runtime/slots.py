@@ -31,16 +31,21 @@ class Slots:
     def release(self) -> None:
         """Give a place back."""
         self.free += 1
-        if self._waiting and self.called is not None:
+        self.call()
+
+    def call(self) -> None:
+        """Call the next one, if there is a place. Whoever was called and does not want it calls the one behind."""
+        if self._waiting and self.free > 0 and self.called is not None:
             waiting = self._waiting.popleft()
             self._queued.discard(waiting)
             self.called(waiting)
 
     def wait(self, waiting: str) -> None:
-        """Be called when there is a place. Whoever waits already keeps its turn."""
+        """Be called when there is a place: at once, if there is one. Whoever waits already keeps its turn."""
         if self.most and waiting not in self._queued:
             self._queued.add(waiting)
             self._waiting.append(waiting)
+            self.call()
 
     def forget(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
