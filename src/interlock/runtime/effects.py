@@ -4,6 +4,8 @@ Attempts are counted before they begin, like those of steps: an effect that take
 ever.
 """
 
+from collections.abc import Mapping
+
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
 from interlock.runtime.staging import Staged, replace
@@ -31,9 +33,16 @@ class _EffectReport(Report):
 class EffectBegun(_EffectReport):
     """There is a slot for the next attempt."""
 
-    __slots__ = ()
+    __slots__ = ("waiting",)
+
+    def __init__(self, effect: OwedEffect, waiting: Mapping[str, OwedEffect]) -> None:
+        super().__init__(effect)
+        self.waiting = waiting
+        """The effects that have not begun. A store that refused a group is asked again, and may be asked twice."""
 
     def _apply(self, staged: Staged, group: Group) -> None:
+        if self.effect.id not in self.waiting or any(begun.id == self.effect.id for begun in staged.begins):
+            return
         if group.means.effect_slots.free <= 0:
             group.means.effect_slots.wait(self.effect.id)
             return

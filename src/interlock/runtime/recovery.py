@@ -68,13 +68,19 @@ class Recovery:
 
     async def run(self, alive_us: int) -> int:
         """Take up everything; returns how many workflows and effects were owed something."""
-        taken, after = 0, None
+        # Effects first: those that the rows set going from now on belong to this life, and run already.
+        effects = await self._effects()
+        taken: set[str] = set()
+        after = None
         while rows := await self._store.due(after=after, limit=PAGE):
             for row in rows:
-                self._take_up(row, alive_us)
-            taken, after = taken + len(rows), rows[-1]
+                # One that this life has set going has a later time, and comes again: it has not crashed.
+                if row.id not in taken:
+                    self._take_up(row, alive_us)
+                    taken.add(row.id)
+            after = rows[-1]
             await self._pipeline.idle()
-        return taken + await self._effects()
+        return len(taken) + effects
 
     def _take_up(self, row: Row, alive_us: int) -> None:
         bound = self._machines.get(row.machine)
@@ -92,14 +98,17 @@ class Recovery:
             self._runner.act(Staged(live, row.revision))
 
     async def _effects(self) -> int:
-        taken, after = 0, None
+        taken: set[str] = set()
+        after = None
         while effects := await self._store.effects(after=after, limit=PAGE):
             rows = await self._store.load(list({effect.workflow: None for effect in effects}))
             for effect in effects:
-                if effect.workflow in rows:
+                # One that has failed since the page before has a later time, and comes again.
+                if effect.workflow in rows and effect.id not in taken:
                     self._owe(rows[effect.workflow].machine, effect)
-            taken, after = taken + len(effects), effects[-1]
-        return taken
+                    taken.add(effect.id)
+            after = effects[-1]
+        return len(taken)
 
     def _owe(self, machine: str, effect: OwedEffect) -> None:
         bound = self._machines.get(machine)

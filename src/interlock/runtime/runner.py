@@ -81,7 +81,7 @@ class Runner:
         if not self._working:
             return
         if staged.reserved:
-            self._begin(live, running)
+            self._begin(live)
         elif current is not None and not current.started:
             if current.retry_us is not None:
                 self._wakes.at(current.retry_us, self.look, workflow)
@@ -114,29 +114,29 @@ class Runner:
         if effect is None:
             return
         if self.effect_slots.free > 0:
-            self._pipeline.add(EffectBegun(effect))
+            self._pipeline.add(EffectBegun(effect, self._effects))
         else:
             self.effect_slots.wait(key)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, live: Live, before: Attempt | None) -> None:
+    def _begin(self, live: Live) -> None:
         owed, workflow = live.owed, live.row.id
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
-            attempt = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
-            coroutine = self._step(live, attempt)
-        else:
-            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
-            coroutine = self._undo(live, attempt)
-        self._running[workflow] = attempt
-        if before is not None and before.key != attempt.key and before.key in self._attempts and owed.run is None:
-            # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
-            self._attempts[attempt.key] = attempt
-            before.ended.append(lambda: self._go(attempt, coroutine))
+            attempt = self._running[workflow] = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
+            self._go(attempt, self._step(live, attempt))
             return
-        self._go(attempt, coroutine)
+        undo = owed.undos[0]
+        attempt = self._running[workflow] = Attempt(workflow, undo.key, self._settings.undo_timeout_s, "runs")
+        undone = self._attempts.get(undo.undoes)
+        if undone is None:
+            self._go(attempt, self._undo(live, attempt))
+            return
+        # An undo waits for the end of the attempt that it may have to undo: a refund must not overtake the charge.
+        self._attempts[attempt.key] = attempt
+        undone.ended.append(lambda: self._go(attempt, self._undo(live, attempt)))
 
     def _begin_effect(self, bound: Bound, effect: OwedEffect) -> None:
         if effect.name not in bound.effects:
