@@ -79,7 +79,9 @@ class Inside:
         self._clock = clock
         self._worker = worker
         self._closed = False
-        self._counted: set[str] = set()
+        self._recovered = False
+        self._counted: dict[str, None] = {}
+        """In the order they came, so that a run repeats exactly."""
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -108,6 +110,7 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us)
+        self._recovered = True
         if self._saves_time():
             self.keep(self._live())
 
@@ -127,7 +130,7 @@ class Inside:
             await self.runner.drain(self._settings.drain_s)
             self._save_counts()
             await self.pipeline.idle()
-            if self._worker and self._saves_time() and self.pipeline.dead is None:
+            if self._recovered and self._saves_time() and self.pipeline.dead is None:
                 with contextlib.suppress(UnavailableError):
                     await self.store.note(ALIVE, str(self.store.now_us()))
         finally:
@@ -202,13 +205,13 @@ class Inside:
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:
             return
-        self._counted.add(workflow)
+        self._counted[workflow] = None
         if self._saving is None and not self._closed:
             self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
 
     def _save_counts(self) -> None:
         self._saving = None
-        counted, self._counted = self._counted, set()
+        counted, self._counted = self._counted, {}
         for workflow in counted:
             self.pipeline.add(SaveCounts(workflow))
 

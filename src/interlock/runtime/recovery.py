@@ -7,12 +7,16 @@ has passed since then does not count. The mark is written at a clean stop and ev
 the last saved value counts, and it is one small write however many timers run.
 """
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 
+from interlock.errors import UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.effects import EffectFailed
-from interlock.runtime.owed import TimerRun
-from interlock.runtime.pipeline import Group, Pipeline
+from interlock.runtime.owed import TimerRun, decode_owed
+from interlock.runtime.pipeline import AGAIN_S, Group, Pipeline
 from interlock.runtime.reports import Crashed, Failure, Look, Report
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
@@ -73,22 +77,38 @@ class Recovery:
         taken: set[str] = set()
         after = None
         while rows := await self._store.due(after=after, limit=PAGE):
+            await self._rearm([row for row in rows if row.id not in taken], alive_us)
             for row in rows:
                 # One that this life has set going has a later time, and comes again: it has not crashed.
                 if row.id not in taken:
-                    self._take_up(row, alive_us)
+                    self._take_up(row)
                     taken.add(row.id)
             after = rows[-1]
             await self._pipeline.idle()
         return len(taken) + effects
 
-    def _take_up(self, row: Row, alive_us: int) -> None:
+    async def _rearm(self, rows: Sequence[Row], alive_us: int) -> None:
+        """Reckon timers anew before anything can fire them, and before the mark of the last life is written over."""
+        left = [row.id for row in rows if self._counts_time(row)]
+        while left:
+            asked = {workflow: self._pipeline.admit(Rearm(workflow, alive_us)) for workflow in left}
+            await asyncio.wait(asked.values())
+            left = [workflow for workflow, told in asked.items() if isinstance(told.exception(), UnavailableError)]
+            if left and self._pipeline.dead is not None:
+                raise self._pipeline.dead
+            if left:
+                await asyncio.sleep(AGAIN_S)
+
+    def _counts_time(self, row: Row) -> bool:
+        return row.machine in self._machines and any(
+            timer.policy != "deadline" for timer in decode_owed(row.owed).timers
+        )
+
+    def _take_up(self, row: Row) -> None:
         bound = self._machines.get(row.machine)
         if bound is None:
             return
         live = bound.live(row)
-        if any(timer.policy != "deadline" for timer in live.owed.timers):
-            self._pipeline.add(Rearm(row.id, alive_us))
         current = live.owed.current
         if current is not None and current.started:
             self._pipeline.add(Crashed(row.id, self._undo_attempts))

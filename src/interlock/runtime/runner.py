@@ -257,7 +257,8 @@ class Runner:
         while left := list(self._attempts.values()):
             for attempt in left:
                 attempt.cancel("stopping")
-            tasks = [attempt.task for attempt in left if attempt.task is not None]
+            # One that was cancelled from outside before it began never says that it ended.
+            tasks = [attempt.task for attempt in left if attempt.task is not None and not attempt.task.done()]
             if not tasks:
                 break
             await asyncio.wait(tasks)
