@@ -145,5 +145,9 @@ async def open_on(
     # Nobody sets a virtual clock: a long wait is one wait, and a year is a few turns of the event loop.
     inside.wakes.look_at_least_every_s = float("inf")
     engine = Engine(inside)
-    await inside.begin(accept_changes=False)
+    try:
+        await inside.begin(accept_changes=False)
+    except Exception:
+        await inside.close()
+        raise
     return engine, inside

@@ -124,7 +124,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             tasks = asyncio.all_tasks(self)
             if not tasks:
                 return
-            for task in tasks:
+            # In the order they were made, so that a run repeats exactly.
+            for task in sorted(tasks, key=lambda task: (len(task.get_name()), task.get_name())):
                 task.cancel()
             self.settle()
         names = ", ".join(sorted(task.get_coro().__qualname__ for task in asyncio.all_tasks(self)))  # type: ignore[union-attr]
