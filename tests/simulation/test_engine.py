@@ -15,7 +15,7 @@ PROGRAM = """
 import hashlib
 from interlock.testing.engines.run import play
 told = hashlib.sha256()
-for seed in range(40, 60):
+for seed in range(40, 48):
     for line in play(seed).lines:
         told.update(repr(line).encode())
 print(told.hexdigest())

@@ -211,6 +211,8 @@ class Simulation:
             self._close()
             self._down()
             self._begin()
+        if luck.often(0.1):
+            self._wait(luck.one(self._workflows))
         again = [op for op in self.story.ops if op.key is not None or op.event is None]
         if again and luck.often(0.2):
             before = luck.one(again)  # The same delivery once more.
@@ -248,6 +250,24 @@ class Simulation:
         task = self.loop.create_task(call)
         self._asked.add(task)
         task.add_done_callback(lambda done: self._told(op, done))
+
+    def _wait(self, workflow: str) -> None:
+        """Somebody waits for it, and may give up before it gets there."""
+        engine, _ = self._engine()
+        task = self.loop.create_task(engine.wait(workflow, timeout_s=self._luck.between(0.0, 5.0)))
+        if self._luck.often(0.3):
+            self.loop.call_later(self._luck.between(0.0, 1.0), task.cancel)
+        task.add_done_callback(self._waited)
+
+    def _waited(self, task: "asyncio.Task[View[Any, Any]]") -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        self.story.counts["waits"] += 1
+        if error is not None and not isinstance(error, InterlockError):
+            self.story.complain(f"a wait was told {error!r}")
+        elif error is None and self.machines[task.result().machine].node(task.result().state).active:
+            self.story.complain("a wait was told a state that is neither final nor resting", task.result().id)
 
     def _told(self, op: Op, task: "asyncio.Task[Answer]") -> None:
         self._asked.discard(task)
