@@ -38,9 +38,13 @@ from interlock.testing.acts import Act, Call, Fault, acts_of, find_act
 from interlock.testing.lives import Life, open_on
 from interlock.testing.owing import Pending, pending
 from interlock.testing.reading import compare_history
+from interlock.testing.tested import Tested
 from interlock.testing.virtual import VirtualClock, VirtualLoop
 
 EventT = TypeVar("EventT", bound=Event)
+OtherStateT = TypeVar("OtherStateT", bound=Enum)
+OtherContextT = TypeVar("OtherContextT")
+OtherEventT = TypeVar("OtherEventT", bound=Event)
 ResultT = TypeVar("ResultT")
 
 DRAIN_S = 3_600.0
@@ -148,6 +152,13 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
         """Everything that happened to the workflow."""
         return cast("list[HistoryRow[StateT, ContextT]]", self.run(self.engine.history(workflow)))
+
+    def of(
+        self, machine: "Machine[OtherStateT, OtherContextT, OtherEventT]"
+    ) -> "Tested[OtherStateT, OtherContextT, OtherEventT]":
+        """The same calls for another machine of this harness."""
+        self.engine.of(machine)  # Raises for a machine that was not given.
+        return Tested(machine, lambda: self.engine, self.run)
 
     def dead_letters(self) -> list[DeadLetter]:
         """What gave up and waits for a person."""

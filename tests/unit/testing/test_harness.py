@@ -122,6 +122,7 @@ def test_an_order_is_refunded_when_reserving_fails() -> None:
         h.assert_history("o-1", "STARTED", Submit, Charged, "STEP_FAILED", "UNWOUND")
         [undo] = h.attempts(refund)
         assert [undo.undoes] == h.keys(charge)
+        assert h.clock.now_s < 1
 
 
 def test_a_hanging_step_ends_with_its_time() -> None:
@@ -300,6 +301,17 @@ def test_a_pipeline_begins_by_itself_and_its_undos_are_known_by_their_function()
         assert h.view("p-1").state is parcels.State.FAILED
         assert h.calls(forget) == 1
         assert h.calls("weigh") == 1
+
+
+def test_another_machine_has_its_own_calls() -> None:
+    with Harness(order, parcels) as h:
+        parcel = h.of(parcels)
+        assert not parcel.start("p-1", Parcel()).context.weighed
+        h.drain()
+        assert parcel.view("p-1").state is parcels.State.COMPLETED
+        assert [row.event for row in parcel.history("p-1")] == ["STARTED", "BEGIN", "WEIGH_DONE", "SHIP_DONE"]
+        with pytest.raises(InvalidTransition):
+            parcel.send("p-1", parcels.Cancel())
 
 
 def test_a_step_of_nobody_is_refused() -> None:
