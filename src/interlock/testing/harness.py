@@ -99,11 +99,12 @@ class Harness(Generic[StateT, ContextT, EventT]):
         loop = self._virtual()
         try:
             if kind is None:
-                loop.run(self.engine.close())
+                self._close()
             elif self._memory is None and self._life is not None:
                 loop.abandon()
                 loop.run(_held(loop, self._life.store))
         finally:
+            self._open = None
             loop.leave()
 
     async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
@@ -234,7 +235,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def restart(self, *, down_s: float = 0.0) -> None:
         """Stop the engine as a program does at its end, and open the next one on the same store."""
         loop = self._virtual()
-        loop.run(self.engine.close())
+        self._close()
         loop.abandon()
         loop.pass_until(self.clock.now_s + down_s)
         self._begin()
@@ -308,6 +309,12 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def _kill(self) -> None:
         assert self._life is not None
         self._life.end()
+
+    def _close(self) -> None:
+        """Close the engine; one that is killed on the way is as gone."""
+        closing = self._awaited(self.engine.close())
+        if closing.done():
+            closing.result()
 
     def _take_over(self, down_s: float = 0.0) -> None:
         """If the engine was killed, open the next one."""

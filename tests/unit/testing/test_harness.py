@@ -338,3 +338,45 @@ def test_a_year_passes_in_a_few_turns() -> None:
         h.advance(days=365)
         assert h.view("o-1").state is State.CANCELLED
         assert (h.now - h.history("o-1")[0].created_at).days == 365
+
+
+def test_an_engine_that_is_killed_while_it_stops_is_followed_by_the_next() -> None:
+    with Harness(order) as h:
+        h.start("o-1", Order())
+        h.send("o-1", Submit(cents=5))
+        h.crash_in(charge, times=2)
+        h.restart()
+        h.drain()
+        assert h.view("o-1").state is State.DONE
+        h.start("o-2", Order())
+        h.crash_in(charge)
+        h.send("o-2", Submit(cents=5))
+
+
+def test_a_harness_is_entered_once_and_used_inside() -> None:
+    h = Harness(order)
+    with pytest.raises(BadUsage) as refused:
+        h.start("o-1", Order())
+    assert "not open" in str(refused.value)
+    with h, pytest.raises(BadUsage):
+        h.__enter__()
+
+
+def fails() -> None:
+    with Harness(order) as h:
+        h.hang(charge)
+        h.start("o-1", Order())
+        h.send("o-1", Submit(cents=5))
+        raise ZeroDivisionError
+
+
+def test_a_failing_test_shows_its_own_failure() -> None:
+    with pytest.raises(ZeroDivisionError):
+        fails()
+
+
+def test_after_its_block_a_harness_is_closed() -> None:
+    with Harness(order) as h:
+        h.start("o-1", Order())
+    with pytest.raises(BadUsage):
+        h.view("o-1")
