@@ -79,6 +79,7 @@ class Runner:
             del self._running[workflow]
             running.cancel("moved_on")
         if not self._working:
+            self._give_back(staged)
             return
         if staged.reserved:
             self._begin(live)
@@ -95,6 +96,16 @@ class Runner:
             for effect in staged.effects:
                 if effect not in staged.begins:
                     self.owe_effect(effect)
+
+    def _give_back(self, staged: Staged) -> None:
+        """The engine stopped while the commit was on its way: what it counted has not begun, and does not count."""
+        live, current = staged.live, staged.live.owed.current
+        if staged.reserved and current is not None:
+            self.slots.release()
+            self._pipeline.add(Interrupted(live.row.id, live.snapshot.visit, current))
+        for effect in staged.begins:
+            self.effect_slots.release()
+            self._pipeline.add(EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False))
 
     def look(self, workflow: str) -> None:
         """See what is due for the workflow."""
