@@ -1,6 +1,7 @@
 """What the simulation of the engine has found, told as short stories so that it stays found."""
 
 import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,6 +12,7 @@ from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.store.values import Change
 from interlock.testing import Harness
 from interlock.testing.lives import Life
 
@@ -133,6 +135,36 @@ def test_an_effect_that_a_timer_owes_at_a_start_runs_once() -> None:
         h.drain()
         h.assert_history("x", "STARTED", "EXPIRE", "UNWOUND")
         assert h.calls(mail) == 1
+
+
+def test_an_attempt_that_a_stop_kept_from_beginning_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B6: the commit that counts it was on its way when the engine stopped."""
+    committed = Life.commit
+
+    async def slowly(life: Life, changes: Sequence[Change]) -> list[str]:
+        made = asyncio.Event()
+        asyncio.get_running_loop().call_later(1, made.set)
+        await made.wait()
+        return await committed(life, changes)
+
+    with Harness(sale) as h:
+        h.start("x", Nothing())
+        monkeypatch.setattr(Life, "commit", slowly)
+        h.run(_at_once(h.engine.send("x", Begin())))
+        h.restart()
+        monkeypatch.setattr(Life, "commit", committed)
+        h.drain()
+        h.assert_history("x", "STARTED", "BEGIN", "PAID")
+        assert [call.attempt for call in h.attempts(pay)] == [1]
+
+
+async def _at_once(sending: Coroutine[object, object, object]) -> None:
+    """Send, and do not wait for the answer."""
+    task = asyncio.ensure_future(sending)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def test_whoever_is_behind_one_that_no_longer_wants_its_slot_is_called() -> None:

@@ -184,12 +184,12 @@ class Simulation:
     def _close(self) -> None:
         """Stop the engine as a program does; a process may also die on the way."""
         engine, _ = self._engine()
-        running = [call for call in self.gateway.calls if call.ended is None and call.life == self.gateway.number]
+        ended = {call for call in self.gateway.calls if call.ended is not None}
         closing = self._until_done(engine.close())
         if closing.done() and not closing.cancelled():
             closing.exception()
-        for call in running:
-            call.stopped = True
+        for call in self.gateway.calls:
+            call.stopped = call.stopped or (call.life == self.gateway.number and call not in ended)
         assert self._life is not None
         self.story.lives[-1].clean = not self._life.dead
         self._bury()
