@@ -20,7 +20,7 @@ from interlock.errors import (
 )
 from interlock.runtime.bound import Bound
 from interlock.runtime.inside import Inside
-from interlock.runtime.views import Moved, View
+from interlock.runtime.views import Counts, Moved, View
 from interlock.store.values import Happened, Row
 from interlock.testing.engines.acting import Seed, check_acts, check_timers
 from interlock.testing.engines.story import Op, Story
@@ -149,6 +149,29 @@ def _check_deliveries(story: Story, workflow: str, history: list[Happened]) -> N
         if not applied[name] <= found <= applied[name] + unknown[name]:
             told = f"{applied[name]} were answered as applied, and {unknown[name]} are unknown"
             story.complain(f"G2: {name} without a key stands in history {found} times; {told}", workflow)
+
+
+def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> None:
+    """B5: every answer is counted, and none is made up.
+
+    Those of the last second may be lost with the process, or (unless `kept`) with a snapshot that had to make room.
+    """
+    answers = [op.answer for op in story.ops if op.workflow == workflow and op.event is not None]
+    moved = [answer for answer in answers if isinstance(answer, Moved)]
+    told = {
+        "duplicate": sum(answer.duplicate for answer in moved),
+        "ignored": sum(answer.ignored for answer in moved),
+        "refused": sum(isinstance(answer, InvalidTransition | GuardRejected) for answer in answers),
+    }
+    unknown = sum(answer is None or isinstance(answer, UnavailableError) for answer in answers)
+    exact = kept and len(story.lives) == 1 and not story.faults
+    story.counts["workflows whose counts are exact"] += exact
+    for name, times in told.items():
+        counted: int = getattr(counts, name)
+        if counted > times + unknown or (exact and counted != times):
+            story.complain(f"B5: {counted} events are counted as {name}, and {times} were told so", workflow)
+    if counts.applied != story.version(workflow) - 1:
+        story.complain(f"B5: {counts.applied} events are counted as applied", workflow)
 
 
 def check_flat(story: Story, inside: Inside, loop: VirtualLoop) -> None:

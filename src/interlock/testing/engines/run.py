@@ -21,7 +21,7 @@ from interlock.seams import SeededIds
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
 from interlock.testing.campaigns import Campaign, Simulated, Watcher, gather
-from interlock.testing.engines.checks import check, check_answer, check_flat
+from interlock.testing.engines.checks import check, check_answer, check_counts, check_flat
 from interlock.testing.engines.gateway import Gateway
 from interlock.testing.engines.stores import FaultyLife, tables
 from interlock.testing.engines.story import Lived, Op, Story
@@ -314,6 +314,9 @@ class Simulation:
             self.story.complain(f"G5: what is owed never ends: {left}; active: {', '.join(active)}")
         self._pass(60.0)
         check(self)
+        for workflow in self.story.history:
+            counts = self._until_done(self._engine()[0].stats(workflow)).result()
+            check_counts(self.story, workflow, counts, kept=self.settings.snapshots_max > len(self._workflows))
         check_flat(self.story, self._engine()[1], self.loop)
         self._until_done(self._engine()[0].close()).result()
 
