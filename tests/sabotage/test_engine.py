@@ -25,7 +25,7 @@ from interlock.store.values import Change, Row
 from interlock.testing.engines.run import simulate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
-SEEDS = 150
+SEEDS = 400
 
 
 def result_without_visit_check(patch: pytest.MonkeyPatch) -> None:

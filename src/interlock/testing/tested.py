@@ -1,4 +1,7 @@
-"""The calls of a harness, typed by one machine: `h.of(checkout).start("c-1", Checkout())`."""
+"""The calls of a harness, typed by one machine: `h.of(checkout).start("c-1", Checkout())`.
+
+A harness is typed by its first machine; this is for the others, as `engine.of` is for an engine.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar

@@ -220,10 +220,12 @@ class Simulation:
         else:
             op = self._new()
         self._send(op)
+        if luck.often(0.25):
+            self._send(self._new(op.workflow))  # In the same moment: both may be in one group.
 
-    def _new(self) -> Op:
+    def _new(self, workflow: str = "") -> Op:
         luck, number = self._luck, len(self.story.ops)
-        workflow = luck.one(self._workflows)
+        workflow = workflow or luck.one(self._workflows)
         known = {op.workflow for op in self.story.ops}
         if workflow not in known or luck.often(0.05):
             return Op(f"op{number}", workflow, None)

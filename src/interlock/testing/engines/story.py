@@ -1,4 +1,7 @@
-"""What happened in one seed: lines for people, and what was asked, answered and made durable for the checks."""
+"""What happened in one seed: lines for people, and what was asked, answered and made durable for the checks.
+
+What is durable is written down where it becomes so, below the engine: what the engine says is compared with that.
+"""
 
 import itertools
 from collections import Counter
