@@ -154,7 +154,8 @@ def _check_deliveries(story: Story, workflow: str, history: list[Happened]) -> N
 def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> None:
     """B5: every answer is counted, and none is made up.
 
-    Those of the last second may be lost with the process, or (unless `kept`) with a snapshot that had to make room.
+    Those of the last second may be lost with the process, with a snapshot that had to make room (unless `kept`), or
+    with one that was read again because a key had been used.
     """
     answers = [op.answer for op in story.ops if op.workflow == workflow and op.event is not None]
     moved = [answer for answer in answers if isinstance(answer, Moved)]
@@ -164,7 +165,8 @@ def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> 
         "refused": sum(isinstance(answer, InvalidTransition | GuardRejected) for answer in answers),
     }
     unknown = sum(answer is None or isinstance(answer, UnavailableError) for answer in answers)
-    exact = kept and len(story.lives) == 1 and not story.faults
+    keyless = all(op.key is None for op in story.ops if op.workflow == workflow)
+    exact = kept and keyless and len(story.lives) == 1 and not story.faults
     story.counts["workflows whose counts are exact"] += exact
     for name, times in told.items():
         counted: int = getattr(counts, name)
