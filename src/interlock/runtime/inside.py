@@ -84,6 +84,7 @@ class Inside:
         self._clock = clock
         self._worker = worker
         self._closed = False
+        self._recovered = False
         self._ending: asyncio.Task[None] | None = None
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -115,6 +116,7 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us, noted)
+        self._recovered = True
         self.runner.open()
         if self._saves_time():
             self.keep(self._live())
@@ -144,7 +146,7 @@ class Inside:
             self._save_counts()
             await self.pipeline.idle()
             reach("closing.settled")
-            if self._worker and self._saves_time() and self.pipeline.dead is None:
+            if self._recovered and self._saves_time() and self.pipeline.dead is None:
                 with contextlib.suppress(UnavailableError):
                     await self.store.note(ALIVE, str(self.store.now_us()))
         finally:
@@ -226,13 +228,13 @@ class Inside:
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:
             return
-        self.pipeline.counted.add(workflow)
+        self.pipeline.counted[workflow] = None
         if self._saving is None and not self._closed:
             self._saving = self._loop.call_later(COUNTS_SAVED_S, self._save_counts)
 
     def _save_counts(self) -> None:
         self._saving = None
-        counted, self.pipeline.counted = self.pipeline.counted, set()
+        counted, self.pipeline.counted = self.pipeline.counted, {}
         for workflow in counted:
             self.pipeline.add(SaveCounts(workflow))
 

@@ -63,7 +63,7 @@ class Opening(Generic[EngineT]):
     ) -> None:
         self._make = make
         self._url = url
-        self._machines = _bound(machines, steps)
+        self._machines = bind(machines, steps)
         self._dependencies = tuple(dependencies)
         self._worker = worker
         self._admission = admission
@@ -76,7 +76,7 @@ class Opening(Generic[EngineT]):
         self._alerts = tuple(alerts)
         self._cache = cache
         self._accept_changes = accept_changes
-        self._settings, self._lane_settings = _settings(settings)
+        self._settings, self._lane_settings = split_settings(settings)
         self._engine: EngineT | None = None
 
     def __await__(self) -> Generator[object, None, EngineT]:
@@ -123,7 +123,8 @@ class Opening(Generic[EngineT]):
         return engine
 
 
-def _bound(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, Bound]:
+def bind(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, Bound]:
+    """The machines with their strategies, by name. Raises DefinitionError for what cannot be meant."""
     if not machines:
         raise DefinitionError(
             "an engine was opened without a machine.",
@@ -165,7 +166,7 @@ def _key(step: object) -> object:
     return step.name if isinstance(step, PipelineStep) else step
 
 
-def _settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
+def split_settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
     """The settings of the engine, and those of the lane below it."""
     known = {**SETTINGS, **KINDS}
     for name in given:

@@ -109,7 +109,7 @@ class Pipeline:
         self._suspects: frozenset[str] = frozenset()
         """Workflows of which the last group was lost: whoever brings a key for them looks it up first."""
         self._closed = False
-        self.counted: set[str] = set()
+        self.counted: dict[str, None] = {}
         """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()

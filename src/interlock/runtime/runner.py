@@ -195,24 +195,27 @@ class Runner:
         self._deadlines.add(attempt)
 
     def _end(self, attempt: Attempt, report: Envelope | None) -> None:
-        if attempt.over:
-            return
+        """The attempt has ended: tell it, give its place back, and let those go on who waited for its end."""
+        if not attempt.over:
+            self._settle(attempt, report)
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
+        for call in attempt.ended:
+            call()
+
+    def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
         attempt.over = True
         self._deadlines.remove(attempt)
         if self._attempts.get(attempt.key) is attempt:
             del self._attempts[attempt.key]
         if self._running.get(attempt.workflow) is attempt:
             del self._running[attempt.workflow]
-        leaving = self._leaving.get(attempt.workflow)
-        if leaving and attempt in leaving:
-            leaving.remove(attempt)
-            if not leaving:
-                del self._leaving[attempt.workflow]
         if report is not None:
             self._pipeline.add(report)
         (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
-        for call in attempt.ended:
-            call()
 
     async def _step(self, live: Live, attempt: Attempt) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
@@ -344,11 +347,13 @@ class Runner:
         if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
             log.error(
                 "an attempt of workflow %r (key %s) does not end although its time is over and it was cancelled; "
-                "it goes on beside its successor. Do not catch CancelledError.",
+                "it goes on beside its successor, and what undoes it waits. Do not catch CancelledError.",
                 attempt.workflow,
                 attempt.key,
             )
-            self._end(attempt, attempt.overdue())
+            if attempt.slots_of == "runs" and attempt not in self._leaving.get(attempt.workflow, ()):
+                self._leaving.setdefault(attempt.workflow, []).append(attempt)
+            self._settle(attempt, attempt.overdue())
 
 
 def _end_of_the_program(error: BaseException) -> None:

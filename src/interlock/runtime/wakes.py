@@ -29,6 +29,7 @@ class Wakes:
         self._handle: asyncio.TimerHandle | None = None
         self._open = False
         self._closed = False
+        self.look_at_least_every_s = LOOK_AT_LEAST_EVERY_S
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -73,7 +74,7 @@ class Wakes:
         if self._handle is not None:
             self._handle.cancel()
         left_s = max(0.0, (self._heap[0][0] - self._now_us()) / 1_000_000)
-        self._handle = self._loop.call_later(min(left_s, LOOK_AT_LEAST_EVERY_S), self._look)
+        self._handle = self._loop.call_later(min(left_s, self.look_at_least_every_s), self._look)
 
     def _look(self) -> None:
         self._handle = None

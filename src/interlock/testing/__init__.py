@@ -1,4 +1,6 @@
-"""The testing kit: explore a machine, walk it at random, and see which transitions the tests never took.
+"""The testing kit: run machines on the real engine in virtual time, explore them, walk them at random, measure tests.
+
+`Harness` opens an engine in memory whose time skips by itself, breaks steps and kills the engine.
 
 Importing it needs nothing but Interlock. `walks` needs Hypothesis and is loaded on first use; the pytest plugin needs
 pytest and is loaded by pytest itself. Both come with `pip install "interlock[testing]"`.
@@ -17,24 +19,38 @@ from interlock.testing.moves import Attempted, Move, Unwound, play
 from interlock.testing.path import assert_path
 from interlock.testing.trial import Problem, Trial
 
+LATER = {
+    "Call": "interlock.testing.acts",
+    "Harness": "interlock.testing.harness",
+    "SteppedLane": "interlock.testing.stepping",
+    "VirtualClock": "interlock.testing.virtual",
+    "VirtualLoop": "interlock.testing.virtual",
+}
+"""What needs the engine or a database is loaded when it is first used: a test of a machine alone needs neither."""
+
 if TYPE_CHECKING:
+    from interlock.testing.acts import Call
+    from interlock.testing.harness import Harness
     from interlock.testing.stepping import SteppedLane
     from interlock.testing.strategies import Walk, WalkStep, walks
+    from interlock.testing.virtual import VirtualClock, VirtualLoop
 else:
     # Hidden from type checkers: to them a module with this function has every name, the misspelt ones too.
     def __getattr__(name: str) -> object:
         if name in {"Walk", "WalkStep", "walks"}:
             return getattr(import_module("interlock.testing.strategies"), name)
-        if name == "SteppedLane":
-            return getattr(import_module("interlock.testing.stepping"), name)
+        if name in LATER:
+            return getattr(import_module(LATER[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "Arrow",
     "Attempted",
+    "Call",
     "Compiled",
     "Exploration",
+    "Harness",
     "MachineCoverage",
     "Move",
     "Problem",
@@ -42,6 +58,8 @@ __all__ = [
     "TransitionCoverage",
     "Trial",
     "Unwound",
+    "VirtualClock",
+    "VirtualLoop",
     "Walk",
     "WalkStep",
     "assert_path",

@@ -7,6 +7,7 @@ import pytest
 
 from interlock.cli import simulate
 from interlock.lanes.lane import Lane
+from interlock.runtime.recovery import Recovery
 from interlock.testing.simulation.campaign import run_campaign
 from interlock.testing.simulation.run import PROCESSES_MAX
 from tests.unit.cli.running import Interlock
@@ -70,3 +71,26 @@ def test_seeds_are_dealt_out_to_several_processes() -> None:
     assert sorted(done) == [10, 20]
     assert campaign.seeds == 30
     assert not campaign.failed
+
+
+def test_the_engine_is_simulated(interlock: Interlock) -> None:
+    done = interlock("simulate", "engine", "--seeds", "3", "--from", "5")
+    assert done.code == 0
+    assert "3 seeds, " in done.out
+    assert "  transitions" in done.out
+    assert done.out.endswith("Every promise was kept, from seed 5 to 7.\n")
+
+
+def test_a_broken_engine_is_told_with_its_story(interlock: Interlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(recovery: Recovery) -> int:
+        del recovery
+        return 0
+
+    monkeypatch.setattr(Recovery, "_effects", none)
+    done = interlock("simulate", "engine", "--seeds", "20", "-o", "json")
+    assert done.code == 1
+    [failed, *_] = json.loads(done.out)["failed"]
+    assert "never ran" in failed["complaints"][0] or "never ends" in failed["complaints"][0]
+    done = interlock("simulate", "engine", "--seeds", "20")
+    assert "Again: interlock simulate engine --seeds 1 --from" in done.out
+    assert "BROKEN" in done.out

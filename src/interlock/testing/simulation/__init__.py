@@ -4,7 +4,8 @@ A seed decides everything: who opens the lane when, what the bucket answers, whi
 The same seed is the same story. Needs `pip install "interlock[objects]"`.
 """
 
-from interlock.testing.simulation.campaign import Campaign, run_campaign
-from interlock.testing.simulation.run import Simulated, simulate
+from interlock.testing.campaigns import Campaign, Simulated
+from interlock.testing.simulation.campaign import run_campaign
+from interlock.testing.simulation.run import simulate
 
 __all__ = ["Campaign", "Simulated", "run_campaign", "simulate"]

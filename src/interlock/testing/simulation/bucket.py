@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
+from interlock.testing.luck import Luck
 from interlock.testing.simulation.baton import Baton, Life, Strand
 from interlock.testing.simulation.story import Story
-from interlock.testing.simulation.weather import Luck, Weather
+from interlock.testing.simulation.weather import Weather
 
 REQUEST_TIMEOUT_S = 5.0
 LATE_MAX_S = 90.0

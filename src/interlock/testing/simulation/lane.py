@@ -25,9 +25,10 @@ from interlock.lanes.objects.world import World
 from interlock.lanes.reads import READ_THREADS_MAX, Readers, _Call  # pyright: ignore[reportPrivateUsage]
 from interlock.lanes.settings import LaneSettings
 from interlock.seams import SeededIds
+from interlock.testing.luck import Luck
 from interlock.testing.simulation.baton import Baton, Life
 from interlock.testing.simulation.loop import BatonCondition
-from interlock.testing.simulation.weather import DriftingClock, Luck
+from interlock.testing.simulation.weather import DriftingClock
 
 CACHE_PAGES = 10
 """So few pages in memory that a large transaction spills into the log before it is rolled back."""

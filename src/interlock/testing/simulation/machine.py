@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from interlock.errors import CorruptionError, Fenced, InterlockError, LaneOwned, OutcomeUnknown, UnavailableError
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
+from interlock.testing.luck import Luck
 from interlock.testing.simulation.baton import Baton, Killed, Life
 from interlock.testing.simulation.bucket import Server, SimulatedBucket
 from interlock.testing.simulation.lane import SimulatedLane, open_lane
@@ -29,7 +30,7 @@ from interlock.testing.simulation.transactions import (
     make_tables,
     read_state,
 )
-from interlock.testing.simulation.weather import DriftingClock, Luck
+from interlock.testing.simulation.weather import DriftingClock
 
 _PROCESS = re.compile(r"process \d+ on host \S+")
 """The real process that runs all of them, which is not part of the story."""

@@ -16,36 +16,21 @@ from pathlib import Path
 from types import ModuleType
 
 import apsw
-import msgspec
 
 from interlock.lanes import points
 from interlock.lanes.objects import slots, snapshots
 from interlock.lanes.settings import LaneSettings
+from interlock.testing.campaigns import Simulated
+from interlock.testing.luck import Luck
 from interlock.testing.simulation.baton import Baton, Life
 from interlock.testing.simulation.bucket import REQUEST_TIMEOUT_S, Server
 from interlock.testing.simulation.checks import check
 from interlock.testing.simulation.machine import Machine
 from interlock.testing.simulation.story import Attempt, Story
-from interlock.testing.simulation.weather import Luck, Weather
+from interlock.testing.simulation.weather import Weather
 
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 -- a disk in memory, where there is one; what lies there is removed again.
 PROCESSES_MAX = 8
-
-
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one seed."""
-
-    seed: int
-    complaints: tuple[str, ...]
-    story: tuple[str, ...]
-    """The lines that matter when something is wrong; empty otherwise."""
-    counts: dict[str, int]
-    faults: dict[str, int]
-
-    @property
-    def repeat(self) -> str:
-        """The command that tells the story again."""
-        return f"interlock simulate lanes --seeds 1 --from {self.seed}"
 
 
 class Simulation:

@@ -5,12 +5,9 @@ an answer that is lost after the object was stored looks like an error, like a h
 conflict is reported although nothing was stored; a request lands long after its sender gave up.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from interlock.seams import Chance, SystemChance
-
-ItemT = TypeVar("ItemT")
+from interlock.testing.luck import Luck
 
 WRITE_FAULTS = (
     "failed before",
@@ -26,33 +23,6 @@ READ_FAULTS = ("read failed", "read hangs")
 STORMS = ("429 storm", "403 for a while")
 DRIFT_MAX = 0.001
 """Monotonic clocks go wrong by at most this part."""
-
-
-class Luck:
-    """Draws from one source of luck."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance: Chance = SystemChance(seed)
-
-    def often(self, share: float) -> bool:
-        """True in that share of all cases."""
-        return self.chance.fraction() < share
-
-    def between(self, low: float, high: float) -> float:
-        """A number from `low` up to `high`."""
-        return low + (high - low) * self.chance.fraction()
-
-    def count(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`, both included."""
-        return low + int(self.chance.fraction() * (high - low + 1))
-
-    def one(self, items: Sequence[ItemT]) -> ItemT:
-        """One of them."""
-        return items[int(self.chance.fraction() * len(items))]
-
-    def number(self) -> int:
-        """A seed for something else."""
-        return int(self.chance.fraction() * 2**53)
 
 
 class Weather:

@@ -3,10 +3,11 @@
 import pytest
 
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Unclear
+from interlock.testing.luck import Luck
 from interlock.testing.simulation.baton import Baton, Life
 from interlock.testing.simulation.bucket import REQUEST_TIMEOUT_S, Server, SimulatedBucket
 from interlock.testing.simulation.story import Story
-from interlock.testing.simulation.weather import Luck, Weather
+from interlock.testing.simulation.weather import Weather
 
 KEY = f"log/{1:020d}"
 

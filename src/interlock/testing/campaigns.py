@@ -1,0 +1,109 @@
+"""Many seeds on all processors, and what came of them: a simulation that exercised nothing proves nothing.
+
+Seeds are independent of each other, so they are dealt out in small portions. The first portion in which a seed fails
+ends the campaign: its story is what one wants to read.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+import msgspec
+
+from interlock.errors import BadUsage
+
+PORTION = 20
+SEEDS_MAX = 10_000_000
+
+Watcher = Callable[[int], None]
+"""Told how many seeds more are done."""
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one seed."""
+
+    seed: int
+    complaints: tuple[str, ...]
+    story: tuple[str, ...]
+    """The lines that matter when something is wrong; empty otherwise."""
+    counts: dict[str, int]
+    faults: dict[str, int]
+    command: str = "lanes"
+    """What was simulated: the command below `interlock simulate`."""
+
+    @property
+    def repeat(self) -> str:
+        """The command that tells the story again."""
+        return f"interlock simulate {self.command} --seeds 1 --from {self.seed}"
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of many seeds."""
+
+    first: int
+    seeds: int
+    """How many were run."""
+    seconds: float
+    counts: dict[str, int]
+    faults: dict[str, int]
+    failed: tuple[Simulated, ...]
+
+
+Portion = Callable[[range], list[Simulated]]
+"""Runs some seeds. It is sent to other processes, so it is a function of a module, or a `partial` of one."""
+
+
+def gather(
+    run: Portion, first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None
+) -> Campaign:
+    """Run so many seeds, beginning with `first`. Raises BadUsage for numbers that make no sense."""
+    refuse_numbers(("seeds", seeds, 1, SEEDS_MAX), ("from", first, 0, 2**53))
+    portions = [range(start, min(start + PORTION, first + seeds)) for start in range(first, first + seeds, PORTION)]
+    began_s = time.perf_counter()
+    counts: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    failed: list[Simulated] = []
+    done = 0
+    for results in _results(run, portions, workers or len(os.sched_getaffinity(0))):
+        for result in results:
+            counts.update(result.counts)
+            faults.update(result.faults)
+        failed += [result for result in results if result.complaints]
+        done += len(results)
+        if watch is not None:
+            watch(len(results))
+        if failed:
+            break
+    return Campaign(
+        first=first,
+        seeds=done,
+        seconds=time.perf_counter() - began_s,
+        counts=dict(sorted(counts.items())),
+        faults=dict(sorted(faults.items())),
+        failed=tuple(sorted(failed, key=lambda result: result.seed)),
+    )
+
+
+def refuse_numbers(*given: tuple[str, int | None, int, int]) -> None:
+    """Raise BadUsage for the first option, as (name, value, least, most), that is out of its range."""
+    for name, value, least, most in given:
+        if value is not None and not least <= value <= most:
+            raise BadUsage(f"--{name} is {value:,}.", fix=f"Give a number from {least} to {most:,}.")
+
+
+def _results(run: Portion, portions: Sequence[range], workers: int) -> Iterator[list[Simulated]]:
+    workers = min(workers, len(portions))
+    if workers == 1:
+        for portion in portions:
+            yield run(portion)
+        return
+    # Not forked: a copy of a process with threads has locks that nobody will ever release.
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        for future in as_completed([pool.submit(run, portion) for portion in portions]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,148 @@
+"""The world outside the simulated engine: it remembers every call and everything that was done, and it fails.
+
+It is idempotent by key, as a good provider is: what was done once under a key is not done again. An attempt may fail
+before or after the deed, hang, be declined, refuse for ever, outlive its own cancellation, or take the process with it.
+What a process that is dead would have done is not done.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from interlock.core.values import StepContext
+from interlock.errors import NonRetryable
+from interlock.testing.engines.machines import UNDOS
+from interlock.testing.lives import Life, never
+from interlock.testing.luck import Luck
+
+FAULTS = (
+    "fails",
+    "fails",
+    "done, answer lost",
+    "done, answer lost",
+    "hangs",
+    "done, then hangs",
+    "outlives its cancellation",
+    "outlives its cancellation",
+    "refuses",
+    "kills",
+    "done, then kills",
+)
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One call of the world outside."""
+
+    name: str
+    workflow: str
+    key: str
+    attempt: int
+    visit: int
+    undoes: str | None
+    life: int
+    began: int
+    ended: int | None = None
+    deed: int | None = None
+    """When it was done, if it was."""
+    stopped: bool = False
+    """Its engine was closed while it ran: the attempt is not counted."""
+
+
+class Gateway:
+    """The world of one seed."""
+
+    def __init__(
+        self,
+        luck: Luck,
+        *,
+        faults: float,
+        declines: float,
+        tick: Callable[[], int],
+        tell: Callable[[str, str], None],
+        fault: Callable[[str], None],
+    ) -> None:
+        self.on = True
+        self.life: Life | None = None
+        self.number = 0
+        """Which life it is."""
+        self.calls: list[Visit] = []
+        self.done: dict[str, int] = {}
+        """Keys under which something was done, and when."""
+        self.undone: dict[str, int] = {}
+        """Keys of runs that were undone, and when that was done first."""
+        self._declined: set[str] = set()
+        self._luck = luck
+        self._faults = faults
+        self._declines = declines
+        self._tick = tick
+        self._tell = tell
+        self._fault = fault
+
+    async def act(self, name: str, ctx: StepContext) -> bool:
+        """Do it, once per key; False when it is declined."""
+        life = self.life
+        if life is None or life.dead:
+            await never()  # A process that is gone does nothing more.
+        call = Visit(name, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, self.number, self._tick())
+        self.calls.append(call)
+        self._tell(ctx.workflow, f"{name} begins, attempt {ctx.attempt}, visit {ctx.visit}, key {ctx.key[-6:]}")
+        try:
+            return await self._behave(call, life)
+        finally:
+            if life is not None and not life.dead:
+                call.ended = self._tick()
+                self._tell(ctx.workflow, f"{name} ends, key {ctx.key[-6:]}")
+
+    async def _behave(self, call: Visit, life: Life | None) -> bool:
+        if not self.on:
+            self._do(call)
+            return True
+        luck = self._luck
+        delay_s = luck.one((0.0, 0.0, 0.02, 0.4, 1.2))
+        kind = luck.one(FAULTS) if luck.often(self._faults) else "works"
+        if call.name == "charge" and call.key not in self.done and luck.often(self._declines):
+            self._declined.add(call.key)
+        if kind != "works":
+            self._fault(kind)
+        if kind.startswith("done"):
+            self._do(call)
+        if kind == "outlives its cancellation":
+            await self._stubborn(life)
+        else:
+            await asyncio.sleep(delay_s)
+        if kind.endswith("kills"):
+            assert life is not None
+            self._tell(call.workflow, f"{call.name} kills the process")
+            life.end()
+            await never()
+        if kind.endswith("hangs"):
+            await asyncio.sleep(3_600)
+        if kind in {"fails", "done, answer lost"}:
+            raise OSError(kind)
+        if kind == "refuses" and call.undoes is None:
+            raise NonRetryable(kind)
+        return self._do(call)
+
+    async def _stubborn(self, life: Life | None) -> None:
+        """Take long, and when cancelled still take a while: a call that is on its way cannot be called back."""
+        luck = self._luck
+        left_s = luck.between(0.5, 4.0)
+        for _ in range(3):
+            try:
+                await asyncio.sleep(left_s)
+            except asyncio.CancelledError:
+                if life is None or life.dead:
+                    raise
+                left_s = luck.between(0.0, 2.0)
+            else:
+                return
+
+    def _do(self, call: Visit) -> bool:
+        if call.key in self._declined:
+            return False
+        call.deed = self._tick()
+        self.done.setdefault(call.key, call.deed)
+        if call.name in UNDOS and call.undoes is not None:
+            self.undone.setdefault(call.undoes, call.deed)
+        return True

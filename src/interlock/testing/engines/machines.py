@@ -1,0 +1,376 @@
+"""The machines that the simulation of the engine runs: one with undos, a pipeline, one with timers of all policies.
+
+Results carry the idempotency key of the run that gave them, so that the checks can tell whose result was applied.
+Whatever they do outside goes to `outside`, which the seed's own gateway answers.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.pipeline import pipeline, step
+from interlock.core.policies import Retry
+from interlock.core.values import StepContext
+
+AFTER_S = 9.0
+"""The time of the timers whose policies are checked."""
+
+NOTES_MAX = 5
+
+
+class Outside(Protocol):
+    """The world that steps, undos and effects act upon."""
+
+    async def act(self, name: str, ctx: StepContext) -> bool:
+        """Do it, once per key; False when it is declined."""
+        ...
+
+
+class World:
+    """The gateway of the seed that runs now."""
+
+    gateway: Outside
+
+
+outside = World()
+
+
+# --- a shop: two steps with undos, a way back from every state, effects -----------------------------------------------
+
+
+class Shop(Enum):
+    """Where a purchase can be."""
+
+    CART, CHARGING, RESERVING, DONE = "cart", "charging", "reserving", "done"
+    UNDOING, CANCELLED = "undoing", "cancelled"
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """What a purchase knows."""
+
+    cents: int = 0
+    receipt: str = ""
+    notes: int = 0
+
+
+class ShopEvent(Event):
+    """Everything that can happen to a purchase."""
+
+
+@dataclass(frozen=True)
+class Submit(ShopEvent):
+    """The customer buys."""
+
+    cents: int
+
+
+@dataclass(frozen=True)
+class Charged(ShopEvent):
+    """The money is here."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class Declined(ShopEvent):
+    """The bank said no."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class Reserved(ShopEvent):
+    """The goods are put aside."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class Note(ShopEvent):
+    """A remark: an internal transition."""
+
+
+@dataclass(frozen=True)
+class Again(ShopEvent):
+    """Charge anew: the state is left and entered again."""
+
+
+@dataclass(frozen=True)
+class Cancel(ShopEvent):
+    """The customer changed their mind."""
+
+
+shop = Machine(
+    "shop",
+    states=Shop,
+    context=Purchase,
+    events=ShopEvent,
+    initial=Shop.CART,
+    final={Shop.CANCELLED},
+    resting={Shop.DONE},
+    unwind={Shop.UNDOING: Shop.CANCELLED},
+)
+
+
+def worth_it(purchase: Purchase, event: Submit) -> bool:
+    """It costs something."""
+    del purchase
+    return event.cents > 0
+
+
+@shop.on(Submit, Shop.CART, to=Shop.CHARGING, when=worth_it)
+def submit(purchase: Purchase, event: Submit) -> Purchase:
+    """Remember the price."""
+    return replace(purchase, cents=event.cents)
+
+
+@shop.on(Charged, Shop.CHARGING, to=Shop.RESERVING)
+def charged(purchase: Purchase, event: Charged) -> Purchase:
+    """Remember who charged."""
+    return replace(purchase, receipt=event.by)
+
+
+shop.on(Again, Shop.CHARGING, to=Shop.CHARGING)
+shop.on(Declined, Shop.CHARGING, to=Shop.UNDOING)
+shop.on(Reserved, Shop.RESERVING, to=Shop.DONE)
+shop.on(Cancel, Shop.CART, Shop.CHARGING, Shop.RESERVING, Shop.DONE, to=Shop.UNDOING)
+
+
+def room_for_notes(purchase: Purchase, event: Note) -> bool:
+    """There are fewer than 5 notes."""
+    del event
+    return purchase.notes < NOTES_MAX
+
+
+@shop.on(Note, Shop.CART, Shop.CHARGING, Shop.RESERVING, Shop.UNDOING, when=room_for_notes)
+def note(purchase: Purchase, event: Note) -> Purchase:
+    """Count it."""
+    del event
+    return replace(purchase, notes=purchase.notes + 1)
+
+
+@shop.step(Shop.CHARGING, timeout_s=3, retry=Retry(attempts=4, first_s=0.5), failed=Shop.UNDOING)
+async def charge(purchase: Purchase, ctx: StepContext) -> Charged | Declined:
+    """Take the money."""
+    del purchase
+    return Charged(ctx.key) if await outside.gateway.act("charge", ctx) else Declined(ctx.key)
+
+
+@charge.undo(Charged)
+async def refund(purchase: Purchase, done: Charged | None, ctx: StepContext) -> None:
+    """Give the money back."""
+    del purchase, done
+    await outside.gateway.act("refund", ctx)
+
+
+@shop.step(Shop.RESERVING, timeout_s=2, retry=Retry(attempts=3), failed=Shop.UNDOING)
+async def reserve(purchase: Purchase, ctx: StepContext) -> Reserved:
+    """Put the goods aside."""
+    del purchase
+    await outside.gateway.act("reserve", ctx)
+    return Reserved(ctx.key)
+
+
+@reserve.undo(Reserved)
+async def release(purchase: Purchase, done: Reserved | None, ctx: StepContext) -> None:
+    """Put the goods back."""
+    del purchase, done
+    await outside.gateway.act("release", ctx)
+
+
+@shop.effect(Shop.DONE, timeout_s=2, retry=Retry(attempts=3))
+async def mail(purchase: Purchase, ctx: StepContext) -> None:
+    """Say thank you."""
+    del purchase
+    await outside.gateway.act("mail", ctx)
+
+
+@shop.effect(Shop.CANCELLED, Shop.DONE, timeout_s=2, retry=Retry(attempts=3))
+async def publish(purchase: Purchase, ctx: StepContext) -> None:
+    """Tell the others."""
+    del purchase
+    await outside.gateway.act("publish", ctx)
+
+
+shop.after(Shop.CART, after_s=20, send=Cancel())
+
+
+# --- a parcel: a pipeline ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a parcel knows: who did what."""
+
+    pay: str = ""
+    pack: str = ""
+    ship: str = ""
+
+
+@step(timeout_s=2, read_only=True, retry=Retry(attempts=3))
+async def weigh(parcel: Parcel, ctx: StepContext) -> Parcel:
+    """Look at it."""
+    await outside.gateway.act("weigh", ctx)
+    return parcel
+
+
+@step(timeout_s=2, retry=Retry(attempts=3))
+async def pay(parcel: Parcel, ctx: StepContext) -> Parcel:
+    """Take the money."""
+    await outside.gateway.act("pay", ctx)
+    return replace(parcel, pay=ctx.key)
+
+
+@pay.undo
+async def give_back(parcel: Parcel, ctx: StepContext) -> None:
+    """Give the money back."""
+    del parcel
+    await outside.gateway.act("give_back", ctx)
+
+
+@step(timeout_s=2, retry=Retry(attempts=3))
+async def pack(parcel: Parcel, ctx: StepContext) -> Parcel:
+    """Put it into a box."""
+    await outside.gateway.act("pack", ctx)
+    return replace(parcel, pack=ctx.key)
+
+
+@pack.undo
+async def unpack(parcel: Parcel, ctx: StepContext) -> None:
+    """Take it out of the box."""
+    del parcel
+    await outside.gateway.act("unpack", ctx)
+
+
+@step(timeout_s=2, retry=Retry(attempts=2))
+async def ship(parcel: Parcel, ctx: StepContext) -> Parcel:
+    """Send it."""
+    await outside.gateway.act("ship", ctx)
+    return replace(parcel, ship=ctx.key)
+
+
+parcel = pipeline("parcel", context=Parcel, steps=[weigh, pay, pack, ship])
+
+
+# --- a watch: timers of the three policies, a step without `failed=` --------------------------------------------------
+
+
+class Watch(Enum):
+    """What a watch does."""
+
+    IDLE, FIXED, PAUSED, ANEW, ASKING, ENDED = "idle", "fixed", "paused", "anew", "asking", "ended"
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """How often it has ticked."""
+
+    ticks: int = 0
+    answer: str = ""
+
+
+class WatchEvent(Event):
+    """Everything that can happen to a watch."""
+
+
+@dataclass(frozen=True)
+class Fix(WatchEvent):
+    """Wait until a moment."""
+
+
+@dataclass(frozen=True)
+class Pause(WatchEvent):
+    """Wait for so much running time."""
+
+
+@dataclass(frozen=True)
+class Renew(WatchEvent):
+    """Wait for so long since the last start."""
+
+
+@dataclass(frozen=True)
+class Ask(WatchEvent):
+    """Ask somebody."""
+
+
+@dataclass(frozen=True)
+class Answered(WatchEvent):
+    """Somebody has answered."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class Tick(WatchEvent):
+    """The time has come."""
+
+
+@dataclass(frozen=True)
+class Stop(WatchEvent):
+    """No more."""
+
+
+watch = Machine(
+    "watch",
+    states=Watch,
+    context=Ticks,
+    events=WatchEvent,
+    initial=Watch.IDLE,
+    final={Watch.ENDED},
+    resting={Watch.IDLE},
+)
+watch.on(Fix, Watch.IDLE, to=Watch.FIXED)
+watch.on(Pause, Watch.IDLE, to=Watch.PAUSED)
+watch.on(Renew, Watch.IDLE, to=Watch.ANEW)
+watch.on(Ask, Watch.IDLE, to=Watch.ASKING)
+watch.on(Stop, watch.any, to=Watch.ENDED)
+
+
+@watch.on(Tick, Watch.FIXED, Watch.PAUSED, Watch.ANEW, to=Watch.IDLE)
+def tick(ticks: Ticks, event: Tick) -> Ticks:
+    """Count it."""
+    del event
+    return replace(ticks, ticks=ticks.ticks + 1)
+
+
+@watch.on(Answered, Watch.ASKING, to=Watch.IDLE)
+def answered(ticks: Ticks, event: Answered) -> Ticks:
+    """Remember who answered."""
+    return replace(ticks, answer=event.by)
+
+
+@watch.step(Watch.ASKING, timeout_s=2, retry=Retry(attempts=2))
+async def ask(ticks: Ticks, ctx: StepContext) -> Answered:
+    """Ask, and remember the answer."""
+    del ticks
+    await outside.gateway.act("ask", ctx)
+    return Answered(ctx.key)
+
+
+@watch.effect(Watch.FIXED, Watch.ENDED, timeout_s=2, retry=Retry(attempts=3))
+async def ring(ticks: Ticks, ctx: StepContext) -> None:
+    """Make a noise."""
+    del ticks
+    await outside.gateway.act("ring", ctx)
+
+
+watch.after(Watch.FIXED, after_s=AFTER_S, send=Tick(), policy="deadline")
+watch.after(Watch.PAUSED, after_s=AFTER_S, send=Tick(), policy="remaining")
+watch.after(Watch.ANEW, after_s=AFTER_S, send=Tick(), policy="restart")
+
+MACHINES = (shop, parcel, watch)
+UNDOS = {"refund": "charge", "release": "reserve", "give_back": "pay", "unpack": "pack"}
+EFFECTS = {
+    "mail": ("shop", {"done"}),
+    "publish": ("shop", {"cancelled", "done"}),
+    "ring": ("watch", {"fixed", "ended"}),
+}
+"""Effects, with the machine and the states on whose entering they are owed."""
+
+RESULTS = {"CHARGED": "charge", "DECLINED": "charge", "RESERVED": "reserve", "ANSWERED": "ask"}
+PIPELINE_RESULTS = {"PAY_DONE": "pay", "PACK_DONE": "pack", "SHIP_DONE": "ship"}
+INTERNAL = {"NOTE"}
+"""Events that do not enter a state."""

@@ -1,0 +1,364 @@
+"""`Harness`: machines on the real engine, in virtual time, inside a plain test.
+
+The store is in memory, time skips by itself, ids and luck come from a seed, every call of a step is recorded and can be
+made to fail, and the engine can be killed: what was durable is taken up by the next one on the same store.
+
+    with Harness(order) as h:
+        h.fail(charge, OSError("net"), times=2)
+        h.start("o-1", Order())
+        h.send("o-1", Submit(cents=5))
+        h.drain()
+        h.assert_history("o-1", "STARTED", "SUBMIT", "CHARGED")
+
+It needs no plugin and no event loop, and works inside a test that has one.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.values import ContextT, StateT
+from interlock.errors import BadUsage, OutcomeUnknown
+from interlock.runtime.bound import AnyMachine, Bound, Strategy
+from interlock.runtime.engine import Engine
+from interlock.runtime.inside import Inside
+from interlock.runtime.opening import bind, split_settings
+from interlock.runtime.views import DeadLetter, HistoryRow, Moved, View
+from interlock.seams import SeededIds, SystemChance
+from interlock.signals import Observer
+from interlock.store.memory import MemoryStore
+from interlock.store.opening import open_store
+from interlock.store.protocol import Store
+from interlock.testing.acts import Act, Call, Fault, acts_of, find_act
+from interlock.testing.lives import Life, open_on
+from interlock.testing.owing import Pending, pending
+from interlock.testing.reading import compare_history
+from interlock.testing.tested import Tested
+from interlock.testing.virtual import VirtualClock, VirtualLoop
+
+EventT = TypeVar("EventT", bound=Event)
+OtherStateT = TypeVar("OtherStateT", bound=Enum)
+OtherContextT = TypeVar("OtherContextT")
+OtherEventT = TypeVar("OtherEventT", bound=Event)
+ResultT = TypeVar("ResultT")
+
+DRAIN_S = 3_600.0
+"""Virtual seconds that `drain` lets pass by itself before it says that this never ends."""
+
+
+class Harness(Generic[StateT, ContextT, EventT]):
+    """An engine to test machines with. Its calls are typed by the first machine; `of` has those of the others."""
+
+    def __init__(
+        self,
+        machine: Machine[StateT, ContextT, EventT],
+        *others: AnyMachine,
+        steps: Mapping[object, Strategy] | None = None,
+        seed: int = 0,
+        url: str = "memory:",
+        observers: Iterable[Observer] = (),
+        **settings: float,
+    ) -> None:
+        self.machine = machine
+        self.clock = VirtualClock()
+        self._url = url
+        self._machines: dict[str, Bound] = bind([machine, *others], steps or {})
+        self._settings, self._lane_settings = split_settings(settings)
+        self._ids, self._chance = SeededIds(seed), SystemChance(seed)
+        self._observers = tuple(observers)
+        self._acts: list[Act] = acts_of(self._machines.values(), self._kill)
+        self._memory: Store | None = MemoryStore(self.clock) if url == "memory:" else None
+        self._loop: VirtualLoop | None = None
+        self._life: Life | None = None
+        self._open: tuple[Engine, Inside] | None = None
+
+    # --- opening and closing -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Harness[StateT, ContextT, EventT]":
+        """Open the engine."""
+        if self._loop is not None:
+            raise BadUsage("this harness was entered before.", fix="Make a new Harness for each test.")
+        self._loop = VirtualLoop(self.clock)
+        try:
+            self._begin()
+        except BaseException:
+            self._loop.leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the engine as a program would; after a failure just drop it, so that the failure is what is seen."""
+        del error, trace
+        loop = self._virtual()
+        try:
+            if kind is None:
+                self._close()
+            elif self._memory is None and self._life is not None:
+                loop.abandon()
+                loop.run(_held(loop, self._life.store))
+        finally:
+            self._open = None
+            loop.leave()
+
+    async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
+        """The same, for those who write `async with`."""
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The same."""
+        self.__exit__(kind, error, trace)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine itself. Its calls are awaited in virtual time: `h.run(h.engine.stalled(order))`."""
+        return self._parts()[0]
+
+    @property
+    def now(self) -> datetime:
+        """What time it is."""
+        return self.clock.now()
+
+    # --- what a program does -----------------------------------------------------------------------------------------
+
+    def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
+        """Start a workflow of the first machine."""
+        return self.run(self.engine.start(self.machine, workflow, context))
+
+    def send(
+        self,
+        workflow: str,
+        event: EventT,
+        *,
+        key: str | None = None,
+        if_allowed: bool = False,
+        expect_version: int | None = None,
+    ) -> Moved[StateT]:
+        """Send an event. What it sets going runs when time passes: see `drain`."""
+        sent = self.engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
+        return cast("Moved[StateT]", self.run(sent))
+
+    def view(self, workflow: str) -> View[StateT, ContextT]:
+        """The workflow as it is durable."""
+        return cast("View[StateT, ContextT]", self.run(self.engine.get(workflow)))
+
+    def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
+        """Everything that happened to the workflow."""
+        return cast("list[HistoryRow[StateT, ContextT]]", self.run(self.engine.history(workflow)))
+
+    def of(
+        self, machine: "Machine[OtherStateT, OtherContextT, OtherEventT]"
+    ) -> "Tested[OtherStateT, OtherContextT, OtherEventT]":
+        """The same calls for another machine of this harness."""
+        self.engine.of(machine)  # Raises for a machine that was not given.
+        return Tested(machine, lambda: self.engine, self.run)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """What gave up and waits for a person."""
+        return self.run(self.engine.dead_letters())
+
+    def run(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Await anything in virtual time; time jumps whenever it would have to wait.
+
+        Raises OutcomeUnknown when the engine was killed meanwhile; the next one is open then.
+        """
+        task = self._awaited(coroutine)
+        done = task.done()
+        self._take_over()
+        if not done:
+            raise OutcomeUnknown(
+                "the engine was killed while this was under way.",
+                why="A fault was ordered that kills it. What was durable then is there, and nothing else.",
+                fix="Look at the workflow, or send the event again with the same key.",
+            )
+        return task.result()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def drain(self, *, for_s: float = 0.0, within_s: float = DRAIN_S) -> None:
+        """Run until nothing is left to do: steps, retries, undos and effects, skipping the time between them.
+
+        Timers of the machines that are not due by then stay set; `for_s` lets so much time pass first. Raises
+        AssertionError, and says what is still owed, when there is more to do after `within_s` of virtual time.
+        """
+        __tracebackhide__ = True
+        if for_s:
+            self.advance(seconds=for_s)
+        limit_s = self.clock.now_s + within_s
+        while (left := self._pending()) is not None:
+            if not self._virtual().jump(limit_s):
+                raise AssertionError(f"after {within_s:g} s of virtual time there is still something to do:\n{left}")
+            self._take_over()
+
+    def advance(self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> None:
+        """Let exactly so much time pass, with everything that happens in it."""
+        end_s = self.clock.now_s + seconds + 60 * (minutes + 60 * (hours + 24 * days))
+        while self.clock.now_s < end_s:
+            self._virtual().pass_until(end_s)
+            self._take_over()
+
+    # --- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def fail(self, step: object, error: BaseException, *, times: int = 1) -> None:
+        """The next attempts raise the error, and do nothing."""
+        self._order(step, Fault("fail", error), times)
+
+    def lose(self, step: object, error: BaseException | None = None, *, times: int = 1) -> None:
+        """The next attempts do their work, and then raise: the answer is lost on the way."""
+        self._order(step, Fault("lose", error or ConnectionError("the answer was lost")), times)
+
+    def hang(self, step: object, *, times: int = 1) -> None:
+        """The next attempts do nothing and say nothing, until their time is over."""
+        self._order(step, Fault("hang"), times)
+
+    def slow(self, step: object, *, by_s: float, times: int = 1) -> None:
+        """The next attempts take so much longer."""
+        self._order(step, Fault("slow", by_s=by_s), times)
+
+    def crash_in(self, step: object, *, after: bool = False, times: int = 1) -> None:
+        """The next attempts kill the engine: before they do their work, or right after it."""
+        self._order(step, Fault("crash after" if after else "crash"), times)
+
+    def crash(self, *, down_s: float = 0.0) -> None:
+        """Kill the engine now, and open the next one on the same store after so much time."""
+        self._kill()
+        self._take_over(down_s)
+
+    def restart(self, *, down_s: float = 0.0) -> None:
+        """Stop the engine as a program does at its end, and open the next one on the same store."""
+        loop = self._virtual()
+        self._close()
+        loop.abandon()
+        loop.pass_until(self.clock.now_s + down_s)
+        self._begin()
+
+    # --- what was seen -----------------------------------------------------------------------------------------------
+
+    def attempts(self, step: object) -> list[Call]:
+        """Every call of a step, an undo or an effect so far, in the order they began."""
+        return list(find_act(self._acts, step).calls)
+
+    def calls(self, step: object) -> int:
+        """How often it was called."""
+        return len(find_act(self._acts, step).calls)
+
+    def keys(self, step: object) -> list[str]:
+        """The different idempotency keys that it was called with: one per run, however many attempts it took."""
+        return list({call.key: None for call in find_act(self._acts, step).calls})
+
+    def assert_history(self, workflow: str, *expected: str | type[Event] | Enum) -> None:
+        """Assert the history of a workflow: by its events (names or classes), or by the states that it went through."""
+        __tracebackhide__ = True
+        problem = compare_history(workflow, self.history(workflow), expected)
+        if problem:
+            raise AssertionError(problem)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Open the next engine; one that is killed while it takes up its work is followed by another."""
+        loop = self._virtual()
+        while True:
+            store = self._memory or loop.run(self._opened())
+            self._life = life = Life(store, loop, keep=self._memory is not None)
+            opening = self._awaited(
+                open_on(
+                    life,
+                    self._machines,
+                    clock=self.clock,
+                    chance=self._chance,
+                    ids=self._ids,
+                    settings=self._settings,
+                    observers=self._observers,
+                )
+            )
+            if opening.done():
+                self._open = opening.result()
+            if not life.dead:
+                return
+            self._bury(life)
+
+    def _awaited(self, coroutine: Coroutine[Any, Any, ResultT]) -> "asyncio.Task[ResultT]":
+        """Run until it is done or the engine is killed."""
+        loop, life = self._virtual(), self._life
+        assert life is not None
+        task = loop.create_task(coroutine)
+        task.add_done_callback(lambda _: loop.stop())
+        try:
+            loop.run_forever()
+            if not task.done():
+                loop.settle()  # What was answered before the end is still heard.
+        except BaseException:
+            task.cancel()
+            loop.settle()
+            raise
+        return task
+
+    async def _opened(self) -> Store:
+        with self._virtual().holding():
+            return await open_store(self._url, clock=self.clock, settings=self._lane_settings)
+
+    def _kill(self) -> None:
+        assert self._life is not None
+        self._life.end()
+
+    def _close(self) -> None:
+        """Close the engine; one that is killed on the way is as gone."""
+        closing = self._awaited(self.engine.close())
+        if closing.done():
+            closing.result()
+
+    def _take_over(self, down_s: float = 0.0) -> None:
+        """If the engine was killed, open the next one."""
+        if self._life is not None and self._life.dead:
+            self._bury(self._life)
+            self._virtual().pass_until(self.clock.now_s + down_s)
+            self._begin()
+
+    def _bury(self, life: Life) -> None:
+        loop = self._virtual()
+        loop.abandon()
+        if self._memory is None:
+            loop.run(_held(loop, life.store))
+
+    def _pending(self) -> Pending | None:
+        loop = self._virtual()
+        loop.settle()
+        self._take_over()
+        _, inside = self._parts()
+        assert self._life is not None
+        return loop.run(pending(self._life, inside, self._machines))
+
+    def _order(self, step: object, fault: Fault, times: int) -> None:
+        find_act(self._acts, step).faults.extend([fault] * times)
+
+    def _virtual(self) -> VirtualLoop:
+        if self._loop is None:
+            raise _not_open()
+        return self._loop
+
+    def _parts(self) -> tuple[Engine, Inside]:
+        if self._open is None:
+            raise _not_open()
+        return self._open
+
+
+async def _held(loop: VirtualLoop, store: Store) -> None:
+    with loop.holding():
+        await store.close()
+
+
+def _not_open() -> BadUsage:
+    return BadUsage(
+        "the harness is not open.",
+        why="The engine lives as long as the block of the harness.",
+        fix="Use it inside: with Harness(order) as h: …",
+    )

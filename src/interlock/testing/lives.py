@@ -1,0 +1,151 @@
+"""One life of an engine on a store that outlives it: how tests and simulations kill an engine and open the next.
+
+A `Life` is the store as one engine sees it. When the life ends, whatever the engine still asks is never answered: what
+was committed stays, what was not is lost, and nobody is told anything any more. The store itself goes on, and the next
+life finds it as the last one left it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.bound import Bound
+from interlock.runtime.engine import Engine
+from interlock.runtime.inside import Inside
+from interlock.runtime.settings import Admission, EngineSettings
+from interlock.seams import Chance, Clock, Ids
+from interlock.signals import Observer, Subscribers
+from interlock.store.protocol import Store
+from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
+from interlock.testing.virtual import VirtualLoop
+
+ResultT = TypeVar("ResultT")
+
+
+class Life:
+    """A store, until this life ends."""
+
+    def __init__(self, store: Store, loop: VirtualLoop, *, keep: bool) -> None:
+        self.store = store
+        self.shared = store.shared
+        self.dead = False
+        self._loop = loop
+        self._keep = keep
+        """The store is in memory: closing it would lose it, and no thread works for it."""
+
+    def end(self) -> None:
+        """The process dies now."""
+        self.dead = True
+        if self._loop.is_running():
+            self._loop.stop()
+
+    async def load(self, ids: Sequence[str]) -> dict[str, Row]:
+        """As the store."""
+        return await self._asked(lambda: self.store.load(ids))
+
+    async def commit(self, changes: Sequence[Change]) -> list[str]:
+        """As the store."""
+        return await self._asked(lambda: self.store.commit(changes))
+
+    async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
+        """As the store."""
+        return await self._asked(lambda: self.store.delivered(keys))
+
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+        """As the store."""
+        return await self._asked(lambda: self.store.history(workflow, after=after, limit=limit))
+
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+        """As the store."""
+        return await self._asked(lambda: self.store.find(machine, state, after=after, limit=limit))
+
+    async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
+        """As the store."""
+        return await self._asked(lambda: self.store.stalled(machine, before_us, limit=limit))
+
+    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
+        """As the store."""
+        return await self._asked(lambda: self.store.effects(after=after, limit=limit))
+
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
+        """As the store."""
+        return await self._asked(lambda: self.store.letters(kind, after=after, limit=limit))
+
+    async def living(self) -> dict[tuple[str, int, str], int]:
+        """As the store."""
+        return await self._asked(self.store.living)
+
+    async def note(self, name: str, text: str) -> None:
+        """As the store."""
+        await self._asked(lambda: self.store.note(name, text))
+
+    async def noted(self) -> dict[str, str]:
+        """As the store."""
+        return await self._asked(self.store.noted)
+
+    def now_us(self) -> int:
+        """As the store."""
+        return self.store.now_us()
+
+    async def close(self) -> None:
+        """Give the store up; one in memory is kept for the next life."""
+        if not self._keep:
+            await self._asked(self.store.close)
+
+    async def _asked(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        if self.dead:
+            await never()
+        # A store with threads answers in its own time, and no virtual time passes meanwhile.
+        with contextlib.nullcontext() if self._keep else self._loop.holding():
+            answer = await ask()
+        if self.dead:
+            await never()
+        return answer
+
+
+async def never() -> None:
+    """Wait for something that does not come."""
+    await asyncio.get_running_loop().create_future()
+
+
+async def open_on(
+    store: Store,
+    machines: Mapping[str, Bound],
+    *,
+    clock: Clock,
+    chance: Chance,
+    ids: Ids,
+    settings: EngineSettings | None = None,
+    admission: Admission | None = None,
+    observers: Iterable[Observer] = (),
+    worker: bool = True,
+) -> tuple[Engine, Inside]:
+    """Open an engine on a store that is open, as `Engine.open` does on an address."""
+    subscribers = Subscribers()
+    for observer in observers:
+        subscribers.subscribe(observer)
+    inside = Inside(
+        store,
+        dict(machines),
+        settings=settings or EngineSettings(),
+        admission=admission or Admission(),
+        clock=clock,
+        chance=chance,
+        ids=ids,
+        subscribers=subscribers,
+        alarms=Alarms(subscribers, clock=clock, chance=chance),
+        worker=worker,
+    )
+    # Nobody sets a virtual clock: a long wait is one wait, and a year is a few turns of the event loop.
+    inside.wakes.look_at_least_every_s = float("inf")
+    engine = Engine(inside)
+    try:
+        await inside.begin(accept_changes=False)
+    except Exception:
+        await inside.close()
+        raise
+    return engine, inside
