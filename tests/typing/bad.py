@@ -171,7 +171,7 @@ async def running(engine: Engine) -> None:
     await engine.stalled(order, states=[OtherState.DRAFT])  # wrong: another machine's state
     await engine.send("o-1", "SUBMIT")  # wrong: an event is an instance of its class
     await engine.send("o-1", Submit)  # wrong: an instance is sent, not a class
-    await engine.send_many([("o-1", Submit(5))])  # wrong: a key, or None, belongs to each item
+    await engine.send_many(["o-1"])  # wrong: an event belongs to each item
     await engine.wait("o-1", "done")  # wrong: a state is a member of the Enum
     await engine.resolve_dead_letter("d-1")  # wrong: somebody must say what was done
     orders = engine.of(order)

@@ -6,6 +6,9 @@
     [databases.stock]
     group_commit_max_batch = 500
 
+    [engine]
+    steps_max = 200
+
 What the program itself says wins over both. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the setting
 `group_commit_window` of every database. A name that no setting has is refused with the one that was probably meant, in
 every table of the file, of whichever database: a mistake is best found at the first start. The environment belongs to
@@ -25,7 +28,7 @@ from interlock.lanes.settings import KINDS, LaneSettings
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
 PREFIX = "INTERLOCK_"
-SECTIONS = ("defaults", "databases")
+SECTIONS = ("defaults", "databases", "engine")
 NEAR_MISS = 0.85
 """How alike a variable and a setting are when one must be meant for the other; 1 is the same."""
 
@@ -45,7 +48,24 @@ def configured(
 ) -> dict[str, float]:
     """The settings for a database from the environment and the file; `kinds` has every setting and its type."""
     environment = os.environ if environment is None else environment
-    found = _from_file(environment.get(FILE_VARIABLE), folder, name, kinds)
+    return _overlaid(environment, kinds, _from_file(environment.get(FILE_VARIABLE), folder, name, kinds))
+
+
+def configured_engine(
+    kinds: Mapping[str, type[float]],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> dict[str, float]:
+    """The settings for engines from the environment and the file, where they stand below [engine]."""
+    environment = os.environ if environment is None else environment
+    path, content = _file(environment.get(FILE_VARIABLE), folder)
+    return _overlaid(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
+
+
+def _overlaid(
+    environment: Mapping[str, str], kinds: Mapping[str, type[float]], found: dict[str, float]
+) -> dict[str, float]:
     for variable, text in environment.items():
         setting = variable.removeprefix(PREFIX).lower()
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
@@ -79,8 +99,7 @@ def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
 def _from_file(
     given: str | None, folder: Path | None, name: str | None, kinds: Mapping[str, type[float]]
 ) -> dict[str, float]:
-    path = Path(given) if given else (folder or Path()) / FILE
-    content = _content(path, given)
+    path, content = _file(given, folder)
     for section in content:
         if section not in SECTIONS:
             raise _unknown_section(path, section, kinds)
@@ -90,6 +109,11 @@ def _from_file(
         for database, table in _table(content.get("databases", {}), path, "databases").items()
     }
     return {**defaults, **databases.get(name or "", {})}
+
+
+def _file(given: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
+    path = Path(given) if given else (folder or Path()) / FILE
+    return path, _content(path, given)
 
 
 def _content(path: Path, given: str | None) -> dict[str, object]:
@@ -125,7 +149,7 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
     return BadUsage(
         f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *kinds))}",
         why=_UNREAD,
-        fix="Sections are [defaults] and [databases.NAME].",
+        fix="Sections are [defaults], [databases.NAME] and [engine].",
     )
 
 

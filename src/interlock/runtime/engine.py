@@ -21,7 +21,7 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
-from interlock.runtime.letters import Settle, TryAgain, find_letter, no_letter
+from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
 from interlock.runtime.opening import Opening
 from interlock.runtime.settings import Admission
 from interlock.runtime.typed import Workflows
@@ -130,10 +130,16 @@ class Engine:
         envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
         return cast("Moved[Enum]", await self._admit(envelope))
 
-    async def send_many(self, items: Iterable[tuple[str, Event, str | None]]) -> list[Moved[Enum] | Refused]:
-        """Send many events; one answer per item, in order. Those of one workflow are applied in the order given."""
+    async def send_many(
+        self, items: Iterable[tuple[str, Event] | tuple[str, Event, str | None]]
+    ) -> list[Moved[Enum] | Refused]:
+        """Send many events, each with its workflow and, unless left out, its key; one answer per item, in order.
+
+        Those of one workflow are applied in the order given.
+        """
         answers: list[asyncio.Future[object] | Refused] = []
-        for workflow, event, key in items:
+        for workflow, event, *keys in items:
+            key = keys[0] if keys else None
             try:
                 self._check_known(workflow)
                 answers.append(self._admit(Send(workflow, event, key=key)))
@@ -267,6 +273,7 @@ class Engine:
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
         """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
         self._inside.refuse_if_closed()
+        check_kind(kind)
         return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
 
     async def retry_dead_letter(self, letter_id: str) -> None:
@@ -320,11 +327,13 @@ class Engine:
         return live
 
     def _bound(self, machine: AnyMachine) -> Bound:
-        bound = self._inside.machines.get(machine.name)
+        given: object = machine  # Not every caller has a type checker.
+        name = machine.name if isinstance(given, Machine) else repr(given)
+        bound = self._inside.machines.get(name)
         if bound is None or bound.machine is not machine:
             known = ", ".join(sorted(self._inside.machines)) or "none"
             raise UnavailableError(
-                f"machine {machine.name!r} was not given to this engine; it has {known}.",
+                f"machine {name!r} was not given to this engine; it has {known}.",
                 why="An engine runs the machines it was opened with, and those very objects.",
                 fix="Open the engine with it: Engine.open(url, machines=[…]).",
             )

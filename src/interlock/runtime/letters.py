@@ -7,7 +7,7 @@ stays in the undo log.
 
 import asyncio
 
-from interlock.errors import WorkflowNotFound
+from interlock.errors import InvalidPayload, WorkflowNotFound
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Report, undone
 from interlock.runtime.staging import Staged, replace
@@ -15,6 +15,7 @@ from interlock.store.protocol import Store
 from interlock.store.values import Letter, OwedEffect
 
 PAGE = 1_000
+KINDS = ("step", "effect", "undo")
 
 
 class _Ruling(Report):
@@ -75,6 +76,16 @@ class Settle(_Ruling):
             undone(staged, group)
         elif self.letter.kind == "step":
             staged.owe(replace(staged.live.owed, dead="settled", letter=""), group.now_us)
+
+
+def check_kind(kind: object) -> None:
+    """Refuse what is no kind of dead letter: nobody would ever find one."""
+    if kind not in {None, *KINDS}:
+        raise InvalidPayload(
+            f"{kind!r} is no kind of dead letter.",
+            why="Steps, effects and undos give up; nothing else does.",
+            fix=f"Use one of {', '.join(map(repr, KINDS))}, or None for all.",
+        )
 
 
 async def find_letter(store: Store, letter_id: str) -> Letter:

@@ -11,10 +11,11 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from interlock.catalog.configuration import configured_engine
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
 from interlock.core.step import Step
-from interlock.errors import DefinitionError
+from interlock.errors import BadUsage, DefinitionError
 from interlock.lanes.settings import KINDS
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.receivers import Receiver
@@ -25,7 +26,7 @@ from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemC
 from interlock.signals import Observer, Subscribers
 from interlock.store.opening import open_store
 
-SETTINGS = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
+SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
 
 
 class Closing(Protocol):
@@ -78,6 +79,17 @@ class Opening(Generic[EngineT]):
         self._accept_changes = accept_changes
         self._settings, self._lane_settings = split_settings(settings)
         self._engine: EngineT | None = None
+
+    def __enter__(self) -> None:
+        """Refused: an engine lives in an event loop."""
+        raise BadUsage(
+            "an engine was entered with `with`.",
+            why="An engine lives in an event loop.",
+            fix="Write `async with Engine.open(…)`; in synchronous code `with BlockingEngine.open(…)`.",
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached: see `__enter__`."""
 
     def __await__(self) -> Generator[object, None, EngineT]:
         """Open it without a block; close it with `await engine.close()`."""
@@ -179,7 +191,7 @@ def split_settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str
                 fix=f"Use one of: {', '.join(sorted(SETTINGS))}; or one of the lane's: {', '.join(sorted(KINDS))}.",
                 rule="unknown-setting",
             )
-    mine = {name: value for name, value in given.items() if name in SETTINGS}
+    mine = {**configured_engine(SETTINGS), **{name: value for name, value in given.items() if name in SETTINGS}}
     try:
         settings = msgspec.convert(mine, EngineSettings, strict=True)
     except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from typing import cast
 from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
+from interlock.errors import NonRetryable
 from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.deadlines import Deadlines
@@ -242,6 +243,7 @@ class Runner:
                 )
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, failure)
                 self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+                _note(f"step {step.name!r}", workflow, run.attempts, step.retry, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -271,6 +273,7 @@ class Runner:
                 if attempt.cut != "moved_on":
                     report = UndoFailed(workflow, visit, run, failure, self._settings.undo_attempts)
                 self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+                _note(f"the undo of {run.step!r}", workflow, run.attempts, self._undo_retry, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -297,6 +300,7 @@ class Runner:
                 )
                 report = EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
                 self._teller.effect(bound.name, effect, begun_s, failure)
+                _note(f"effect {effect.name!r}", effect.workflow, effect.attempts, declared.retry, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -360,3 +364,10 @@ def _end_of_the_program(error: BaseException) -> None:
     """What ends the program is not only a failure of the step: it goes on its way."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
+
+
+def _note(what: str, workflow: str, attempts: int, retry: Retry, failure: Failure, error: BaseException) -> None:
+    """Write a failed attempt down, with its traceback. What gives up is worth a warning, a retry is not."""
+    last = not failure.retryable or retry.exhausted(attempts)
+    level = logging.WARNING if last and not isinstance(error, NonRetryable) else logging.DEBUG
+    log.log(level, "%s of workflow %r failed in attempt %d: %s", what, workflow, attempts, failure.text, exc_info=error)

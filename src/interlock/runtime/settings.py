@@ -57,7 +57,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             least, most = RANGES.get(name, (1, math.inf))
             if not least <= value <= most or math.isinf(value):
-                raise ValueError(f"{name} is {value!r}, which is not between {least:g} and {most:g}")
+                allowed = f"at least {least:g}" if math.isinf(most) else f"between {least:g} and {most:g}"
+                raise ValueError(f"{name} is {value!r}; it must be {allowed}")
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):

@@ -135,10 +135,16 @@ def _waiting(live: Live) -> str | None:
     if owed.dead == "settled":
         return f"{what} gave up and was settled by a person; an event moves it on"
     if owed.dead is not None:
-        return f"{what} gave up after {run.attempts} attempts: see dead letter {owed.letter}"
+        return f"{what} gave up after {_attempts(run.attempts)}: see dead letter {owed.letter}"
     if run.retry_us is not None:
-        return f"{what} has failed {run.attempts} times and is tried again at {moment(run.retry_us):%H:%M:%S} UTC"
-    return None if run.started else f"{what} waits for a free slot"
+        return (
+            f"{what} has failed in {_attempts(run.attempts)} and is tried again at {moment(run.retry_us):%H:%M:%S} UTC"
+        )
+    return None if run.started else f"{what} waits for a free slot, or for an engine that runs steps"
+
+
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"
 
 
 def letter_of(letter: Letter) -> DeadLetter:

@@ -9,6 +9,7 @@ from enum import Enum
 
 from interlock.errors import WaitFailed, WaitTimeout
 from interlock.runtime.bound import Live
+from interlock.runtime.views import view_of
 
 
 class Waiter:
@@ -79,5 +80,9 @@ class Waiters:
 
 def too_long(workflow: str, live: Live | None, timeout_s: float) -> WaitTimeout:
     """The answer to a wait whose time is over."""
-    stands = "" if live is None else f"; it is in state {live.row.state!r} at version {live.row.version}"
+    stands = ""
+    if live is not None:
+        waiting = view_of(live).waiting
+        reason = "" if waiting is None else f": {waiting}"
+        stands = f"; it is in state {live.row.state!r} at version {live.row.version}{reason}"
     return WaitTimeout(f"workflow {workflow!r} did not get there within {timeout_s:g} s{stands}.")

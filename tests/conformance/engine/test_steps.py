@@ -213,7 +213,7 @@ def test_retry_after_waits_at_least_so_long(place: Place) -> None:
             await settled(engine)
             waiting = (await engine.get("o-1")).waiting
             assert waiting is not None
-            assert "failed 1 times" in waiting
+            assert "failed in 1 attempt" in waiting
             assert engine._inside.wakes.soonest_us() is not None
             assert world.charge.attempts == [1]
 

@@ -33,7 +33,7 @@ def test_a_workflow_is_shown_with_its_machine_and_without(shop: Interlock) -> No
     assert [line.split()[0] for line in typed.out.splitlines()[:7]] == [
         "id", "machine", "state", "version", "created", "updated", "waiting"
     ]  # fmt: skip
-    assert "its step waits for a free slot" in typed.out
+    assert "its step waits for a free slot, or for an engine that runs steps" in typed.out
     assert "waiting" not in raw.out
     with_machine = json.loads(shop("show", NAME, "o-1", "-o", "json").out)
     assert with_machine.pop("waiting")
