@@ -83,6 +83,7 @@ coverage: $(DEV) ## The tests, every branch of the core taken by them, and nearl
 	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100
 	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*' \
 		--skip-covered --fail-under=97
+	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/runtime/*' --skip-covered --fail-under=96
 
 .PHONY: mutants
 mutants: $(DEV) ## Break the core on purpose; the tests must notice
@@ -93,6 +94,7 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds
 	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large $(PYTEST) $(ARGS)
 	@$(BIN)/interlock simulate lanes --seeds 100000
+	@$(BIN)/interlock simulate engine --seeds 50000
 
 .PHONY: docs
 docs: $(DEV) ## Build the documentation into docs/_build, warnings are errors

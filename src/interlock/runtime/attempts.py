@@ -6,7 +6,7 @@ counted), or the workflow that has moved on (nothing to report: whatever it stil
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 from interlock.core.declarations import Classify
 from interlock.core.policies import Classification, Retry
@@ -111,7 +111,8 @@ class Judge:
 def _non_retryable(error: BaseException) -> bool:
     """Whether the step has said that it will never work; of a group of errors all must say so."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_non_retryable(each) for each in error.exceptions)
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(_non_retryable(each) for each in group.exceptions)
     return isinstance(error, NonRetryable)
 
 
