@@ -175,13 +175,11 @@ class Lane:
                     loop.call_soon_threadsafe(settle, future, again(self._dead))
 
     def _refuse_if_unusable(self) -> None:
-        if self._dead is not None:
-            raise again(self._dead)
-        if self._closing:
-            raise closed()
-        if len(self._waiting) >= self.settings.queue_max:
+        if self._dead is not None or self._closing:
+            raise closed() if self._dead is None else again(self._dead)
+        if len(self._waiting) >= (most := self.settings.queue_max):
             with self._lock:
-                if self._waiting.full(self.settings.queue_max):
+                if self._waiting.full(most):
                     raise Overloaded(1.0, f"{len(self._waiting):,} transactions wait in this lane already (queue_max).")
 
     def _nudge(self) -> None:
@@ -242,7 +240,8 @@ class Lane:
                 return None
 
     def _full(self) -> bool:
-        return self._closing or len(self._waiting) >= self.settings.group_commit_max_batch
+        full, alone = self.settings.group_commit_max_batch, not self.settings.group_commit_window
+        return alone or self._closing or len(self._waiting) >= full
 
     def _stirs(self) -> bool:
         return bool(self._waiting) or self._closing or (self._readers is not None and self._readers.stuck)
