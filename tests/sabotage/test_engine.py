@@ -183,6 +183,11 @@ def undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StepRun, "attempted", attempted)
 
 
+def interrupted_runs_are_not_undone(patch: pytest.MonkeyPatch) -> None:
+    """An attempt that was under way when its workflow moved on is believed to have done nothing."""
+    patch.setattr(StepRun, "attempted", property(lambda _: False))
+
+
 BROKEN: list[tuple[Sabotage, str]] = [
     (result_without_visit_check, "G5"),
     (key_made_anew_on_retry, "G5"),
@@ -196,6 +201,7 @@ BROKEN: list[tuple[Sabotage, str]] = [
     (nobody_is_called_for_a_free_slot, "G5"),
     (a_slot_is_never_given_back, "C16"),
     (undo_is_forgotten, "G5"),
+    (interrupted_runs_are_not_undone, "G5"),
 ]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from interlock.runtime.owed import StepRun, fresh_key
+from interlock.runtime.owed import fresh_key
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, _decided
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Crashed
@@ -51,12 +51,6 @@ def owed_only_in_memory() -> None:
     Recovery.run = nothing  # type: ignore[method-assign]
 
 
-def interrupted_runs_are_not_undone() -> None:
-    """An attempt that was under way when its workflow moved on is believed to have done nothing."""
-    StepRun.attempted = property(lambda _: False)  # type: ignore[assignment,method-assign]
-
-
 SABOTAGE: dict[str, Callable[[], None]] = {
-    each.__name__: each
-    for each in (acknowledge_before_commit, new_key_after_crash, owed_only_in_memory, interrupted_runs_are_not_undone)
+    each.__name__: each for each in (acknowledge_before_commit, new_key_after_crash, owed_only_in_memory)
 }

@@ -84,7 +84,6 @@ def test_nothing_is_lost_or_doubled_by_kills_in_closing(tmp_path: Path, processe
         ("acknowledge_before_commit", "was acknowledged"),
         ("new_key_after_crash", "key"),
         ("owed_only_in_memory", "is left"),
-        ("interrupted_runs_are_not_undone", "charged and not refunded"),
     ],
 )
 def test_a_sabotaged_engine_is_caught(tmp_path: Path, processes: Processes, sabotaged: str, told: str) -> None:
