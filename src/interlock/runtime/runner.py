@@ -91,15 +91,16 @@ class Runner:
         if not self._working:
             return
         before = staged.before
-        if staged.reserved:
-            self._begin(live)
-        elif current is not None and current is not before.current:
-            self._await(workflow, current)
         if owed.timers is not before.timers:
             for timer in before.timers:
                 if timer not in owed.timers:
                     self._wakes.drop(timer.at_us, workflow)
             self.arm(workflow, owed)
+        # Behind the timers: a retry may be due at the very moment of a timer that was dropped.
+        if staged.reserved:
+            self._begin(live)
+        elif current is not None and current is not before.current:
+            self._await(workflow, current)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
         if len(staged.effects) > len(staged.begins):

@@ -1,0 +1,116 @@
+"""Taking up what another life has left: ways in which it was broken once."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import pytest
+
+from interlock import Engine, Event, Machine, Retry, RetryAfter, StepContext
+from interlock.runtime.owed import decode_owed
+from interlock.testing import Harness
+from tests.unit.runtime.reviewed import Gated, gated, run, turns
+
+HOUR_US = 3_600_000_000
+
+
+class State(Enum):
+    DRAFT = "draft"
+    WORKING = "working"
+    DONE = "done"
+
+
+UNREADABLE: set[int] = set()
+
+
+@dataclass(frozen=True)
+class Job:
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        if self.number in UNREADABLE:
+            raise ValueError("it cannot be read")
+
+
+class JobEvent(Event): ...
+
+
+@dataclass(frozen=True)
+class Begin(JobEvent): ...
+
+
+@dataclass(frozen=True)
+class Worked(JobEvent): ...
+
+
+@dataclass(frozen=True)
+class Noticed(JobEvent): ...
+
+
+Work = Callable[[StepContext], Awaitable[Worked]]
+
+
+async def worked(ctx: StepContext) -> Worked:
+    del ctx
+    return Worked()
+
+
+def jobs(
+    work: Work | None = worked, *, mail: Callable[[StepContext], Awaitable[None]] | None = None
+) -> Machine[State, Job, JobEvent]:
+    machine = Machine("job", states=State, context=Job, events=JobEvent, initial=State.DRAFT, final={State.DONE})
+    machine.on(Begin, State.DRAFT, to=State.WORKING)
+    machine.on(Worked, State.WORKING, to=State.DONE)
+    machine.on(Noticed, State.WORKING)
+    if work is not None:
+
+        @machine.step(State.WORKING, timeout_s=60, retry=Retry(attempts=3, first_s=0.001))
+        async def working(job: Job, ctx: StepContext) -> Worked:
+            del job
+            return await work(ctx)
+
+    if mail is not None:
+
+        @machine.effect(State.DONE)
+        async def mailing(job: Job, ctx: StepContext) -> None:
+            del job
+            await mail(ctx)
+
+    return machine
+
+
+async def begun(engine: Engine, machine: Machine[State, Job, JobEvent], workflow: str, job: Job) -> None:
+    await engine.start(machine, workflow, job)
+    await engine.send(workflow, Begin())
+    await turns()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Gated:
+    UNREADABLE.clear()
+    return gated(monkeypatch)
+
+
+def later(store: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour passes."""
+    now_us = store.now_us
+    monkeypatch.setattr(store, "now_us", lambda: now_us() + HOUR_US)
+
+
+async def for_ever(ctx: StepContext) -> None:
+    del ctx
+    await turns(1_000_000)
+
+
+def test_a_retry_that_is_due_at_the_moment_of_a_dropped_timer_is_not_dropped_with_it() -> None:
+    """B6, B9: a crash of just the length of a timer whose policy is "remaining"."""
+    UNREADABLE.clear()
+    machine = jobs(worked)
+    machine.after(State.WORKING, after_s=60, send=Noticed(), policy="remaining")
+    with Harness(machine) as h:
+        h.hang("working")
+        h.start("w-1", Job())
+        h.send("w-1", Begin())
+        h.crash(down_s=60)
+        h.advance(seconds=30)
+        assert h.view("w-1").state is State.DONE
