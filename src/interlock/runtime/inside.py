@@ -111,7 +111,7 @@ class Inside:
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
-        alive_us = int(noted.get(ALIVE, self.store.now_us()))
+        alive_us = int(noted.get(ALIVE, "0"))  # Without the mark nobody was ever there: no time has counted yet.
         recovery = Recovery(
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )

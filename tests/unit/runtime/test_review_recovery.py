@@ -114,3 +114,21 @@ def test_a_retry_that_is_due_at_the_moment_of_a_dropped_timer_is_not_dropped_wit
         h.crash(down_s=60)
         h.advance(seconds=30)
         assert h.view("w-1").state is State.DONE
+
+
+def test_the_time_before_the_first_worker_does_not_count_for_a_timer_with_the_policy_remaining(
+    store: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B9: an engine that runs no steps has started it, and an hour later one that does is opened."""
+
+    async def test() -> None:
+        machine = jobs()
+        machine.after(State.DRAFT, after_s=60, send=Begin(), policy="remaining")
+        async with Engine.open("memory:", machines=[machine], worker=False) as engine:
+            await engine.start(machine, "w-1", Job())
+        later(store, monkeypatch)
+        async with Engine.open("memory:", machines=[machine]):
+            [timer] = decode_owed((await store.load(["w-1"]))["w-1"].owed).timers
+            assert timer.at_us > store.now_us()
+
+    run(test())
