@@ -132,3 +132,26 @@ def test_the_time_before_the_first_worker_does_not_count_for_a_timer_with_the_po
             assert timer.at_us > store.now_us()
 
     run(test())
+
+
+def test_what_a_replaced_definition_has_left_owed_is_taken_up_by_every_later_life(
+    store: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B6: the step is gone from the machine, its retry was not due yet when the new one was opened first."""
+
+    async def not_now(ctx: StepContext) -> Worked:
+        del ctx
+        raise RetryAfter(60)
+
+    async def test() -> None:
+        old, new = jobs(not_now), jobs(None)
+        async with Engine.open("memory:", machines=[old]) as engine:
+            await begun(engine, old, "w-1", Job())
+        async with Engine.open("memory:", machines=[new], accept_changes=True) as engine:
+            assert not await engine.dead_letters()
+        later(store, monkeypatch)
+        async with Engine.open("memory:", machines=[new], accept_changes=True) as engine:
+            await turns()
+            assert [letter.workflow for letter in await engine.dead_letters("step")] == ["w-1"]
+
+    run(test())
