@@ -102,6 +102,51 @@ async def for_ever(ctx: StepContext) -> None:
     await turns(1_000_000)
 
 
+def test_a_workflow_that_cannot_be_read_does_not_keep_the_place_of_a_step(
+    store: Gated, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G5, G6: it is left as it is, the log says so, and all others go on."""
+    del store
+
+    async def never(ctx: StepContext) -> Worked:
+        await for_ever(ctx)
+        return Worked()
+
+    async def test() -> None:
+        machine = jobs(never)
+        async with Engine.open("memory:", machines=[machine], drain_s=0) as engine:
+            await begun(engine, machine, "w-1", Job(7))
+        UNREADABLE.add(7)
+        machine = jobs()
+        async with Engine.open("memory:", machines=[machine], steps_max=1) as engine:
+            await begun(engine, machine, "w-2", Job(8))
+            assert (await engine.get("w-2")).state is State.DONE
+
+    run(test())
+    assert "workflow 'w-1' cannot be taken further" in caplog.text
+
+
+def test_a_workflow_that_cannot_be_read_does_not_keep_the_place_of_an_effect(store: Gated) -> None:
+    """B12, G6."""
+    del store
+    mailed: list[str] = []
+
+    async def mail(ctx: StepContext) -> None:
+        mailed.append(ctx.workflow)
+
+    async def test() -> None:
+        machine = jobs(mail=for_ever)
+        async with Engine.open("memory:", machines=[machine], drain_s=0) as engine:
+            await begun(engine, machine, "w-1", Job(7))
+        UNREADABLE.add(7)
+        machine = jobs(mail=mail)
+        async with Engine.open("memory:", machines=[machine], effects_max=1) as engine:
+            await begun(engine, machine, "w-2", Job(8))
+        assert mailed == ["w-2"]
+
+    run(test())
+
+
 def test_a_retry_that_is_due_at_the_moment_of_a_dropped_timer_is_not_dropped_with_it() -> None:
     """B6, B9: a crash of just the length of a timer whose policy is "remaining"."""
     UNREADABLE.clear()
