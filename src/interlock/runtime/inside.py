@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 
 from interlock.core.table import Node
-from interlock.errors import CorruptionError, InterlockError, InvalidPayload, UnavailableError
+from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.runtime.admission import Gate
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
@@ -190,7 +190,7 @@ class Inside:
             self.teller.rejected(envelope.workflow, answer)
             if isinstance(envelope, Send):
                 self._count(envelope.workflow)
-            elif envelope.future is None and isinstance(answer, CorruptionError | InvalidPayload):
+            elif envelope.future is None and isinstance(answer, CorruptionError):
                 log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
         elif isinstance(answer, Late):
             self.teller.late(answer.workflow, answer.run)

@@ -124,6 +124,7 @@ def test_a_workflow_that_cannot_be_read_does_not_keep_the_place_of_a_step(
 
     run(test())
     assert "workflow 'w-1' cannot be taken further" in caplog.text
+    assert "workflow 'w-1' of 'job' is stored in a way that the machine cannot read" in caplog.text
 
 
 def test_a_workflow_that_cannot_be_read_does_not_keep_the_place_of_an_effect(store: Gated) -> None:
