@@ -17,7 +17,7 @@ from interlock.core.policies import Retry
 from interlock.core.refusals import foreign_state
 from interlock.core.table import Node, Table
 from interlock.core.values import Run, Snapshot, StepFailure
-from interlock.errors import CorruptionError
+from interlock.errors import CorruptionError, InvalidPayload
 from interlock.runtime.owed import Owed, decode_owed
 from interlock.store.values import Row
 
@@ -132,7 +132,17 @@ class Bound:
         return node
 
     def live(self, row: Row) -> Live:
-        """The workflow in this row."""
+        """The workflow in this row. Raises CorruptionError, with its id, when the machine cannot read it."""
+        try:
+            return self._live(row)
+        except InvalidPayload as error:
+            raise CorruptionError(
+                f"workflow {row.id!r} of {self.name!r} is stored in a way that the machine cannot read: {error.what}",
+                why="The definition has changed under it: a context or an event takes other values now.",
+                fix="Let the new version take what is stored; `interlock plan OLD NEW` says what that is.",
+            ) from error
+
+    def _live(self, row: Row) -> Live:
         owed = decode_owed(row.owed)
         log = tuple(
             Run(

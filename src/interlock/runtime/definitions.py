@@ -8,6 +8,8 @@ source: an edit that changes nothing strands nobody.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from interlock.core.description import MachineDescription, description_from_json
 from interlock.core.plan import Plan, plan
 from interlock.core.plan.findings import proves_safe
@@ -17,6 +19,9 @@ from interlock.runtime.bound import Bound
 from interlock.store.protocol import Store
 
 PREFIX = "machine/"
+
+OWING = "owing/"
+"""Notes of the states in which a definition that was replaced could owe something."""
 
 
 async def check_definitions(
@@ -39,13 +44,18 @@ async def check_definitions(
         name = f"{PREFIX}{bound.name}/{described.version}"
         text = described.to_json().decode()
         if name not in noted or (worker and noted[name] != text):
+            if name in noted:
+                # The old text goes, and what it may have left owed is looked for by every later life all the same.
+                owing = msgspec.json.encode(sorted(owing_before(bound, noted))).decode()
+                await store.note(f"{OWING}{bound.name}", owing)
             await store.note(name, text)
     return accepted
 
 
 def owing_before(bound: Bound, noted: dict[str, str]) -> set[str]:
     """The states in which any definition of the machine, so far, could owe a workflow something."""
-    return {
+    replaced = msgspec.json.decode(noted.get(f"{OWING}{bound.name}", "[]"), type=set[str])
+    return replaced | {
         state.name
         for old in _before(bound.name, noted)
         for state in old.states

@@ -39,6 +39,19 @@ class EffectBegun(_EffectReport):
         super().__init__(effect)
         self.wait = wait
 
+    def decide(self, group: Group) -> object:
+        """As the others; a workflow that cannot be read must not keep a place for ever."""
+        try:
+            staged = group.stage(self.workflow)
+        except Exception:
+            group.means.effect_slots.decline(self.effect.id)
+            raise
+        if staged is None:
+            group.means.effect_slots.decline(self.effect.id)
+        else:
+            self._apply(staged, group)
+        return None
+
     def _apply(self, staged: Staged, group: Group) -> None:
         if staged.begin_effect(self.effect, group.means):
             staged.touch()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 
 from interlock.core.table import Node
-from interlock.errors import InterlockError, UnavailableError
+from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.runtime.admission import Gate
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
@@ -111,7 +111,7 @@ class Inside:
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
-        alive_us = int(noted.get(ALIVE, self.store.now_us()))
+        alive_us = int(noted.get(ALIVE, "0"))  # Without the mark nobody was ever there: no time has counted yet.
         recovery = Recovery(
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
@@ -190,6 +190,8 @@ class Inside:
             self.teller.rejected(envelope.workflow, answer)
             if isinstance(envelope, Send):
                 self._count(envelope.workflow)
+            elif envelope.future is None and isinstance(answer, CorruptionError):
+                log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
         elif isinstance(answer, Late):
             self.teller.late(answer.workflow, answer.run)
 

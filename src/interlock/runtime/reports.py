@@ -70,8 +70,13 @@ class Look(Report):
 
     def decide(self, group: Group) -> object:
         """Do whatever is due. What is not due yet is looked at again when it is."""
-        staged = group.stage(self.workflow)
+        try:
+            staged = group.stage(self.workflow)
+        except Exception:
+            group.means.slots.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            raise
         if staged is None:
+            group.means.slots.decline(self.workflow)
             return None
         visit, refused = staged.live.snapshot.visit, None
         while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:

@@ -91,15 +91,16 @@ class Runner:
         if not self._working:
             return
         before = staged.before
-        if staged.reserved:
-            self._begin(live)
-        elif current is not None and current is not before.current:
-            self._await(workflow, current)
         if owed.timers is not before.timers:
             for timer in before.timers:
                 if timer not in owed.timers:
                     self._wakes.drop(timer.at_us, workflow)
             self.arm(workflow, owed)
+        # Behind the timers: a retry may be due at the very moment of a timer that was dropped.
+        if staged.reserved:
+            self._begin(live)
+        elif current is not None and current is not before.current:
+            self._await(workflow, current)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
         if len(staged.effects) > len(staged.begins):
@@ -153,16 +154,16 @@ class Runner:
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     def _begin(self, live: Live) -> None:
-        owed, workflow = live.owed, live.row.id
+        owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
             attempt = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
-            attempt.overdue = lambda: self._overdue_step(live)
-            coroutine = self._step(live, attempt)
+            attempt.overdue = lambda: self._overdue_step(live, begun_s)
+            coroutine = self._step(live, attempt, begun_s)
         else:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
-            attempt.overdue = lambda: self._overdue_undo(live)
+            attempt.overdue = lambda: self._overdue_undo(live, begun_s)
             coroutine = self._undo(live, attempt)
         self._running[workflow] = attempt
         if owed.run is None:
@@ -186,8 +187,9 @@ class Runner:
             self._pipeline.add(EffectFailed(effect, gone, attempts_max=effect.attempts))
             return
         attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, "effects")
-        attempt.overdue = lambda: self._overdue_effect(bound, effect)
-        self._go(attempt, self._effect(bound, effect, attempt))
+        begun_s = self._teller.begun_s()
+        attempt.overdue = lambda: self._overdue_effect(bound, effect, begun_s)
+        self._go(attempt, self._effect(bound, effect, attempt, begun_s))
 
     def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
         self._attempts[attempt.key] = attempt
@@ -199,6 +201,8 @@ class Runner:
         """The attempt has ended: tell it, give its place back, and let those go on who waited for its end."""
         if not attempt.over:
             self._settle(attempt, report)
+        else:
+            self._teller.late(attempt.workflow, attempt.key)
         leaving = self._leaving.get(attempt.workflow)
         if leaving and attempt in leaving:
             leaving.remove(attempt)
@@ -218,12 +222,11 @@ class Runner:
             self._pipeline.add(report)
         (self.slots if attempt.slots_of == "runs" else self.effect_slots).release()
 
-    async def _step(self, live: Live, attempt: Attempt) -> None:
+    async def _step(self, live: Live, attempt: Attempt, begun_s: float) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
         step = live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
-        begun_s = self._teller.begun_s()
         report: Envelope | None = None
         try:
             attempt.begin()
@@ -231,7 +234,8 @@ class Runner:
             value = await live.bound.steps[step.name](live.snapshot.context, ctx)
             event = value if step.result is None else step.result(value)
             report = Returned(workflow, visit, run, cast("Event", event))
-            self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
+            if not attempt.over:
+                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- whatever a step raises is its failure.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run)
@@ -242,7 +246,8 @@ class Runner:
                     else self._judge.failure(error, step.retry, run.attempts, step.classify)
                 )
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, failure)
-                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+                if not attempt.over:
+                    self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
                 _note(f"step {step.name!r}", workflow, run.attempts, step.retry, failure, error)
             _end_of_the_program(error)
         finally:
@@ -259,7 +264,8 @@ class Runner:
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
             await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
             report = Undone(workflow, visit, run)
-            self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
+            if not attempt.over:
+                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run)
@@ -272,15 +278,15 @@ class Runner:
                 report = None
                 if attempt.cut != "moved_on":
                     report = UndoFailed(workflow, visit, run, failure, self._settings.undo_attempts)
-                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+                if not attempt.over:
+                    self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
                 _note(f"the undo of {run.step!r}", workflow, run.attempts, self._undo_retry, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
 
-    async def _effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt) -> None:
+    async def _effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt, begun_s: float) -> None:
         declared = bound.effects[effect.name]
-        begun_s = self._teller.begun_s()
         report: Envelope | None = None
         try:
             attempt.begin()
@@ -288,7 +294,8 @@ class Runner:
             ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
             await declared.function(context, ctx)
             report = EffectDone(effect)
-            self._teller.effect(bound.name, effect, begun_s, None)
+            if not attempt.over:
+                self._teller.effect(bound.name, effect, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
                 report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
@@ -299,27 +306,31 @@ class Runner:
                     else self._judge.failure(error, declared.retry, effect.attempts)
                 )
                 report = EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
-                self._teller.effect(bound.name, effect, begun_s, failure)
+                if not attempt.over:
+                    self._teller.effect(bound.name, effect, begun_s, failure)
                 _note(f"effect {effect.name!r}", effect.workflow, effect.attempts, declared.retry, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
 
-    def _overdue_step(self, live: Live) -> Envelope:
+    def _overdue_step(self, live: Live, begun_s: float) -> Envelope:
         run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
         failure = self._judge.timeout(step.timeout_s, step.retry, run.attempts)
+        self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
         return Failed(live.row.id, live.snapshot.visit, run, failure)
 
-    def _overdue_undo(self, live: Live) -> Envelope:
+    def _overdue_undo(self, live: Live, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
         failure = self._judge.timeout(self._settings.undo_timeout_s, self._undo_retry, run.attempts)
+        self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
         return UndoFailed(live.row.id, live.snapshot.visit, run, failure, attempts_max)
 
-    def _overdue_effect(self, bound: Bound, effect: OwedEffect) -> Envelope:
+    def _overdue_effect(self, bound: Bound, effect: OwedEffect, begun_s: float) -> Envelope:
         declared = bound.effects[effect.name]
         failure = self._judge.timeout(declared.timeout_s, declared.retry, effect.attempts)
+        self._teller.effect(bound.name, effect, begun_s, failure)
         return EffectFailed(effect, failure, attempts_max=declared.retry.attempts)
 
     async def drain(self, limit_s: float) -> None:

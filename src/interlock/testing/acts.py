@@ -96,7 +96,7 @@ class Act:
             return await self._function(*given)
         if fault.kind == "fail":
             assert fault.error is not None
-            raise fault.error
+            raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
         if fault.kind == "hang":
             await never()
         if fault.kind == "slow":
@@ -107,7 +107,7 @@ class Act:
                 return answer
         if fault.kind == "lose":
             assert fault.error is not None
-            raise fault.error
+            raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
         call.outcome = "crashed"
         self._kill()
         await never()

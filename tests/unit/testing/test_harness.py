@@ -1,6 +1,7 @@
 """`Harness`: the real engine in virtual time, with faults per step, crashes and assertions on history."""
 
 import asyncio
+import traceback
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -380,3 +381,15 @@ def test_after_its_block_a_harness_is_closed() -> None:
         h.start("o-1", Order())
     with pytest.raises(BadUsage):
         h.view("o-1")
+
+
+def test_an_error_that_is_raised_again_and_again_has_the_traceback_of_one_time() -> None:
+    """One error serves all of its times; what the log shows of the last must not show all of the others too."""
+    error = OSError("net")
+    with Harness(order) as h:
+        h.fail(charge, error, times=4)
+        h.start("o-1", Order())
+        h.send("o-1", Submit(cents=5))
+        h.drain()
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert names.count("_played") == 1
