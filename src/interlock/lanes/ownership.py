@@ -156,7 +156,7 @@ def _owned(database: Path) -> LaneOwned:
     here = " (this very process)" if pid == os.getpid() and host == socket.gethostname() else ""
     return LaneOwned(
         f"lane {database} is owned by process {pid}{here} on host {host}.",
-        fix="Use the Database that is open already, or close it first."
+        fix="Use the Database or Engine that is open already, or close it first."
         if here
         else "Stop that process, or send the request to it.",
     )
