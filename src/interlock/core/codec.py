@@ -48,6 +48,7 @@ class Codec(Generic[ContextT, EventT]):
         self.bytes_max = bytes_max
         self._context = context
         self._events = dict(events)
+        self._names = {event: name for name, event in self._events.items()}
         self._payloads = {event: f"{machine}: the payload of {name}" for name, event in self._events.items()}
         self._encoder = msgspec.json.Encoder(enc_hook=_to_plain)
         for name, kind in [("the context", context), *self._events.items()]:
@@ -104,13 +105,19 @@ class Codec(Generic[ContextT, EventT]):
     def stored_context(self, context: ContextT) -> bytes:
         """The context as JSON, known to be readable: an action may have put a text where a number belongs."""
         data = self.encode_context(context)
-        self.decode_context(data)
+        try:
+            self._context_decoder.decode(data)
+        except Exception:  # noqa: BLE001 -- it is told below, with a name.
+            self.decode_context(data)
         return data
 
     def stored_event(self, event: EventT) -> bytes:
         """The event's payload as JSON, known to be readable."""
         data = self.encode_event(event)
-        self.decode_event(wire_name(type(event)), data, strict=False)
+        try:
+            self._event_decoders[self._names[type(event)]].decode(data)
+        except Exception:  # noqa: BLE001 -- it is told below, with a name.
+            self.decode_event(wire_name(type(event)), data, strict=False)
         return data
 
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:

@@ -359,3 +359,14 @@ def test_why_a_type_cannot_be_stored(kind: object, word: str) -> None:
     told = not_storable(kind)
     assert bool(told) is bool(word)
     assert word in told
+
+
+def test_what_is_stored_can_be_read_back() -> None:
+    """G2: an action or a step may have put a text where a number belongs; it is refused before it is written."""
+    made = codec()
+    assert made.decode_context(made.stored_context(Cart())) == Cart()
+    with pytest.raises(InvalidPayload, match="the context does not fit"):
+        made.stored_context(Cart(items=17))  # type: ignore[arg-type]
+    assert made.decode_event("ADD_ITEM", made.stored_event(AddItem(weight=2.0))) == AddItem(weight=2.0)
+    with pytest.raises(InvalidPayload, match="the payload of ADD_ITEM does not fit"):
+        made.stored_event(AddItem(weight="heavy"))  # type: ignore[arg-type]
