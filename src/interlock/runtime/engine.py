@@ -211,8 +211,8 @@ class Engine:
         self._inside.refuse_if_closed()
         wanted = None if state is None else bound.node(state).name
         found = await self._store.find(bound.name, wanted, after=cursor, limit=max(1, min(limit, PAGE_MAX)))
-        items = tuple(cast("View[StateT, ContextT]", view_of(bound.live(row))) for row in found.rows)
-        return Page(items, found.cursor)
+        lives = self._inside.readable(bound, found.rows)
+        return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
 
     async def stalled(
         self,
@@ -236,7 +236,8 @@ class Engine:
             if node.active and dwell_s is not None:
                 before[node.name] = now_us - int(dwell_s * 1_000_000)
         rows = await self._store.stalled(bound.name, before, limit=max(1, min(limit, PAGE_MAX)))
-        return [cast("View[StateT, ContextT]", view_of(bound.live(row))) for row in rows]
+        lives = self._inside.readable(bound, rows)
+        return [cast("View[StateT, ContextT]", view_of(live)) for live in lives]
 
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
         """The events that have a transition from where the workflow stands (A6)."""
@@ -267,7 +268,8 @@ class Engine:
             for node in bound.table.nodes.values():
                 if node.unwinds_to is not None:
                     rows = await self._inside.all_in(bound, node)
-                    found += [each for row in rows for each in compensations_of(bound.live(row))]
+                    lives = self._inside.readable(bound, rows)
+                    found += [each for live in lives for each in compensations_of(live)]
         return found
 
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:

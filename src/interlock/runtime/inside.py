@@ -7,7 +7,7 @@ durably, the runner acts on it, observers are told, and those who wait for it ar
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 
 from interlock.core.table import Node
 from interlock.errors import CorruptionError, InterlockError, UnavailableError
@@ -213,6 +213,16 @@ class Inside:
         if bound is None:
             raise unknown_machine(row)
         return bound.live(row)
+
+    def readable(self, bound: Bound, rows: Sequence[Row]) -> list[Live]:
+        """The workflows in these rows. One that cannot be read is left out, and told to the log: it hides no other."""
+        lives: list[Live] = []
+        for row in rows:
+            try:
+                lives.append(bound.live(row))
+            except CorruptionError as error:
+                log.error("workflow %r is left out of a listing: %s", row.id, error.what)  # noqa: TRY400 -- what is enough.
+        return lives
 
     async def all_in(self, bound: Bound, node: Node) -> list[Row]:
         """Every workflow of a machine in a state."""
