@@ -258,9 +258,9 @@ def read_row(row: Row, machines: dict[str, Bound]) -> Live:
         raise unknown_machine(row)
     try:
         return bound.live(row)
-    except InvalidPayload as error:
+    except CorruptionError as error:
         raise CorruptionError(
-            f"workflow {row.id!r} holds what the machine {row.machine!r} cannot read: {error.what}",
+            error.what,
             why="This code is not the code that wrote it, and `interlock plan` did not compare the two.",
             fix="Leave the machine out, to see what is stored.",
         ) from error

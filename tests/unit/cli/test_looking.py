@@ -93,7 +93,7 @@ def test_what_the_code_cannot_read_is_told_and_shown_raw(shop: Interlock, folder
     (folder / "edited.py").write_text(source.replace("cents: int", "cents: str").replace("= 0", '= ""'), "utf-8")
     done = shop("show", "edited:order", "o-1")
     assert done.code == 1
-    assert "'o-1' holds what the machine 'order' cannot read" in done.err
+    assert "'o-1' of 'order' is stored in a way that the machine cannot read" in done.err
     assert "Leave the machine out" in done.err
     assert shop("show", "o-1").code == 0
 
