@@ -4,6 +4,7 @@ Attempts are counted before they begin, like those of steps: an effect that take
 ever.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from interlock.runtime.pipeline import Group
@@ -26,8 +27,9 @@ class _EffectReport(Report):
             self._apply(staged, group)
         return None
 
+    @abstractmethod
     def _apply(self, staged: Staged, group: Group) -> None:
-        raise NotImplementedError
+        """What becomes of the effect."""
 
 
 class EffectBegun(_EffectReport):

@@ -6,6 +6,7 @@ stays in the undo log.
 """
 
 import asyncio
+from abc import abstractmethod
 
 from interlock.errors import InvalidPayload, WorkflowNotFound
 from interlock.runtime.pipeline import Group
@@ -39,8 +40,9 @@ class _Ruling(Report):
         staged.touch()
         return None
 
+    @abstractmethod
     def _rule(self, staged: Staged, group: Group) -> None:
-        raise NotImplementedError
+        """Do what was said."""
 
 
 class TryAgain(_Ruling):

@@ -6,6 +6,7 @@ never pass admission.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import msgspec
@@ -44,7 +45,7 @@ class Failure(msgspec.Struct, frozen=True):
         return f"{self.error}: {self.message}" if self.message else self.error
 
 
-class Report:
+class Report(ABC):
     """What all reports have; nobody waits for their answer."""
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
@@ -58,9 +59,9 @@ class Report:
         self.conflicts = 0
         self.look = False
 
+    @abstractmethod
     def decide(self, group: Group) -> object:
         """As every envelope."""
-        raise NotImplementedError
 
 
 class Look(Report):
@@ -141,8 +142,9 @@ class _Result(Report):
             return Late(self.workflow, self.run)
         return self._apply(staged, group)
 
+    @abstractmethod
     def _apply(self, staged: Staged, group: Group) -> object:
-        raise NotImplementedError
+        """What it does to the workflow."""
 
 
 class Returned(_Result):
