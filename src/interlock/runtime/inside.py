@@ -81,7 +81,6 @@ class Inside:
         self.teller = Teller(subscribers, clock)
         self.alarms = alarms
         self._settings = settings
-        self._clock = clock
         self._worker = worker
         self._closed = False
         self._recovered = False
@@ -94,7 +93,6 @@ class Inside:
         self.pipeline = Pipeline(store, machines, means, settings, self)
         self.runner = Runner(
             self.pipeline,
-            machines,
             self.wakes,
             judge=Judge(chance),
             teller=self.teller,

@@ -5,6 +5,7 @@ that no machine has. Whatever fails on the way, the store is given up again.
 """
 
 import difflib
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -25,6 +26,8 @@ from interlock.runtime.settings import Admission, EngineSettings
 from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
 from interlock.signals import Observer, Subscribers
 from interlock.store.opening import open_store
+
+log = logging.getLogger("interlock.operators")
 
 SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
 
@@ -65,7 +68,11 @@ class Opening(Generic[EngineT]):
         self._make = make
         self._url = url
         self._machines = bind(machines, steps)
-        self._dependencies = tuple(dependencies)
+        if dependencies:
+            log.warning(
+                "dependencies= has no effect in this version: limits and breakers of %s are not kept.",
+                ", ".join(repr(each.name) for each in dependencies),
+            )
         self._worker = worker
         self._admission = admission
         self._subscribers = Subscribers()

@@ -41,7 +41,6 @@ class Runner:
     def __init__(
         self,
         pipeline: Pipeline,
-        machines: dict[str, Bound],
         wakes: Wakes,
         *,
         judge: Judge,
@@ -50,7 +49,6 @@ class Runner:
         working: bool,
     ) -> None:
         self._pipeline = pipeline
-        self._machines = machines
         self._wakes = wakes
         self._judge = judge
         self._teller = teller

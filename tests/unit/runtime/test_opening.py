@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import BlockingEngine, Engine, Event, Machine, Retry, StepContext
+from interlock import BlockingEngine, Dependency, Engine, Event, Machine, Retry, StepContext
 from interlock.errors import BadUsage, DefinitionError, InvalidPayload, UnavailableError, WaitTimeout
 from tests.conformance.engine.places import settled
 
@@ -88,6 +88,12 @@ def test_what_is_no_machine_is_refused_by_name() -> None:
                 await engine.dead_letters("steps")
 
     asyncio.run(scenario())
+
+
+def test_what_has_no_effect_yet_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "interlock.operators"):
+        _ = Engine.open("memory:", machines=[machine()], dependencies=[Dependency("gateway")])
+    assert "limits and breakers of 'gateway' are not kept" in caplog.text
 
 
 def test_many_events_need_no_keys() -> None:
