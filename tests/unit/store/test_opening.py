@@ -89,11 +89,16 @@ def test_a_path_is_no_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_postgresql_is_told_not_to_be_in_this_version(scheme: str) -> None:
-    error = refused(f"{scheme}://user:secret@host/shop")
+def test_a_server_that_cannot_be_reached_is_told_without_its_password(scheme: str, tmp_path: Path) -> None:
+    error = refused(f"{scheme}://user:secret@/shop?host={tmp_path}")
     assert isinstance(error, UnavailableError)
-    assert "PostgreSQL" in error.what
+    assert "PostgreSQL cannot be reached" in error.what
+    assert str(tmp_path) in error.what
     assert "secret" not in str(error)
+
+
+def test_a_schema_that_needs_quoting_is_refused() -> None:
+    assert isinstance(refused("postgresql://host/shop?schema=My+Shop"), BadUsage)
 
 
 def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""The database's time, told without asking it each time (G8).
+
+Each answer carries the time at which the server made it. From then on the process's own monotonic clock counts on. The
+answer was on its way for a while, so what is told here is behind the database's clock by at most one way of the network
+and never ahead of it: whoever writes this time and whoever reads it later, in whichever process, sees no time go back.
+"""
+
+from interlock.seams import Clock
+
+MICROSECONDS = 1_000_000
+
+
+class DatabaseTime:
+    """What the database's clock says, at the latest known."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_us: int | None = None
+        self._last_us = 0
+
+    def heard(self, server_us: int) -> None:
+        """Take note of a time that has just come in."""
+        # Always the newest one: two clocks drift apart, and the best answer of an hour ago is worse than any of now.
+        self._offset_us = server_us - self._monotonic_us()
+
+    def now_us(self) -> int:
+        """The time, which never goes back."""
+        assert self._offset_us is not None, "the database was asked for its time when it was opened"
+        self._last_us = max(self._last_us, self._monotonic_us() + self._offset_us)
+        return self._last_us
+
+    def _monotonic_us(self) -> int:
+        return int(self._clock.monotonic_s() * MICROSECONDS)
