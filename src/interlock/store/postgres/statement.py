@@ -109,7 +109,7 @@ class Parts(NamedTuple):
 def group_statement(schema: str, parts: Parts) -> str:
     """The statement for groups with these parts. Returns the database's time and the ids that were lost."""
     at = 1
-    tables = [f"change AS MATERIALIZED (SELECT * FROM {_rows(CHANGE, at)})"]
+    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(CHANGE, at)})"]
     at += len(CHANGE)
     won = WON[parts.moves, parts.starts]
     happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
@@ -145,8 +145,8 @@ def compact(column: str) -> str:
 
 
 def written(text: str) -> str:
-    """The text itself, unless it can be had from its JSON."""
-    return f"CASE WHEN {compact(f'{text}::jsonb')} <> {text} THEN {text} END"
+    """The text itself, unless it can be had from its JSON, which is parsed once and stands beside it."""
+    return f"CASE WHEN {compact(f'{text}_json')} <> {text} THEN {text} END"
 
 
 def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
@@ -194,7 +194,8 @@ def _events(schema: str, happened: str, won: str) -> str:
     return f"""happened AS (
     INSERT INTO {schema}.workflow_events ({names}, payload_written, context_written)
     SELECT {values}, {written("h.payload")}, {written("h.context")}
-    FROM ({happened}) h WHERE (h.workflow_id IN ({won})) IS TRUE)"""
+    FROM (SELECT h.*, h.payload::jsonb AS payload_json, h.context::jsonb AS context_json
+        FROM ({happened}) h WHERE (h.workflow_id IN ({won})) IS TRUE OFFSET 0) h)"""
 
 
 def _aside(schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str) -> list[str]:
@@ -202,7 +203,7 @@ def _aside(schema: str, table: str, columns: Sequence[tuple[str, str]], at: int,
     stored = [(name, kind) for name, kind in columns if name not in {"change", "put"}]
     arrays = _rows((*columns,), at).partition(" AS ")[0]
     names = ", ".join(name for name, _ in columns)
-    values = ", ".join(_value("p", name, kind, json="json") for name, kind in stored)
+    values = ", ".join(_value("p", name, kind, aside=True) for name, kind in stored)
     replaced = ", ".join(f"{name} = excluded.{name}" for name, _ in stored if name != "id")
     return [
         f"""last_{table} AS MATERIALIZED (
@@ -217,8 +218,8 @@ def _aside(schema: str, table: str, columns: Sequence[tuple[str, str]], at: int,
     ]
 
 
-def _value(row: str, name: str, kind: str, json: str = "jsonb") -> str:
+def _value(row: str, name: str, kind: str, *, aside: bool = False) -> str:
     column = f"{row}.{name}"
     if name in {"context", "payload"}:
-        return f"{column}::{json}"
+        return f"{column}::json" if aside else f"{column}_json"
     return moment(column) if kind == "bigint" and (name.endswith("_at") or name == "since") else column
