@@ -19,6 +19,7 @@ from interlock.cli.demo.command import demo
 from interlock.cli.diagram import describe, diagram
 from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
+from interlock.cli.migrate import migrate
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
 from interlock.cli.restore import restore
@@ -45,6 +46,7 @@ app.command(epilog="Example: interlock describe shop.orders:order --output relea
 app.command(epilog="Example: interlock plan releases/order-1.json shop.orders:order --rename packed=ready")(plan)
 app.command(epilog="Example: interlock doctor lanes:///var/shop/stock -o json")(doctor)
 app.command(epilog="Example: interlock restore s3://backups/shop/stock --at 4711 stock.lane")(restore)
+app.command(epilog="Example: interlock migrate postgresql://shop@db.internal/shop --dry-run")(migrate)
 app.add_typer(bench, name="bench")
 app.add_typer(simulate, name="simulate")
 

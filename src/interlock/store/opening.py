@@ -8,6 +8,7 @@ the same in every program.
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
@@ -19,7 +20,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import is_bucket, redacted
 from interlock.lanes.settings import KINDS
 from interlock.seams import Clock
-from interlock.sql.postgres.address import is_postgres
+from interlock.sql.postgres.address import is_postgres, parsed
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
@@ -66,6 +67,31 @@ async def open_store(
             await asyncio.wrap_future(closing)
         raise
     return store
+
+
+class Migrated(NamedTuple):
+    """What a store was missing."""
+
+    names: list[str]
+    script: str
+    """The same as SQL that psql can run."""
+    shown: str
+    """The address, as it may be shown."""
+
+
+async def migrate_store(url: str, *, dry_run: bool) -> Migrated:
+    """Bring the tables at an address up to date, or only say what is missing. Only PostgreSQL has migrations."""
+    if not isinstance(url, str) or not is_postgres(url):
+        raise BadUsage(
+            f"{redacted(str(url))!r} is not an address of PostgreSQL.",
+            why="Only there tables are shared with other programs and migrated by hand; a lane looks after its own.",
+            fix="Write postgresql://user@host/database, with ?schema= where the schema is not `interlock`.",
+        )
+    from interlock.store.postgres.migrating import migrate, script  # noqa: PLC0415 -- an extra, which may be missing.
+
+    address = parsed(url)
+    missing = await migrate(url, dry_run=dry_run)
+    return Migrated([each.name for each in missing], script(address.schema, missing), address.shown)
 
 
 def _refuse_no_store(url: object) -> None:

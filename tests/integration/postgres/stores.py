@@ -1,8 +1,7 @@
 """Stores at one schema, and a connection of somebody else beside them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, AsyncExitStack
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import asyncpg
 
@@ -31,7 +30,7 @@ async def several(url: str, count: int) -> AsyncIterator[list[PostgresStore]]:
 
 
 @asynccontextmanager
-async def somebody(url: str) -> AsyncIterator[Any]:
+async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection of the user's own program, which looks at the schema by its plain names."""
     address = parsed(url)
     connection = await asyncpg.connect(address.url)

@@ -1,4 +1,4 @@
-"""The traps of grouped statements, each of which somebody has fallen into before (FIELD, "PostgreSQL" of the design)."""
+"""The traps of grouped statements, each of which somebody has fallen into before (FIELD and the design)."""
 
 import asyncio
 

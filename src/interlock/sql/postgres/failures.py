@@ -44,6 +44,10 @@ class Blocked(TransactionError):
     """Another transaction held a lock for longer than this one was to wait; nothing happened."""
 
 
+class LostConnection(UnavailableError):
+    """The connection broke while a read was on its way; another one may answer it."""
+
+
 @contextlib.contextmanager
 def told(*, writing: bool) -> Generator[None]:
     """Raise our error for whatever the driver raises while a statement is on its way."""
@@ -126,7 +130,7 @@ def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
             f"the connection to PostgreSQL was lost while a commit was on its way: {_said(error)}.",
             why="The server may have committed before the connection broke; nobody here can know.",
         )
-    return UnavailableError(
+    return LostConnection(
         f"the connection to PostgreSQL was lost: {_said(error)}.",
         why="The server was restarted, ended the connection, or did not answer within statement_timeout_s.",
         fix="Repeat it; connections are opened again by themselves. Nothing was changed.",

@@ -11,9 +11,9 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.errors import OutcomeUnknown
 from interlock.sql.postgres.address import Address
-from interlock.sql.postgres.failures import closed
+from interlock.sql.postgres.failures import LostConnection, closed
 from interlock.sql.postgres.link import Link, Record, connected
 
 RESERVED_SHARE = 0.1
@@ -44,8 +44,9 @@ class Pool:
             async with self.link() as link:
                 try:
                     return await link.read(sql, values)
-                except UnavailableError:
-                    if link.usable or attempt == READ_ATTEMPTS:
+                except LostConnection:
+                    self._lost(link)
+                    if attempt == READ_ATTEMPTS:
                         raise
         raise AssertionError("the last attempt has returned or raised")
 
@@ -65,7 +66,7 @@ class Pool:
             yield link
         except BaseException as error:
             # Cancelled or out of time, a connection may be in the middle of something: nobody else may get it.
-            if isinstance(error, (OutcomeUnknown, asyncio.CancelledError)) or not link.usable:
+            if isinstance(error, (LostConnection, OutcomeUnknown, asyncio.CancelledError)) or not link.usable:
                 self._lost(link)
             raise
         finally:

@@ -43,11 +43,12 @@ class Claims:
         self._pool = pool
         self._time = time
         due = "greatest(w.wake_at, w.lease_until)"
-        # By workflows_to_wake. The time is that of the statement, which ends when its rows are claimed.
+        # By workflows_to_wake alone, which is why the machine is asked about in a way that no other index answers: a
+        # plan that was made while the tables were empty would read every workflow of a machine.
         self._claim = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
-    WHERE w.wake_at IS NOT NULL AND {due} <= now() AND w.workflow_type = ANY($1::text[])
+    WHERE w.wake_at IS NOT NULL AND {due} <= now() AND (w.workflow_type = ANY($1::text[])) IS TRUE
     ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.workflows w
 SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
