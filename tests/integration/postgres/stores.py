@@ -39,3 +39,11 @@ async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+async def emptied(url: str) -> None:
+    """Make the schema new: much quicker than another one, where a property is tried many times."""
+    schema = parsed(url).schema
+    async with opened(url) as store:
+        tables = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "notes")
+        await store._pool.write(f"TRUNCATE {', '.join(f'{schema}.{each}' for each in tables)}", ())

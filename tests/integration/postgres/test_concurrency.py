@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interlock.store.postgres.store import PostgresStore
 from tests.conformance.store.samples import begun, moved, run, started
-from tests.integration.postgres.stores import opened, several
+from tests.integration.postgres.stores import emptied, opened, several
 
 IDS = tuple("abcdef")
 PROCESSES = 3
@@ -45,8 +45,8 @@ def test_of_concurrent_changes_one_wins_and_versions_are_dense(
     """G1, B2: whatever two processes do to the same workflows at the same time."""
 
     async def scenario() -> None:
+        await emptied(f"{postgres}&schema=race")
         async with several(f"{postgres}&schema=race", len(plans)) as stores:
-            await stores[0]._pool.write("TRUNCATE race.workflows, race.workflow_events", ())
             await begun(stores[0], *(started(each) for each in IDS))
             told = await asyncio.gather(
                 *(write(store, f"p{at}", plan) for at, (store, plan) in enumerate(zip(stores, plans, strict=True)))
