@@ -170,3 +170,54 @@ def test_leases_and_due_workflows_are_shown_to_people(postgres_url: str) -> None
             assert [row["id"] for row in await caller.fetch("SELECT id FROM workflows_due")] == ["b"]
 
     run(scenario)
+
+
+def test_a_commit_can_hold_what_it_makes_due(postgres_url: str) -> None:
+    """G4, C10: a step that was just committed is run here at once, and nobody else claims it meanwhile."""
+
+    async def scenario() -> None:
+        async with several(postgres_url, 2) as (one, two):
+            (old,) = await begun(one, started("old"))
+            group = [started("new", wake_us=1_000), moved(old, wake_us=1_000), started("free", wake_us=1_000)]
+            done = await one.commit_held(group, ["new", "old"], owner="one", lease_s=LONG_S)
+            assert (done.lost, done.leases) == ([], {"new": 1, "old": 1})
+            assert [row.id for row in await two.claim([MACHINE], owner="two", limit=9, lease_s=LONG_S)] == ["free"]
+            assert await one.renew(done.leases, owner="one", lease_s=OVER_S) == set()
+            taken = await two.claim([MACHINE], owner="two", limit=9, lease_s=LONG_S)
+            assert {row.id: row.token for row in taken} == {"new": 2, "old": 2}
+            assert await one.commit_held([moved(group[1].row)], ["old"], owner="one", lease_s=LONG_S) == (["old"], {})
+
+    run(scenario)
+
+
+def test_a_commit_does_not_take_over_what_another_looks_after(postgres_url: str) -> None:
+    """An event that stays in the state is written by whoever was sent it; the step goes on where it runs."""
+
+    async def scenario() -> None:
+        async with several(postgres_url, 2) as (one, two):
+            first = await one.commit_held([started(wake_us=1_000)], ["w"], owner="one", lease_s=LONG_S)
+            row = (await two.load(["w"]))["w"]
+            stays = replace(row, revision=row.revision + 1)
+            assert await two.commit_held([Change(stays, row.revision)], ["w"], owner="two", lease_s=LONG_S) == ([], {})
+            assert await one.renew(first.leases, owner="one", lease_s=LONG_S) == set()
+            again = replace(stays, revision=stays.revision + 1)
+            kept = await one.commit_held([Change(again, stays.revision)], ["w"], owner="one", lease_s=LONG_S)
+            assert kept == ([], {"w": 1}), "whoever holds it already keeps its token"
+            leaves = moved(again, wake_us=1_000)
+            assert await two.commit_held([leaves], ["w"], owner="two", lease_s=LONG_S) == ([], {"w": 2})
+            assert await one.renew(first.leases, owner="one", lease_s=LONG_S) == {"w"}
+
+    run(scenario)
+
+
+def test_the_lease_of_another_that_is_over_is_taken_by_a_commit_that_asks_for_it(postgres_url: str) -> None:
+    """C11: by the database's clock."""
+
+    async def scenario() -> None:
+        async with several(postgres_url, 2) as (one, two):
+            await one.commit_held([started(wake_us=1_000)], ["w"], owner="one", lease_s=OVER_S)
+            row = (await two.load(["w"]))["w"]
+            change = Change(replace(row, revision=row.revision + 1), row.revision)
+            assert await two.commit_held([change], ["w"], owner="two", lease_s=LONG_S) == ([], {"w": 2})
+
+    run(scenario)

@@ -1,8 +1,11 @@
 """The store's time is the database's: never ahead of it, never back, whatever this machine's clocks say (G8, C11)."""
 
+import pytest
+
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.opening import open_postgres
 from tests.conformance.store.samples import begun, run, started
+from tests.integration.postgres.settime import set_by_the_test
 from tests.integration.postgres.stores import opened, somebody
 from tests.unit.lanes.lanes import SetClock
 
@@ -51,3 +54,19 @@ def test_time_never_goes_back_when_the_database_s_clock_was_set_back() -> None:
     assert time.now_us() == 5_000_000
     time.heard(6_000_000)
     assert time.now_us() == 6_000_000
+
+
+def test_a_test_can_set_the_time_of_the_database(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For suites that move time by hand; what the server itself does by its clock, claims, stays with it."""
+    set_by_the_test(monkeypatch)
+
+    async def scenario() -> None:
+        clock = SetClock(100.0)
+        store = await open_postgres(postgres_url, clock=clock)
+        await begun(store, started())
+        assert store.now_us() == 100_000_000
+        clock.now_wall_s = 101.0
+        assert store.now_us() == 101_000_000
+        await store.close()
+
+    run(scenario)

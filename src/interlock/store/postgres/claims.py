@@ -11,6 +11,7 @@ A lease belongs to one visit of a state: a commit that leaves the state ends it.
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +34,14 @@ class Claimed(Row, frozen=True, gc=False):
 
     token: int = 0
     """Of the claim; each one of a workflow has a higher one (G4)."""
+
+
+class Committed(NamedTuple):
+    """What became of a group some of whose workflows were to be held."""
+
+    lost: list[str]
+    leases: dict[str, int]
+    """The tokens of the workflows that the committer holds now."""
 
 
 class Claims:

@@ -4,7 +4,7 @@ A group becomes one array per column. What comes back is read by place. JSON sta
 it, for people; the engine is given exactly the text it wrote.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from interlock.sql.postgres.link import Record
@@ -77,9 +77,11 @@ def parts_of(changes: Sequence[Change]) -> Parts:
     )
 
 
-def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
-    """The parameters of the group's statement."""
+def arrays_of(changes: Sequence[Change], parts: Parts, hold: Collection[str] = ()) -> Columns:
+    """The parameters of the group's statement; for a group that is held all but the last two."""
     arrays = _columns(_change(change) for change in changes)
+    if parts.held:
+        arrays.append([change.row.id in hold for change in changes])
     if parts.history:
         arrays += _columns(_event(each) for change in changes for each in change.history)
     if parts.effects:

@@ -1,10 +1,11 @@
 """What a store that several processes share can do beyond the protocol: claims, and resolving an unknown outcome."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from interlock.store.postgres.claims import Claimed
+from interlock.store.postgres.claims import Claimed, Committed
 from interlock.store.protocol import Store
+from interlock.store.values import Change
 
 
 class SharedStore(Store, Protocol):
@@ -19,6 +20,16 @@ class SharedStore(Store, Protocol):
 
         Each is given to one claimer, with a token and a revision that are higher than before: what anybody decided
         upon the row earlier is lost when it is committed.
+        """
+        ...
+
+    async def commit_held(
+        self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
+    ) -> Committed:
+        """Commit, and lease the workflows named in `hold` to the owner in the same write.
+
+        A commit that leaves the state ends the lease of its visit. One that stays in it leaves the workflow to whoever
+        looks after it; the leases that are returned say which ones the owner has.
         """
         ...
 

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from interlock.store.postgres.leasing import GIVEN_UP, LEASE, Lease, taken
+
 LOCK_WAIT_MS = 100
 """How long a group waits for those who start the same workflow in a transaction that is still open."""
 
@@ -45,6 +47,9 @@ CHANGE = (
     ("refused", "bigint"),
     ("revision", "bigint"),
 )
+HOLD = ("hold", "boolean")
+"""Beside a change: whether whoever commits it also looks after the workflow from now on."""
+
 EVENT = (
     ("workflow_id", "text"),
     ("version", "bigint"),
@@ -103,21 +108,30 @@ class Parts(NamedTuple):
     """Of moves: a workflow that begins has used none."""
     effects: bool
     letters: bool
+    held: bool = False
+    """Whether some of the workflows are leased to whoever commits."""
 
 
 @cache
 def group_statement(schema: str, parts: Parts) -> str:
-    """The statement for groups with these parts. Returns the database's time and the ids that were lost."""
+    """The statement for groups with these parts.
+
+    Returns the database's time, the ids that were lost, and of a group that is held the leases that were taken.
+    """
+    columns = (*CHANGE, HOLD) if parts.held else CHANGE
     at = 1
-    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(CHANGE, at)})"]
-    at += len(CHANGE)
+    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(columns, at)})"]
+    at += len(columns)
+    # The owner and the length of leases come last.
+    holder = at + len(EVENT) * parts.history + len(EFFECT) * parts.effects + len(LETTER) * parts.letters
+    lease = Lease(f"${holder}::text", f"${holder + 1}::float8") if parts.held else None
     won = WON[parts.moves, parts.starts]
     happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
     at += len(EVENT) * parts.history
     if parts.moves:
-        tables += _moves(schema, f"({happened}) h" if parts.keys else None)
+        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease)
     if parts.starts:
-        tables += _starts(schema)
+        tables += _starts(schema, lease)
     if parts.history:
         tables.append(_events(schema, happened, won))
     if parts.effects:
@@ -126,7 +140,8 @@ def group_statement(schema: str, parts: Parts) -> str:
     if parts.letters:
         tables += _aside(schema, "dead_letters", LETTER, at, won)
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
-    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}"
+    leases = f", {taken(won)}" if parts.held else ""
+    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}{leases}"
 
 
 def micros(column: str) -> str:
@@ -154,7 +169,7 @@ def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
     return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
 
 
-def _moves(schema: str, happened: str | None) -> list[str]:
+def _moves(schema: str, happened: str | None, lease: Lease | None) -> list[str]:
     used = ""
     if happened is not None:
         used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
@@ -167,14 +182,18 @@ def _moves(schema: str, happened: str | None) -> list[str]:
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
         f"""moved AS (
     UPDATE {schema}.workflows w SET {changed}, context_written = {written("l.context")},
-    lease_until = CASE WHEN w.visit = l.visit THEN w.lease_until END
-    FROM locked l WHERE w.id = l.id AND w.revision = l.expected RETURNING w.id)""",
+    {GIVEN_UP if lease is None else lease.of_move()}
+    FROM locked l WHERE w.id = l.id AND w.revision = l.expected
+    RETURNING w.id{lease.returned("w") if lease else ""})""",
     ]
 
 
-def _starts(schema: str) -> list[str]:
+def _starts(schema: str, lease: Lease | None) -> list[str]:
     names = [name for name, _ in CHANGE if name != "expected"]
     values = [_value("n", name, kind) for name, kind in CHANGE if name != "expected"]
+    if lease is not None:
+        names += LEASE
+        values += lease.of_start()
     # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
     # waiting is set: for this transaction only.
     return [
@@ -184,7 +203,7 @@ def _starts(schema: str) -> list[str]:
         f"""begun AS (
     INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)
     SELECT {", ".join(values)}, n.number, {written("n.context")} FROM numbered n ORDER BY n.id
-    ON CONFLICT (id) DO NOTHING RETURNING id)""",
+    ON CONFLICT (id) DO NOTHING RETURNING id{lease.returned("workflows") if lease else ""})""",
     ]
 
 

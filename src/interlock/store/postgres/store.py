@@ -9,8 +9,8 @@ that never left is UnavailableError, and one that may have arrived is OutcomeUnk
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import ConstraintViolation, InternalError, TransactionError, UnavailableError
 from interlock.seams import Clock
@@ -19,7 +19,7 @@ from interlock.sql.postgres.link import Record
 from interlock.sql.postgres.pool import Pool
 from interlock.store import cursors
 from interlock.store.postgres import columns
-from interlock.store.postgres.claims import Claimed, Claims
+from interlock.store.postgres.claims import Claimed, Claims, Committed
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.statement import group_statement
@@ -33,6 +33,14 @@ GROUP_MAX = 10_000
 
 BEFORE_ALL_US = -(2**52)
 """A time before all others that PostgreSQL can hold: the year 1827."""
+
+
+class Holding(NamedTuple):
+    """Which workflows of a group are held by whoever commits it."""
+
+    workflows: frozenset[str]
+    owner: str
+    lease_s: float
 
 
 class PostgresStore:
@@ -57,11 +65,17 @@ class PostgresStore:
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One statement for the whole group."""
+        return (await self.commit_held(changes, (), owner="", lease_s=0.0)).lost
+
+    async def commit_held(
+        self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
+    ) -> Committed:
+        """The same, and some of the workflows are leased to `owner` by it (see `leasing`)."""
         self._refuse_closed()
         refuse_twice(changes)
         if not changes:
-            return []
-        return await self._finished(self._commit(list(changes)))
+            return Committed([], {})
+        return await self._finished(self._commit(list(changes), Holding(frozenset(hold), owner, lease_s)))
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows."""
@@ -152,33 +166,40 @@ class PostgresStore:
             await asyncio.wait(self._under_way)
         await self._pool.close()
 
-    async def _commit(self, changes: list[Change]) -> list[str]:
+    async def _commit(self, changes: list[Change], holding: Holding) -> Committed:
+        lost: set[str] = set()
+        leases: dict[str, int] = {}
         async with self._turns.turn([change.row.id for change in changes]):
-            lost: set[str] = set()
             for begin in range(0, len(changes), GROUP_MAX):
-                lost |= await self._write_group(changes[begin : begin + GROUP_MAX])
-        return [change.row.id for change in changes if change.row.id in lost]
+                lost |= await self._write_group(changes[begin : begin + GROUP_MAX], holding, leases)
+        return Committed([change.row.id for change in changes if change.row.id in lost], leases)
 
-    async def _write_group(self, changes: list[Change]) -> set[str]:
-        parts = columns.parts_of(changes)
+    async def _write_group(self, changes: list[Change], holding: Holding, leases: dict[str, int]) -> set[str]:
+        parts = columns.parts_of(changes)._replace(held=bool(holding.workflows))
+        values: list[object] = [*columns.arrays_of(changes, parts, holding.workflows)]
+        if parts.held:
+            values += [holding.owner, holding.lease_s]
         try:
-            [row] = await self._written(group_statement(self._schema, parts), columns.arrays_of(changes, parts))
+            [row] = await self._written(group_statement(self._schema, parts), values)
         except Blocked:
-            return await self._write_halves(changes)
+            return await self._write_halves(changes, holding, leases)
         except ConstraintViolation as error:
             raise InternalError(
                 f"a group of changes contradicts the history that is stored: {error.what}",
                 why="A version or a delivery key stands in history once; what was decided upon was something else.",
             ) from error
         self._time.heard(row[0])
+        if parts.held:
+            leases.update(zip(row[2], row[3], strict=True))
         return set(row[1])
 
-    async def _write_halves(self, changes: list[Change]) -> set[str]:
+    async def _write_halves(self, changes: list[Change], holding: Holding, leases: dict[str, int]) -> set[str]:
         """Somebody has started one of these in a transaction that is still open: everybody else goes on without it."""
         if len(changes) == 1:
             return {changes[0].row.id}
         middle = len(changes) // 2
-        return await self._write_group(changes[:middle]) | await self._write_group(changes[middle:])
+        first = await self._write_group(changes[:middle], holding, leases)
+        return first | await self._write_group(changes[middle:], holding, leases)
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
