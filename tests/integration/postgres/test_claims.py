@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from interlock.store.values import Change
-from tests.conformance.store.samples import MACHINE, begun, moved, run, started
+from tests.conformance.store.samples import MACHINE, begun, effect, moved, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 
 replace = msgspec.structs.replace
@@ -219,5 +219,56 @@ def test_the_lease_of_another_that_is_over_is_taken_by_a_commit_that_asks_for_it
             row = (await two.load(["w"]))["w"]
             change = Change(replace(row, revision=row.revision + 1), row.revision)
             assert await two.commit_held([change], ["w"], owner="two", lease_s=LONG_S) == ([], {"w": 2})
+
+    run(scenario)
+
+
+def test_an_effect_is_given_to_one_who_tries_it_until_its_lease_is_over(postgres_url: str) -> None:
+    """B12, C10: soonest first, and again when nobody has said what became of it."""
+
+    async def scenario() -> None:
+        async with several(postgres_url, 2) as (one, two):
+            (row,) = await begun(one, started())
+            owed = [effect("b", wake_us=2_000), effect("a", wake_us=1_000), effect("later", wake_us=FUTURE_US)]
+            (row,) = await begun(one, moved(row, effects=tuple(owed)))
+            assert await one.claim_effects(owner="one", limit=1, lease_s=LONG_S) == [owed[1]]
+            assert await two.claim_effects(owner="two", limit=9, lease_s=OVER_S) == [owed[0]]
+            assert await one.claim_effects(owner="one", limit=9, lease_s=LONG_S) == [owed[0]]
+            assert await two.claim_effects(owner="two", limit=9, lease_s=LONG_S) == []
+            again = effect("a", wake_us=3_000, attempts=1)
+            await begun(one, moved(row, effects=(again,), effects_done=("b",)))
+            assert await two.claim_effects(owner="two", limit=9, lease_s=LONG_S) == [again]
+
+    run(scenario)
+
+
+def test_a_commit_can_hold_the_effects_that_it_owes(postgres_url: str) -> None:
+    """B12: tried at once where they were committed, and not by others meanwhile."""
+
+    async def scenario() -> None:
+        async with several(postgres_url, 2) as (one, two):
+            (row,) = await begun(one, started())
+            change = moved(row, effects=(effect("mine"), effect("free")))
+            assert await one.commit_held([change], ["mine"], owner="one", lease_s=LONG_S) == ([], {})
+            assert await two.claim_effects(owner="two", limit=9, lease_s=LONG_S) == [effect("free")]
+            assert await one.effects(limit=9) == [effect("free"), effect("mine")]
+
+    run(scenario)
+
+
+def test_claimers_of_effects_never_get_the_same(postgres_url: str) -> None:
+    async def scenario() -> None:
+        async with several(postgres_url, 3) as stores:
+            (row,) = await begun(stores[0], started())
+            await begun(stores[0], moved(row, effects=tuple(effect(f"e-{number}") for number in range(60))))
+            claims = await asyncio.gather(
+                *(
+                    store.claim_effects(owner=f"o-{at}", limit=7, lease_s=LONG_S)
+                    for _ in range(4)
+                    for at, store in enumerate(stores)
+                )
+            )
+            got = [each.id for claimed in claims for each in claimed]
+            assert len(got) == len(set(got))
 
     run(scenario)

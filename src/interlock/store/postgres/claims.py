@@ -20,7 +20,7 @@ from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import columns
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.statement import micros
-from interlock.store.values import Row
+from interlock.store.values import OwedEffect, Row
 
 CLAIMED_MAX = 1_000
 """The most that one claim takes."""
@@ -64,6 +64,14 @@ SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_toke
     revision = w.revision + 1
 FROM due WHERE w.id = due.id
 RETURNING {columns.row_of_table("w")}, w.lease_token, {micros("clock_timestamp()")}"""
+        # By workflow_effects_to_wake.
+        self._claim_effects = f"""
+WITH due AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE
+    ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
+FROM due WHERE e.id = due.id RETURNING {columns.effect_of_table("e")}"""
         self._renew = f"""
 WITH {_held(schema)}, renewed AS (
     UPDATE {schema}.workflows w SET lease_until = now() + $4 * interval '1 second' FROM held WHERE w.id = held.id)
@@ -80,6 +88,11 @@ WITH {_held(schema)}, released AS (
             self._time.heard(rows[-1][TIME])
         claimed = [_claimed(row) for row in rows]
         return sorted(claimed, key=lambda row: (row.wake_us or 0, row.id))
+
+    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+        """Take up to `limit` effects that are due and that nobody is trying, soonest first."""
+        rows = await self._pool.write(self._claim_effects, (owner, min(limit, CLAIMED_MAX), lease_s))
+        return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
         """Hold on to workflows, given with their tokens; returns those that this owner has lost.

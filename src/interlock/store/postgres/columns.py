@@ -58,7 +58,15 @@ HAPPENED = ", ".join((
     "key_digest",
     "envelope",
 ))  # fmt: skip
-EFFECTS = f"id, workflow_id, version, name, attempts, {micros('wake_at')}, context::text"
+
+
+def effect_of_table(table: str) -> str:
+    """The columns of an effect, of the table that is called so in a statement."""
+    names = ("id", "workflow_id", "version", "name", "attempts")
+    return f"{', '.join(f'{table}.{name}' for name in names)}, {micros(f'{table}.wake_at')}, {table}.context::text"
+
+
+EFFECTS = effect_of_table("workflow_effects")
 LETTERS = f"id, kind, workflow_id, name, attempts, error, {micros('since')}, version, key, context::text"
 
 NO_EFFECT = (None,) * (len(EFFECT) - 3)
@@ -86,6 +94,8 @@ def arrays_of(changes: Sequence[Change], parts: Parts, hold: Collection[str] = (
         arrays += _columns(_event(each) for change in changes for each in change.history)
     if parts.effects:
         arrays += _columns(each for change in changes for each in _effects(change))
+        if parts.held:
+            arrays.append([each in hold for each in arrays[-len(EFFECT) + EFFECT.index(("id", "text"))]])
     if parts.letters:
         arrays += _columns(each for change in changes for each in _letters(change))
     return arrays

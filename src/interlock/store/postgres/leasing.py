@@ -2,7 +2,7 @@
 
 Whoever commits a step runs it at once if it has room. Were the workflow only committed and claimed afterwards, that
 would be a second write, and somebody else could be faster. So a change may be marked to be held: the workflow is leased
-to the committer in the same statement.
+to the committer in the same statement. The same is true of effects, each for itself.
 
 A lease belongs to one visit of a state. A commit that leaves the state ends it; one that stays, such as an event that
 another node was sent, leaves it to whoever holds it, also when it asks to hold the workflow itself.
@@ -14,6 +14,9 @@ LEASE = ("lease_owner", "lease_until", "lease_token")
 
 GIVEN_UP = "lease_until = CASE WHEN w.visit = l.visit THEN w.lease_until END"
 """What a move does to a lease when nobody holds anything."""
+
+GIVEN_UP_ASIDE = {"lease_owner": "NULL", "lease_until": "NULL"}
+"""The lease of an effect that is owed, or owed again."""
 
 
 class Lease(NamedTuple):
@@ -38,6 +41,13 @@ class Lease(NamedTuple):
             f"CASE WHEN n.hold THEN {self._end()} END",
             "CASE WHEN n.hold THEN 1 ELSE 0 END",
         ]
+
+    def aside(self) -> dict[str, str]:
+        """The lease of an effect that is owed, or owed again, from `p`."""
+        return {
+            "lease_owner": f"CASE WHEN p.hold THEN {self.owner} END",
+            "lease_until": f"CASE WHEN p.hold THEN {self._end()} END",
+        }
 
     def returned(self, row: str) -> str:
         """The token of a row that was written, if the committer holds it now."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from interlock.store.postgres.claims import Claimed, Committed
 from interlock.store.protocol import Store
-from interlock.store.values import Change
+from interlock.store.values import Change, OwedEffect
 
 
 class SharedStore(Store, Protocol):
@@ -26,10 +26,18 @@ class SharedStore(Store, Protocol):
     async def commit_held(
         self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
     ) -> Committed:
-        """Commit, and lease the workflows named in `hold` to the owner in the same write.
+        """Commit, and lease the workflows and effects whose ids are in `hold` to the owner in the same write.
 
         A commit that leaves the state ends the lease of its visit. One that stays in it leaves the workflow to whoever
-        looks after it; the leases that are returned say which ones the owner has.
+        looks after it; the leases that are returned say which ones the owner has. An effect that is put in again, with
+        another count and time, is free unless it is held again.
+        """
+        ...
+
+    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+        """Take up to `limit` effects that are due and that nobody is trying, soonest first.
+
+        There is nothing to renew: a lease covers one attempt. An effect that is done, or owed again, is free.
         """
         ...
 

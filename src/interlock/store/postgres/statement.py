@@ -17,11 +17,11 @@ for are left out of its statement, so there are a few dozen texts, each prepared
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from interlock.store.postgres.leasing import GIVEN_UP, LEASE, Lease, taken
+from interlock.store.postgres.leasing import GIVEN_UP, GIVEN_UP_ASIDE, LEASE, Lease, taken
 
 LOCK_WAIT_MS = 100
 """How long a group waits for those who start the same workflow in a transaction that is still open."""
@@ -123,7 +123,8 @@ def group_statement(schema: str, parts: Parts) -> str:
     tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(columns, at)})"]
     at += len(columns)
     # The owner and the length of leases come last.
-    holder = at + len(EVENT) * parts.history + len(EFFECT) * parts.effects + len(LETTER) * parts.letters
+    effects = (len(EFFECT) + 1) * parts.effects
+    holder = at + len(EVENT) * parts.history + effects + len(LETTER) * parts.letters
     lease = Lease(f"${holder}::text", f"${holder + 1}::float8") if parts.held else None
     won = WON[parts.moves, parts.starts]
     happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
@@ -135,10 +136,13 @@ def group_statement(schema: str, parts: Parts) -> str:
     if parts.history:
         tables.append(_events(schema, happened, won))
     if parts.effects:
-        tables += _aside(schema, "workflow_effects", EFFECT, at, won)
-        at += len(EFFECT)
+        effect = (*EFFECT, HOLD) if parts.held else EFFECT
+        tables += _aside(
+            schema, "workflow_effects", effect, at, won, (GIVEN_UP_ASIDE if lease is None else lease.aside())
+        )
+        at += len(effect)
     if parts.letters:
-        tables += _aside(schema, "dead_letters", LETTER, at, won)
+        tables += _aside(schema, "dead_letters", LETTER, at, won, {})
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
     leases = f", {taken(won)}" if parts.held else ""
     return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}{leases}"
@@ -217,19 +221,22 @@ def _events(schema: str, happened: str, won: str) -> str:
         FROM ({happened}) h WHERE (h.workflow_id IN ({won})) IS TRUE OFFSET 0) h)"""
 
 
-def _aside(schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str) -> list[str]:
+def _aside(
+    schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str, leased: Mapping[str, str]
+) -> list[str]:
     """Effects or letters: of all that a group does with one of them, the last counts."""
-    stored = [(name, kind) for name, kind in columns if name not in {"change", "put"}]
+    stored = [(name, kind) for name, kind in columns if name not in {"change", "put", "hold"}]
     arrays = _rows((*columns,), at).partition(" AS ")[0]
     names = ", ".join(name for name, _ in columns)
-    values = ", ".join(_value("p", name, kind, aside=True) for name, kind in stored)
-    replaced = ", ".join(f"{name} = excluded.{name}" for name, _ in stored if name != "id")
+    into = [*(name for name, _ in stored), *leased]
+    values = ", ".join([*(_value("p", name, kind, aside=True) for name, kind in stored), *leased.values()])
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in into if name != "id")
     return [
         f"""last_{table} AS MATERIALIZED (
     SELECT DISTINCT ON (p.id) p.* FROM {arrays} WITH ORDINALITY AS p({names}, place)
     WHERE (p.change IN ({won})) IS TRUE ORDER BY p.id, p.place DESC)""",
         f"""put_{table} AS (
-    INSERT INTO {schema}.{table} ({", ".join(name for name, _ in stored)})
+    INSERT INTO {schema}.{table} ({", ".join(into)})
     SELECT {values} FROM last_{table} p WHERE p.put
     ON CONFLICT (id) DO UPDATE SET {replaced})""",
         f"""taken_{table} AS (

@@ -36,9 +36,10 @@ BEFORE_ALL_US = -(2**52)
 
 
 class Holding(NamedTuple):
-    """Which workflows of a group are held by whoever commits it."""
+    """What of a group is held by whoever commits it."""
 
-    workflows: frozenset[str]
+    names: frozenset[str]
+    """Ids of workflows and of effects."""
     owner: str
     lease_s: float
 
@@ -70,7 +71,7 @@ class PostgresStore:
     async def commit_held(
         self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
     ) -> Committed:
-        """The same, and some of the workflows are leased to `owner` by it (see `leasing`)."""
+        """The same, and some of the workflows and effects are leased to `owner` by it (see `leasing`)."""
         self._refuse_closed()
         refuse_twice(changes)
         if not changes:
@@ -145,6 +146,11 @@ class PostgresStore:
         self._refuse_closed()
         return await self._finished(self._claims.claim(machines, owner=owner, limit=limit, lease_s=lease_s))
 
+    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+        """Take effects that are due and that nobody is trying (see `claims`)."""
+        self._refuse_closed()
+        return await self._finished(self._claims.claim_effects(owner=owner, limit=limit, lease_s=lease_s))
+
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
         """Hold on to workflows, given with their tokens; returns those that were lost."""
         self._refuse_closed()
@@ -175,8 +181,8 @@ class PostgresStore:
         return Committed([change.row.id for change in changes if change.row.id in lost], leases)
 
     async def _write_group(self, changes: list[Change], holding: Holding, leases: dict[str, int]) -> set[str]:
-        parts = columns.parts_of(changes)._replace(held=bool(holding.workflows))
-        values: list[object] = [*columns.arrays_of(changes, parts, holding.workflows)]
+        parts = columns.parts_of(changes)._replace(held=bool(holding.names))
+        values: list[object] = [*columns.arrays_of(changes, parts, holding.names)]
         if parts.held:
             values += [holding.owner, holding.lease_s]
         try:

@@ -82,8 +82,11 @@ CREATE TABLE workflow_effects (
     name text NOT NULL,
     attempts bigint NOT NULL,
     wake_at timestamptz NOT NULL,
+    lease_owner text COLLATE "C",
+    lease_until timestamptz,
     context json
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 10000);
+-- Pages and claims. The few that somebody is just trying are passed over, so their leases need no index.
 CREATE INDEX workflow_effects_to_wake ON workflow_effects (wake_at, id);
 
 -- What gave up and waits for a person.
