@@ -57,7 +57,9 @@ def told(*, writing: bool) -> Generator[None]:
         raise
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise translated(error, writing=writing) from error
-    except (TimeoutError, OSError, EOFError) as error:
+    except TimeoutError as error:
+        raise _overdue(writing=writing) from error
+    except (OSError, EOFError) as error:
         raise _broken(error, writing=writing) from error
     except (UnicodeError, OverflowError, ValueError, TypeError) as error:
         raise _untellable(error) from error
@@ -132,8 +134,22 @@ def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
         )
     return LostConnection(
         f"the connection to PostgreSQL was lost: {_said(error)}.",
-        why="The server was restarted, ended the connection, or did not answer within statement_timeout_s.",
+        why="The server was restarted, or ended the connection.",
         fix="Repeat it; connections are opened again by themselves. Nothing was changed.",
+    )
+
+
+def _overdue(*, writing: bool) -> UnavailableError:
+    if writing:
+        return OutcomeUnknown(
+            "PostgreSQL did not answer a commit within statement_timeout_s.",
+            why="It was asked to end the statement, and may have committed before it heard of that.",
+        )
+    # Not a lost connection: another one would be as slow.
+    return UnavailableError(
+        "PostgreSQL did not answer within statement_timeout_s.",
+        why="The server is busy, or somebody holds a lock on the tables. Nothing was changed.",
+        fix="Look at pg_stat_activity, or raise statement_timeout_s in the address.",
     )
 
 

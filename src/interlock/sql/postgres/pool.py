@@ -65,9 +65,11 @@ class Pool:
         try:
             yield link
         except BaseException as error:
-            # Cancelled or out of time, a connection may be in the middle of something: nobody else may get it.
-            if isinstance(error, (LostConnection, OutcomeUnknown, asyncio.CancelledError)) or not link.usable:
+            if isinstance(error, (LostConnection, OutcomeUnknown)) or not link.usable:
                 self._lost(link)
+            elif isinstance(error, asyncio.CancelledError):
+                # It may be in the middle of something: nobody else may get it. The others are as good as before.
+                link.driver.terminate()
             raise
         finally:
             self._give_back(link)

@@ -56,7 +56,6 @@ HAPPENED = ", ".join((
     micros("created_at"),
     "key",
     "key_digest",
-    "envelope",
 ))  # fmt: skip
 
 

@@ -76,13 +76,12 @@ async def migrate(url: str, *, dry_run: bool = False) -> list[Migration]:
 
 async def migrated(link: Link, address: Address) -> list[Migration]:
     """Bring the schema up to date over this connection; returns what was missing."""
-    schema = address.schema
-    if not await pending(link, schema):
-        return []
-    driver = link.driver
-    with told(writing=False):
-        await driver.execute("BEGIN")
+    schema, driver = address.schema, link.driver
     try:
+        if not await pending(link, schema):
+            return []
+        with told(writing=False):
+            await driver.execute("BEGIN")
         with told(writing=False):
             await driver.fetch(LOCK, f"interlock {schema}")
         # Somebody else may have done it while this one waited for the lock.

@@ -176,6 +176,20 @@ def test_whoever_is_cancelled_while_waiting_takes_nothing_along() -> None:
     tried(1, scenario)
 
 
+def test_whoever_is_cancelled_in_the_middle_ends_only_its_own_connection() -> None:
+    """A request that was given up is no reason to connect everybody anew."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        await asyncio.gather(*(pool.read("a") for _ in range(3)))
+        given_up = asyncio.ensure_future(pool.read("b"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert sum(link.usable for link in server.opened) == pool.open == 2
+
+    tried(3, scenario)
+
+
 def test_a_pool_that_was_closed_refuses_everybody_who_waits() -> None:
     async def scenario(_server: Server, pool: Pool) -> None:
         async with pool.link() as link:
