@@ -13,6 +13,11 @@ class SetDatabaseTime:
         self._clock = clock
         self._last_us = 0
 
+    @property
+    def stale(self) -> bool:
+        """Nobody has to ask."""
+        return False
+
     def heard(self, server_us: int) -> None:
         """The server's clock is another one than the test's."""
 

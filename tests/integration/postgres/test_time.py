@@ -31,6 +31,21 @@ def test_the_time_is_the_database_s_whatever_the_clock_here_says(postgres_url: s
     run(scenario)
 
 
+def test_who_only_reads_hears_the_time_every_few_seconds(postgres_url: str) -> None:
+    """Two clocks part; one that was heard an hour ago would run ahead of the database."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        store = await open_postgres(postgres_url, clock=clock)
+        async with somebody(postgres_url) as caller:
+            clock.now_monotonic_s += 3_600.0
+            await store.load(["w"])
+            assert store.now_us() <= await caller.fetchval(NOW)
+        await store.close()
+
+    run(scenario)
+
+
 def test_a_time_that_was_told_is_never_ahead_of_the_database(postgres_url: str) -> None:
     """Whoever reads it later, in whichever process, sees no time go back."""
 

@@ -3,12 +3,21 @@
 import asyncio
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from interlock.catalog.catalog import Catalog
-from interlock.errors import BadUsage, DefinitionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
+from interlock.errors import (
+    BadUsage,
+    DefinitionError,
+    InterlockError,
+    LaneOwned,
+    MissingExtra,
+    UnavailableError,
+    UnusableFile,
+)
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
@@ -95,6 +104,15 @@ def test_a_server_that_cannot_be_reached_is_told_without_its_password(scheme: st
     assert "PostgreSQL cannot be reached" in error.what
     assert str(tmp_path) in error.what
     assert "secret" not in str(error)
+
+
+def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith(("asyncpg", "interlock.s")) and "postgres" in each]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    error = refused("postgresql://host/shop")
+    assert isinstance(error, MissingExtra)
+    assert "interlock[postgres]" in error.fix
 
 
 def test_a_schema_that_needs_quoting_is_refused() -> None:

@@ -19,16 +19,11 @@ from interlock.errors import (
     CorruptionError,
     InterlockError,
     InvalidPayload,
-    MissingExtra,
     OutcomeUnknown,
     TransactionError,
     UnavailableError,
 )
-
-try:
-    import asyncpg
-except ImportError as error:  # pragma: no cover -- tests/docs install without extras.
-    raise MissingExtra("PostgreSQL needs asyncpg, which is not installed.", extra="postgres") from error
+from interlock.sql.postgres.extra import asyncpg
 
 CONNECTION_STATES = ("08", "57P")
 """Classes of SQLSTATE after which the connection is gone: connection exceptions, and a server that shuts down."""

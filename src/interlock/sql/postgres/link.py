@@ -15,12 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
 from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.extra import asyncpg
 from interlock.sql.postgres.failures import can_fail_to_connect, is_stale, not_reached, told
-
-try:
-    import asyncpg
-except ImportError as error:  # pragma: no cover -- `failures` has raised MissingExtra before.
-    raise AssertionError from error
 
 CONNECT_TIMEOUT_S = 10
 PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}

@@ -218,6 +218,8 @@ class PostgresStore:
     async def _read(self, sql: str, *values: object) -> list[Record]:
         self._refuse_closed()
         try:
+            if self._time.stale:
+                await self.begin()
             return await self._pool.read(sql, *values)
         except TransactionError as error:
             raise _unusable(error) from error
