@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import InterlockError
-from interlock.store.postgres import claims, statement, store
+from interlock.store.postgres import claims, statement, writing
 from interlock.store.postgres.statement import group_statement
 from tests.integration.postgres import test_claims, test_readable, test_traps
 
@@ -25,7 +25,7 @@ def instead(old: str, new: str) -> Sabotage:
             assert re.search(old, text) or not parts.moves
             return re.sub(old, new, text)
 
-        patch.setattr(store, "group_statement", broken)
+        patch.setattr(writing, "group_statement", broken)
 
     return sabotage
 

@@ -10,11 +10,11 @@ that never left is UnavailableError, and one that may have arrived is OutcomeUnk
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from interlock.errors import ConstraintViolation, InternalError, TransactionError, UnavailableError
+from interlock.errors import TransactionError, UnavailableError
 from interlock.seams import Clock
-from interlock.sql.postgres.failures import Blocked, closed
+from interlock.sql.postgres.failures import closed
 from interlock.sql.postgres.link import Record
 from interlock.sql.postgres.pool import Pool
 from interlock.store import cursors
@@ -22,26 +22,14 @@ from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claimed, Claims, Committed
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.queries import Queries
-from interlock.store.postgres.statement import group_statement
 from interlock.store.postgres.turns import Turns
+from interlock.store.postgres.writing import Holding, Writing
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
 ResultT = TypeVar("ResultT")
 
-GROUP_MAX = 10_000
-"""Changes in one statement; a larger group is several, for a statement is held in memory as a whole."""
-
 BEFORE_ALL_US = -(2**52)
 """A time before all others that PostgreSQL can hold: the year 1827."""
-
-
-class Holding(NamedTuple):
-    """What of a group is held by whoever commits it."""
-
-    names: frozenset[str]
-    """Ids of workflows and of effects."""
-    owner: str
-    lease_s: float
 
 
 class PostgresStore:
@@ -173,45 +161,17 @@ class PostgresStore:
         await self._pool.close()
 
     async def _commit(self, changes: list[Change], holding: Holding) -> Committed:
-        lost: set[str] = set()
-        leases: dict[str, int] = {}
+        writing = Writing(self._pool, self._time, holding)
         async with self._turns.turn([change.row.id for change in changes]):
-            for begin in range(0, len(changes), GROUP_MAX):
-                lost |= await self._write_group(changes[begin : begin + GROUP_MAX], holding, leases)
-        return Committed([change.row.id for change in changes if change.row.id in lost], leases)
-
-    async def _write_group(self, changes: list[Change], holding: Holding, leases: dict[str, int]) -> set[str]:
-        parts = columns.parts_of(changes)._replace(held=bool(holding.names))
-        values: list[object] = [*columns.arrays_of(changes, parts, holding.names)]
-        if parts.held:
-            values += [holding.owner, holding.lease_s]
-        try:
-            [row] = await self._written(group_statement(self._schema, parts), values)
-        except Blocked:
-            return await self._write_halves(changes, holding, leases)
-        except ConstraintViolation as error:
-            raise InternalError(
-                f"a group of changes contradicts the history that is stored: {error.what}",
-                why="A version or a delivery key stands in history once; what was decided upon was something else.",
-            ) from error
-        self._time.heard(row[0])
-        if parts.held:
-            leases.update(zip(row[2], row[3], strict=True))
-        return set(row[1])
-
-    async def _write_halves(self, changes: list[Change], holding: Holding, leases: dict[str, int]) -> set[str]:
-        """Somebody has started one of these in a transaction that is still open: everybody else goes on without it."""
-        if len(changes) == 1:
-            return {changes[0].row.id}
-        middle = len(changes) // 2
-        first = await self._write_group(changes[:middle], holding, leases)
-        return first | await self._write_group(changes[middle:], holding, leases)
+            try:
+                await writing.write(changes)
+            except TransactionError as error:
+                raise _unusable(error) from error
+        return Committed([change.row.id for change in changes if change.row.id in writing.lost], writing.leases)
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
             return await self._pool.write(sql, values)
-        except (Blocked, ConstraintViolation):
-            raise
         except TransactionError as error:
             raise _unusable(error) from error
 
