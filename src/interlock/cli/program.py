@@ -21,6 +21,7 @@ from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
 from interlock.cli.letters import compensations, dead_letters
 from interlock.cli.looking import allowed, find, history, show, stalled
+from interlock.cli.migrate import migrate
 from interlock.cli.moving import send, start
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
@@ -57,6 +58,7 @@ app.command(epilog="Example: interlock stalled shop.orders:order --older-than 2h
 app.command(epilog="Example: interlock allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop")(allowed)
 app.command(epilog="Example: interlock compensations shop.orders --home lanes:///var/shop")(compensations)
 app.add_typer(dead_letters, name="dead-letters")
+app.command(epilog="Example: interlock migrate postgresql://shop@db.internal/shop --dry-run")(migrate)
 app.add_typer(bench, name="bench")
 app.add_typer(simulate, name="simulate")
 

@@ -2,22 +2,25 @@
 
 `memory:` is a new store that is gone when it is closed. `lanes:///folder` and a folder in a bucket are homes: workflows
 live there in the database `workflows`, beside the databases of the program, and a database that was moved is followed.
-The scheme says which store it is, so an address means the same in every program.
+`postgresql://…` is a schema that any number of processes share. The scheme says which store it is, so an address means
+the same in every program.
 """
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
 from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import place_of
-from interlock.errors import BadUsage, UnavailableError
+from interlock.errors import BadUsage
 from interlock.lanes.failures import opening
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import is_bucket, redacted
 from interlock.lanes.settings import KINDS
 from interlock.seams import Clock
+from interlock.sql.postgres.address import is_postgres, parsed
 from interlock.store.memory import MemoryStore
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
@@ -32,9 +35,14 @@ async def open_store(
     """Open the store at an address. Raises LaneOwned, which names the owner, when another process has it.
 
     Settings are those of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
-    `cache` is the folder for the local file of a home in a bucket.
+    `cache` is the folder for the local file of a home in a bucket. PostgreSQL takes its few settings in the address.
     """
     _refuse_no_store(url)
+    if is_postgres(url):
+        from interlock.store.postgres.opening import open_postgres  # noqa: PLC0415 -- an extra, which may be missing.
+
+        lane_settings(settings or {})  # They mean nothing here; one that nobody has is a mistake everywhere.
+        return await open_postgres(url, clock=clock)
     with opening(redacted(url)):
         chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
         if url == "memory:":
@@ -61,6 +69,31 @@ async def open_store(
     return store
 
 
+class Migrated(NamedTuple):
+    """What a store was missing."""
+
+    names: list[str]
+    script: str
+    """The same as SQL that psql can run."""
+    shown: str
+    """The address, as it may be shown."""
+
+
+async def migrate_store(url: str, *, dry_run: bool) -> Migrated:
+    """Bring the tables at an address up to date, or only say what is missing. Only PostgreSQL has migrations."""
+    if not isinstance(url, str) or not is_postgres(url):
+        raise BadUsage(
+            f"{redacted(str(url))!r} is not an address of PostgreSQL.",
+            why="Only there tables are shared with other programs and migrated by hand; a lane looks after its own.",
+            fix="Write postgresql://user@host/database, with ?schema= where the schema is not `interlock`.",
+        )
+    from interlock.store.postgres.migrating import migrate, script  # noqa: PLC0415 -- an extra, which may be missing.
+
+    address = parsed(url)
+    missing = await migrate(url, dry_run=dry_run)
+    return Migrated([each.name for each in missing], script(address.schema, missing), address.shown)
+
+
 def _refuse_no_store(url: object) -> None:
     if not isinstance(url, str):
         raise BadUsage(
@@ -68,15 +101,10 @@ def _refuse_no_store(url: object) -> None:
             why="The scheme in front of the path says which store keeps the workflows.",
             fix='Write "lanes:///var/shop", or f"lanes://{path}" with an absolute path.',
         )
-    if url.startswith(("postgresql://", "postgres://")):
-        raise UnavailableError(
-            "workflows cannot be kept in PostgreSQL by this version.",
-            why="The store for PostgreSQL is not part of it yet.",
-            fix="Use a folder, lanes:///var/shop, or a bucket, s3://bucket/shop.",
-        )
-    if url != "memory:" and not url.startswith("lanes:///") and not is_bucket(url):
+    if url != "memory:" and not url.startswith("lanes:///") and not is_bucket(url) and not is_postgres(url):
         raise BadUsage(
-            f"{redacted(url)!r} is not the address of a store; lanes:///folder, s3://bucket/folder and memory: are.",
+            f"{redacted(url)!r} is not the address of a store; lanes:///folder, s3://bucket/folder, "
+            "postgresql://host/database and memory: are.",
             why="The scheme says which store keeps the workflows.",
             fix="Write three slashes and an absolute path: lanes:///var/shop.",
         )

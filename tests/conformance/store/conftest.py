@@ -13,6 +13,9 @@ from interlock.store.protocol import Store
 from interlock.testing.objects.memory import MemoryBucket
 from tests.conformance.store.places import KINDS, LEASE_S, Place
 from tests.integration.objects.servers import Server
+from tests.integration.postgres.fixtures import postgres, postgres_url
+
+__all__ = ["place", "postgres", "postgres_url"]
 
 
 @pytest.fixture(params=KINDS)
@@ -31,6 +34,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr(door, "open_proven", in_memory)
         return _at("s3://memory/home", tmp_path)
+    if kind == "postgres":
+        return _at(str(request.getfixturevalue("postgres_url")), tmp_path)
     server = request.getfixturevalue(kind)
     assert isinstance(server, Server)
     return _at(server.url(f"stores/{uuid.uuid4().hex}"), tmp_path)

@@ -1,7 +1,8 @@
 """Where stores live, as the suite of stores sees it: it opens them at a place and knows nothing else of it.
 
-The same tests run on the store in memory, which is the specification, on a local file, on a bucket in memory, and a few
-of them on a server. Another store joins by a name in `KINDS` and a place in `conftest`.
+The same tests run on the store in memory, which is the specification, on a local file, on a bucket in memory, on a real
+PostgreSQL, and a few of them on a server with buckets. Another store joins by a name in `KINDS` and a place in
+`conftest`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,12 +13,15 @@ import pytest
 from interlock.seams import Clock, SystemClock
 from interlock.store.protocol import Store
 
-KINDS = ("memory", "local", "bucket")
-KEPT = pytest.mark.parametrize("place", ["local", "bucket"], indirect=True)
-"""For tests that open the same store again."""
+KINDS = ("memory", "local", "bucket", "postgres")
+ITS_OWN_CLOCK = pytest.mark.parametrize("place", ["memory", "local", "bucket"], indirect=True)
+"""For tests of a time that follows this process's clock; PostgreSQL's own is followed there, and tested there."""
+
+KEPT_BY_ITS_OWN_CLOCK = pytest.mark.parametrize("place", ["local", "bucket"], indirect=True)
+"""For those that open the same store again."""
 
 ON_A_SERVER_TOO = pytest.mark.parametrize("place", [*KINDS, "seaweedfs"], indirect=True)
-KEPT_ON_A_SERVER_TOO = pytest.mark.parametrize("place", ["local", "bucket", "seaweedfs"], indirect=True)
+KEPT_ON_A_SERVER_TOO = pytest.mark.parametrize("place", ["local", "bucket", "postgres", "seaweedfs"], indirect=True)
 
 LEASE_S = 600.0
 """No test is about the lease, and none may depend on how fast this machine is."""

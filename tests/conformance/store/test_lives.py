@@ -7,7 +7,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.store.protocol import Store
-from tests.conformance.store.places import KEPT, KEPT_ON_A_SERVER_TOO, Place
+from tests.conformance.store.places import ITS_OWN_CLOCK, KEPT_BY_ITS_OWN_CLOCK, KEPT_ON_A_SERVER_TOO, Place
 from tests.conformance.store.samples import MACHINE, begun, effect, letter, moved, run, started
 from tests.unit.lanes.lanes import SetClock
 
@@ -87,6 +87,7 @@ def test_a_store_that_was_closed_refuses_everything_but_to_be_closed(place: Plac
     run(scenario)
 
 
+@ITS_OWN_CLOCK
 def test_time_follows_the_clock_and_never_goes_back(place: Place) -> None:
     """G8."""
     clock = SetClock(100.0)
@@ -102,7 +103,7 @@ def test_time_follows_the_clock_and_never_goes_back(place: Place) -> None:
     run(scenario)
 
 
-@KEPT
+@KEPT_BY_ITS_OWN_CLOCK
 def test_time_does_not_go_behind_what_was_stored_when_it_is_opened_again(place: Place) -> None:
     """G8: with a clock that was set back in between, twice."""
     clock = SetClock(200.0)
@@ -122,7 +123,7 @@ def test_time_does_not_go_behind_what_was_stored_when_it_is_opened_again(place: 
     run(scenario)
 
 
-@KEPT
+@KEPT_BY_ITS_OWN_CLOCK
 def test_time_goes_on_with_the_clock_of_a_commit_that_went_back_before_it_was_durable(place: Place) -> None:
     """G8: what counts is the time that was given out, not the clock at the moment of the commit."""
     clock = SetClock(200.0)

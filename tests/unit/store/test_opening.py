@@ -3,12 +3,21 @@
 import asyncio
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from interlock.catalog.catalog import Catalog
-from interlock.errors import BadUsage, DefinitionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
+from interlock.errors import (
+    BadUsage,
+    DefinitionError,
+    InterlockError,
+    LaneOwned,
+    MissingExtra,
+    UnavailableError,
+    UnusableFile,
+)
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.work import Work
@@ -89,11 +98,25 @@ def test_a_path_is_no_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_postgresql_is_told_not_to_be_in_this_version(scheme: str) -> None:
-    error = refused(f"{scheme}://user:secret@host/shop")
+def test_a_server_that_cannot_be_reached_is_told_without_its_password(scheme: str, tmp_path: Path) -> None:
+    error = refused(f"{scheme}://user:secret@/shop?host={tmp_path}")
     assert isinstance(error, UnavailableError)
-    assert "PostgreSQL" in error.what
+    assert "PostgreSQL cannot be reached" in error.what
+    assert str(tmp_path) in error.what
     assert "secret" not in str(error)
+
+
+def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith(("asyncpg", "interlock.s")) and "postgres" in each]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    error = refused("postgresql://host/shop")
+    assert isinstance(error, MissingExtra)
+    assert "interlock[postgres]" in error.fix
+
+
+def test_a_schema_that_needs_quoting_is_refused() -> None:
+    assert isinstance(refused("postgresql://host/shop?schema=My+Shop"), BadUsage)
 
 
 def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:

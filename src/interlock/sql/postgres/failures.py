@@ -1,0 +1,200 @@
+"""From the driver's exceptions to ours: what asyncpg raises never reaches a user.
+
+What matters to the caller is whether it can have happened. A server that answers with an error has rolled the
+transaction back. A connection that breaks while a statement is on its way says nothing at all: for a read that is
+UnavailableError, for a write OutcomeUnknown (G9), whatever the last message was: a backend that is terminated while it
+waits for its replicas has committed, and says so to nobody.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# asyncpg has no types of its own; mypy --strict looks at what is ours.
+
+import contextlib
+from collections.abc import Callable, Generator
+from typing import TypeGuard
+
+from interlock.errors import (
+    BadUsage,
+    ConstraintViolation,
+    CorruptionError,
+    InterlockError,
+    InvalidPayload,
+    OutcomeUnknown,
+    TransactionError,
+    UnavailableError,
+)
+from interlock.sql.postgres.extra import asyncpg
+
+CONNECTION_STATES = ("08", "57P")
+"""Classes of SQLSTATE after which the connection is gone: connection exceptions, and a server that shuts down."""
+
+TRANSIENT_STATES = ("40", "53", "55", "58")
+"""It may work the next time: serialization and deadlock, no resources, locks, the server's disk."""
+
+UNTELLABLE_STATES = ("22", "54")
+"""A value that PostgreSQL cannot keep: NUL and lone surrogates, no JSON, a number or time out of range, too long."""
+
+
+class Blocked(TransactionError):
+    """Another transaction held a lock for longer than this one was to wait; nothing happened."""
+
+
+class LostConnection(UnavailableError):
+    """The connection broke while a read was on its way; another one may answer it."""
+
+
+@contextlib.contextmanager
+def told(*, writing: bool) -> Generator[None]:
+    """Raise our error for whatever the driver raises while a statement is on its way."""
+    try:
+        yield
+    except InterlockError:
+        raise
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        raise translated(error, writing=writing) from error
+    except TimeoutError as error:
+        raise _overdue(writing=writing) from error
+    except (OSError, EOFError) as error:
+        raise _broken(error, writing=writing) from error
+    except (UnicodeError, OverflowError, ValueError, TypeError) as error:
+        raise _untellable(error) from error
+
+
+def translated(error: Exception, *, writing: bool) -> InterlockError:
+    """Our error for one of the driver's."""
+    state = state_of(error)
+    if state is None or state.startswith(CONNECTION_STATES):
+        return _broken(error, writing=writing)
+    if state.startswith(UNTELLABLE_STATES):
+        return _untellable(error)
+    for begin, made in _KINDS.items():
+        if state.startswith(begin):
+            return made(_said(error))
+    return TransactionError(f"PostgreSQL refuses a statement: {_said(error)}.")
+
+
+def state_of(error: BaseException) -> str | None:
+    """The SQLSTATE that the server gave; None when the error is not the server's."""
+    state: object = getattr(error, "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def is_stale(error: BaseException) -> bool:
+    """Whether a prepared statement is older than the schema; it was not executed, and can be prepared again."""
+    return isinstance(error, (asyncpg.InvalidCachedStatementError, asyncpg.InvalidSQLStatementNameError))
+
+
+def not_reached(error: Exception, shown: str) -> InterlockError:
+    """Our error for a connection that could not be opened."""
+    state = state_of(error) or ""
+    if state.startswith("28"):
+        return UnavailableError(
+            f"{shown} does not let this user in: {_said(error)}.",
+            why="The user, the password, or the server's pg_hba.conf is another one than expected.",
+            fix="Correct the user and password in the address, or allow the user on the server.",
+        )
+    if state == "3D000":
+        return UnavailableError(
+            f"there is no such database at {shown}: {_said(error)}.",
+            why="A schema is made by Interlock, a database is not.",
+            fix="Make it with createdb, or correct the address.",
+        )
+    if isinstance(error, (ValueError, asyncpg.ClientConfigurationError)):
+        return BadUsage(f"{shown} cannot be used: {_said(error)}.", fix="Correct the address.")
+    return UnavailableError(
+        f"PostgreSQL cannot be reached at {shown}: {_said(error)}.",
+        why="The server is down, starting, full, or at another address.",
+        fix="Check the address and the server; connections are opened again by themselves.",
+    )
+
+
+def can_fail_to_connect(error: BaseException) -> TypeGuard[Exception]:
+    """Whether the error is one of those that opening a connection raises."""
+    return isinstance(
+        error,
+        (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ValueError),
+    )
+
+
+def closed() -> UnavailableError:
+    """The error for using what was closed."""
+    return UnavailableError("the store is closed.", fix="Open it again.")
+
+
+def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
+    if writing:
+        return OutcomeUnknown(
+            f"the connection to PostgreSQL was lost while a commit was on its way: {_said(error)}.",
+            why="The server may have committed before the connection broke; nobody here can know.",
+        )
+    return LostConnection(
+        f"the connection to PostgreSQL was lost: {_said(error)}.",
+        why="The server was restarted, or ended the connection.",
+        fix="Repeat it; connections are opened again by themselves. Nothing was changed.",
+    )
+
+
+def _overdue(*, writing: bool) -> UnavailableError:
+    if writing:
+        return OutcomeUnknown(
+            "PostgreSQL did not answer a commit within statement_timeout_s.",
+            why="It was asked to end the statement, and may have committed before it heard of that.",
+        )
+    # Not a lost connection: another one would be as slow.
+    return UnavailableError(
+        "PostgreSQL did not answer within statement_timeout_s.",
+        why="The server is busy, or somebody holds a lock on the tables. Nothing was changed.",
+        fix="Look at pg_stat_activity, or raise statement_timeout_s in the address.",
+    )
+
+
+def _untellable(error: BaseException) -> InvalidPayload:
+    return InvalidPayload(
+        f"a value cannot be stored in PostgreSQL: {_said(error)}.",
+        why="Texts are Unicode without NUL and lone surrogates, JSON is valid, and numbers have 64 bits.",
+    )
+
+
+def _said(error: BaseException) -> str:
+    first = str(error).partition("\n")[0].rstrip(".")
+    return first or type(error).__name__
+
+
+def _ended(said: str) -> UnavailableError:
+    return UnavailableError(
+        f"PostgreSQL ended a statement: {said}.",
+        why="The server's statement_timeout is over, or somebody has cancelled it. It did not happen.",
+        fix="Raise the server's statement_timeout for this user, or look at what else the server is doing.",
+    )
+
+
+def _blocked(said: str) -> Blocked:
+    return Blocked(
+        f"another transaction holds a lock for too long: {said}.",
+        why="Waiting for it would stop everybody who waits behind this statement.",
+        fix="Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
+    )
+
+
+def _violated(said: str) -> ConstraintViolation:
+    return ConstraintViolation(f"PostgreSQL refuses the change: {said}.")
+
+
+def _damaged(said: str) -> CorruptionError:
+    return CorruptionError(f"PostgreSQL has found damage: {said}.", fix="Look at the server's log.")
+
+
+def _not_now(said: str) -> UnavailableError:
+    return UnavailableError(
+        f"PostgreSQL could not do it now: {said}.", why="Nothing of it happened.", fix="Repeat it later."
+    )
+
+
+_KINDS: dict[str | tuple[str, ...], Callable[[str], InterlockError]] = {
+    "57014": _ended,
+    "55P03": _blocked,
+    "23": _violated,
+    "XX": _damaged,
+    TRANSIENT_STATES: _not_now,
+}
+"""By the beginning of the SQLSTATE; the first that fits counts."""

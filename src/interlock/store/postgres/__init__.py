@@ -1,0 +1,1 @@
+"""Workflows in PostgreSQL: readable tables, shared by any number of processes."""

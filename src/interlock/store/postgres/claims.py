@@ -1,0 +1,130 @@
+"""Claims: which process looks after a workflow that is due. An extension of the protocol for stores that are shared.
+
+Whoever claims takes rows that are due and that nobody looks after, and skips those that another claim is just taking:
+two never get the same row. All times are the database's. A claim raises the workflow's token and its revision, not its
+version: whatever an earlier holder decided upon is lost when it is committed (G4), however late it arrives. A holder
+that renews in time keeps the row; one that is silent past its lease is assumed dead, and the row is due again.
+
+A lease belongs to one visit of a state: a commit that leaves the state ends it.
+"""
+
+# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from interlock.sql.postgres.link import Record
+from interlock.sql.postgres.pool import Pool
+from interlock.store.postgres import columns
+from interlock.store.postgres.databasetime import DatabaseTime
+from interlock.store.postgres.statement import micros
+from interlock.store.values import OwedEffect, Row
+
+CLAIMED_MAX = 1_000
+"""The most that one claim takes."""
+
+TIME = columns.ROW_WIDTH + 1
+"""Where the database's time stands in the answer to a claim."""
+
+
+class Claimed(Row, frozen=True, gc=False):
+    """A workflow that was claimed."""
+
+    token: int = 0
+    """Of the claim; each one of a workflow has a higher one (G4)."""
+
+
+class Committed(NamedTuple):
+    """What became of a group some of whose workflows were to be held."""
+
+    lost: list[str]
+    leases: dict[str, int]
+    """The tokens of the workflows that the committer holds now."""
+
+
+class Claims:
+    """Leases on rows of workflows."""
+
+    def __init__(self, pool: Pool, time: DatabaseTime) -> None:
+        schema = pool.address.schema
+        self._pool = pool
+        self._time = time
+        due = "greatest(w.wake_at, w.lease_until)"
+        # By workflows_to_wake alone, which is why the machine is asked about in a way that no other index answers: a
+        # plan that was made while the tables were empty would read every workflow of a machine.
+        self._claim = f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.wake_at IS NOT NULL AND {due} <= now() AND (w.workflow_type = ANY($1::text[])) IS TRUE
+    ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflows w
+SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
+    revision = w.revision + 1
+FROM due WHERE w.id = due.id
+RETURNING {columns.row_of_table("w")}, w.lease_token, {micros("clock_timestamp()")}"""
+        # By workflow_effects_to_wake.
+        self._claim_effects = f"""
+WITH due AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE
+    ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
+FROM due WHERE e.id = due.id RETURNING {columns.effect_of_table("e")}"""
+        self._renew = f"""
+WITH {_held(schema)}, renewed AS (
+    UPDATE {schema}.workflows w SET lease_until = now() + $4 * interval '1 second' FROM held WHERE w.id = held.id)
+{_gone(schema)}"""
+        self._release = f"""
+WITH {_held(schema)}, released AS (
+    UPDATE {schema}.workflows w SET lease_until = NULL FROM held WHERE w.id = held.id)
+{_gone(schema)}"""
+
+    async def claim(self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float) -> list[Claimed]:
+        """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
+        rows = await self._pool.write(self._claim, (list(machines), owner, min(limit, CLAIMED_MAX), lease_s))
+        if rows:
+            self._time.heard(rows[-1][TIME])
+        claimed = [_claimed(row) for row in rows]
+        return sorted(claimed, key=lambda row: (row.wake_us or 0, row.id))
+
+    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+        """Take up to `limit` effects that are due and that nobody is trying, soonest first."""
+        rows = await self._pool.write(self._claim_effects, (owner, min(limit, CLAIMED_MAX), lease_s))
+        return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
+
+    async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
+        """Hold on to workflows, given with their tokens; returns those that this owner has lost.
+
+        One that is being written at this moment is neither renewed nor lost: nobody else can claim it meanwhile.
+        """
+        return await self._change(self._renew, leases, owner, lease_s)
+
+    async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
+        """Give workflows up before their lease is over; returns those that this owner had lost before."""
+        return await self._change(self._release, leases, owner)
+
+    async def _change(self, sql: str, leases: Mapping[str, int], *others: object) -> set[str]:
+        if not leases:
+            return set()
+        rows = await self._pool.write(sql, (list(leases), list(leases.values()), *others))
+        return {row[0] for row in rows}
+
+
+def _held(schema: str) -> str:
+    return f"""held AS MATERIALIZED (
+    SELECT w.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token) JOIN {schema}.workflows w ON w.id = h.id
+    WHERE w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL
+    ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)"""
+
+
+def _gone(schema: str) -> str:
+    return f"""SELECT h.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token)
+LEFT JOIN {schema}.workflows w ON w.id = h.id
+WHERE (w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL) IS NOT TRUE"""
+
+
+def _claimed(values: Record) -> Claimed:
+    row = columns.row_of(values)
+    return Claimed(**msgspec.structs.asdict(row), token=values[columns.ROW_WIDTH])

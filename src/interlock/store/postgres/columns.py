@@ -1,0 +1,200 @@
+"""Between a store's values and the arrays and columns of the statements.
+
+A group becomes one array per column. What comes back is read by place. JSON stands in its column as PostgreSQL keeps
+it, for people; the engine is given exactly the text it wrote.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from interlock.sql.postgres.link import Record
+from interlock.store.postgres.envelopes import Enveloped
+from interlock.store.postgres.statement import EFFECT, LETTER, Parts, compact, micros
+from interlock.store.values import Change, Delivered, Happened, Letter, OwedEffect, Row
+
+Columns = list[list[Any]]
+
+
+def row_of_table(table: str) -> str:
+    """The columns of a workflow, of the table that is called so in a statement."""
+    every = (
+        "{0}.id",
+        "{0}.workflow_type",
+        "{0}.machine_version",
+        "{0}.state",
+        f"coalesce({{0}}.context_written, {compact('{0}.context')})",
+        "{0}.version",
+        "{0}.visit",
+        "{0}.active",
+        micros("{0}.created_at"),
+        micros("{0}.updated_at"),
+        micros("{0}.entered_at"),
+        "{0}.digest",
+        "{0}.owed",
+        micros("{0}.wake_at"),
+        "{0}.duplicates",
+        "{0}.ignored",
+        "{0}.refused",
+        "{0}.revision",
+    )
+    return ", ".join(every).format(table)
+
+
+ROW = row_of_table("workflows")
+ROW_WIDTH = 18
+ENTERED_AT = 10
+"""Where the time of entering stands in `ROW`."""
+
+HAPPENED = ", ".join((
+    "workflow_id",
+    "version",
+    "from_state",
+    "to_state",
+    "event",
+    f"coalesce(payload_written, {compact('payload')})",
+    f"coalesce(context_written, {compact('context')})",
+    micros("created_at"),
+    "key",
+    "key_digest",
+))  # fmt: skip
+
+
+def effect_of_table(table: str) -> str:
+    """The columns of an effect, of the table that is called so in a statement."""
+    names = ("id", "workflow_id", "version", "name", "attempts")
+    return f"{', '.join(f'{table}.{name}' for name in names)}, {micros(f'{table}.wake_at')}, {table}.context::text"
+
+
+EFFECTS = effect_of_table("workflow_effects")
+LETTERS = f"id, kind, workflow_id, name, attempts, error, {micros('since')}, version, key, context::text"
+
+NO_EFFECT = (None,) * (len(EFFECT) - 3)
+NO_LETTER = (None,) * (len(LETTER) - 3)
+
+
+def parts_of(changes: Sequence[Change]) -> Parts:
+    """What the group has."""
+    return Parts(
+        moves=any(change.expected for change in changes),
+        starts=any(not change.expected for change in changes),
+        history=any(change.history for change in changes),
+        keys=any(each.key is not None for change in changes if change.expected for each in change.history),
+        effects=any(change.effects or change.effects_done for change in changes),
+        letters=any(change.letters or change.letters_gone for change in changes),
+    )
+
+
+def arrays_of(changes: Sequence[Change], parts: Parts, hold: Collection[str] = ()) -> Columns:
+    """The parameters of the group's statement; for a group that is held all but the last two."""
+    arrays = _columns(_change(change) for change in changes)
+    if parts.held:
+        arrays.append([change.row.id in hold for change in changes])
+    if parts.history:
+        arrays += _columns(_event(each) for change in changes for each in change.history)
+    if parts.effects:
+        arrays += _columns(each for change in changes for each in _effects(change))
+        if parts.held:
+            arrays.append([each in hold for each in arrays[-len(EFFECT) + EFFECT.index(("id", "text"))]])
+    if parts.letters:
+        arrays += _columns(each for change in changes for each in _letters(change))
+    return arrays
+
+
+def row_of(values: Record) -> Row:
+    """The workflow in the columns `ROW`; what stands behind them is left out."""
+    every: tuple[Any, ...] = tuple(values)
+    context, counts = every[4].encode(), every[14:17]
+    return Row(*every[:4], context, *every[5:14], counts, every[17])  # type: ignore[call-arg]
+
+
+def happened_of(values: Record) -> Happened:
+    """What happened, from the columns `HAPPENED`."""
+    every: tuple[Any, ...] = tuple(values)
+    payload, context = (every[5] or "").encode(), every[6].encode()
+    return Happened(*every[:5], payload, context, *every[7:9], every[9] or b"")  # type: ignore[call-arg]
+
+
+def effect_of(values: Record) -> OwedEffect:
+    """The effect in the columns `EFFECTS`."""
+    every: tuple[Any, ...] = tuple(values)
+    return OwedEffect(*every[:6], (every[6] or "").encode())  # type: ignore[call-arg]
+
+
+def letter_of(values: Record) -> Letter:
+    """The letter in the columns `LETTERS`."""
+    every: tuple[Any, ...] = tuple(values)
+    return Letter(*every[:9], (every[9] or "").encode())  # type: ignore[call-arg]
+
+
+def delivered_of(version: int, to_state: str, digest: bytes | None) -> Delivered:
+    """What a key was used for."""
+    return Delivered(version, to_state, digest or b"")
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> Columns:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _change(change: Change) -> tuple[Any, ...]:
+    row = change.row
+    duplicates, ignored, refused = row.counts
+    return (
+        row.id,
+        change.expected,
+        row.machine,
+        row.machine_version,
+        row.state,
+        row.context.decode(),
+        row.version,
+        row.visit,
+        row.active,
+        row.created_us,
+        row.updated_us,
+        row.entered_us,
+        row.digest,
+        row.owed,
+        row.wake_us,
+        duplicates,
+        ignored,
+        refused,
+        row.revision,
+    )
+
+
+def _event(happened: Happened) -> tuple[Any, ...]:
+    return (
+        happened.workflow,
+        happened.version,
+        happened.from_state,
+        happened.to_state,
+        happened.event,
+        happened.payload.decode() or None,
+        happened.context.decode(),
+        happened.created_us,
+        happened.key,
+        happened.key_digest or None,
+        happened.envelope if isinstance(happened, Enveloped) else None,
+    )
+
+
+def _effects(change: Change) -> Iterable[tuple[Any, ...]]:
+    workflow = change.row.id
+    for each in change.effects:
+        context = each.context.decode() or None
+        yield (
+            workflow, True, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
+        )  # fmt: skip
+    for done in change.effects_done:
+        yield (workflow, False, done, *NO_EFFECT)
+
+
+def _letters(change: Change) -> Iterable[tuple[Any, ...]]:
+    workflow = change.row.id
+    for each in change.letters:
+        context = each.context.decode() or None
+        yield (
+            workflow, True, each.id, each.kind, each.workflow, each.name, each.attempts, each.error, each.since_us,
+            each.version, each.key, context,
+        )  # fmt: skip
+    for gone in change.letters_gone:
+        yield (workflow, False, gone, *NO_LETTER)

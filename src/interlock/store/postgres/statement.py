@@ -1,0 +1,251 @@
+"""The grouped statement: a whole group of changes in one round trip, however many there are.
+
+Everything comes in arrays, one parameter per column, so that no group meets the ceiling of 65,535 parameters. The order
+inside the statement is what keeps it correct and awake:
+
+1. `locked` takes the rows that are still at the revision that was decided upon, in the order of their ids, and skips
+   those that somebody else has locked: it never waits, so an open transaction of a caller blocks nobody else, and two
+   groups cannot deadlock. A change with a delivery key that was used before is not locked at all.
+2. `moved` writes those, `begun` inserts the new ones in the order of their ids. Only there a statement may have to
+   wait, for somebody who is starting the same workflow in an open transaction; that wait is bounded.
+3. Every other write is filtered by who has won: losers leave neither history, nor effects, nor letters.
+
+Membership is asked as `(x IN (SELECT …)) IS TRUE`: PostgreSQL answers that with a hash table. As a join it would be a
+nested loop over both sides, because nobody can know the length of an array beforehand. Parts that a group has no use
+for are left out of its statement, so there are a few dozen texts, each prepared once.
+"""
+
+# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from interlock.store.postgres.leasing import GIVEN_UP, GIVEN_UP_ASIDE, LEASE, Lease, taken
+
+LOCK_WAIT_MS = 100
+"""How long a group waits for those who start the same workflow in a transaction that is still open."""
+
+CHANGE = (
+    ("id", "text"),
+    ("expected", "bigint"),
+    ("workflow_type", "text"),
+    ("machine_version", "bigint"),
+    ("state", "text"),
+    ("context", "text"),
+    ("version", "bigint"),
+    ("visit", "bigint"),
+    ("active", "boolean"),
+    ("created_at", "bigint"),
+    ("updated_at", "bigint"),
+    ("entered_at", "bigint"),
+    ("digest", "bytea"),
+    ("owed", "bytea"),
+    ("wake_at", "bigint"),
+    ("duplicates", "bigint"),
+    ("ignored", "bigint"),
+    ("refused", "bigint"),
+    ("revision", "bigint"),
+)
+HOLD = ("hold", "boolean")
+"""Beside a change: whether whoever commits it also looks after the workflow from now on."""
+
+EVENT = (
+    ("workflow_id", "text"),
+    ("version", "bigint"),
+    ("from_state", "text"),
+    ("to_state", "text"),
+    ("event", "text"),
+    ("payload", "text"),
+    ("context", "text"),
+    ("created_at", "bigint"),
+    ("key", "text"),
+    ("key_digest", "bytea"),
+    ("envelope", "text"),
+)
+EFFECT = (
+    ("change", "text"),
+    ("put", "boolean"),
+    ("id", "text"),
+    ("workflow_id", "text"),
+    ("version", "bigint"),
+    ("name", "text"),
+    ("attempts", "bigint"),
+    ("wake_at", "bigint"),
+    ("context", "text"),
+)
+LETTER = (
+    ("change", "text"),
+    ("put", "boolean"),
+    ("id", "text"),
+    ("kind", "text"),
+    ("workflow_id", "text"),
+    ("name", "text"),
+    ("attempts", "bigint"),
+    ("error", "text"),
+    ("since", "bigint"),
+    ("version", "bigint"),
+    ("key", "text"),
+    ("context", "text"),
+)
+KEPT = {"id", "workflow_type", "created_at", "digest", "expected"}
+"""Columns of a change that a move does not write."""
+
+WON = {
+    (True, False): "SELECT id FROM moved",
+    (False, True): "SELECT id FROM begun",
+    (True, True): "SELECT id FROM moved UNION ALL SELECT id FROM begun",
+}
+
+
+class Parts(NamedTuple):
+    """What a group has, of what a group may have."""
+
+    moves: bool
+    starts: bool
+    history: bool
+    keys: bool
+    """Of moves: a workflow that begins has used none."""
+    effects: bool
+    letters: bool
+    held: bool = False
+    """Whether some of the workflows are leased to whoever commits."""
+
+
+@cache
+def group_statement(schema: str, parts: Parts) -> str:
+    """The statement for groups with these parts.
+
+    Returns the database's time, the ids that were lost, and of a group that is held the leases that were taken.
+    """
+    columns = (*CHANGE, HOLD) if parts.held else CHANGE
+    at = 1
+    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(columns, at)})"]
+    at += len(columns)
+    # The owner and the length of leases come last.
+    effects = (len(EFFECT) + 1) * parts.effects
+    holder = at + len(EVENT) * parts.history + effects + len(LETTER) * parts.letters
+    lease = Lease(f"${holder}::text", f"${holder + 1}::float8") if parts.held else None
+    won = WON[parts.moves, parts.starts]
+    happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
+    at += len(EVENT) * parts.history
+    if parts.moves:
+        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease)
+    if parts.starts:
+        tables += _starts(schema, lease)
+    if parts.history:
+        tables.append(_events(schema, happened, won))
+    if parts.effects:
+        effect = (*EFFECT, HOLD) if parts.held else EFFECT
+        tables += _aside(
+            schema, "workflow_effects", effect, at, won, (GIVEN_UP_ASIDE if lease is None else lease.aside())
+        )
+        at += len(effect)
+    if parts.letters:
+        tables += _aside(schema, "dead_letters", LETTER, at, won, {})
+    lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
+    leases = f", {taken(won)}" if parts.held else ""
+    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}{leases}"
+
+
+def micros(column: str) -> str:
+    """A time as microseconds since the epoch."""
+    return f"(extract(epoch FROM {column}) * 1000000)::bigint"
+
+
+def moment(column: str) -> str:
+    """Microseconds since the epoch as a time; exactly, which to_timestamp is not."""
+    return f"('epoch'::timestamptz + {column} * interval '1 microsecond')"
+
+
+def compact(column: str) -> str:
+    """JSON as the engine writes it, without spaces; a text with such signs inside only looks different."""
+    return f"replace(replace({column}::text, ': ', ':'), ', ', ',')"
+
+
+def written(text: str) -> str:
+    """The text itself, unless it can be had from its JSON, which is parsed once and stands beside it."""
+    return f"CASE WHEN {compact(f'{text}_json')} <> {text} THEN {text} END"
+
+
+def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
+    arrays = ", ".join(f"${place}::{kind}[]" for place, (_, kind) in enumerate(columns, at))
+    return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
+
+
+def _moves(schema: str, happened: str | None, lease: Lease | None) -> list[str]:
+    used = ""
+    if happened is not None:
+        used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
+    JOIN {schema}.workflow_events e ON e.workflow_id = h.workflow_id AND e.key = h.key)) IS NOT TRUE"""
+    changed = ", ".join(f"{name} = {_value('l', name, kind)}" for name, kind in CHANGE if name not in KEPT)
+    return [
+        f"""locked AS MATERIALIZED (
+    SELECT c.* FROM change c JOIN {schema}.workflows w ON w.id = c.id
+    WHERE c.expected > 0 AND w.revision = c.expected{used}
+    ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
+        f"""moved AS (
+    UPDATE {schema}.workflows w SET {changed}, context_written = {written("l.context")},
+    {GIVEN_UP if lease is None else lease.of_move()}
+    FROM locked l WHERE w.id = l.id AND w.revision = l.expected
+    RETURNING w.id{lease.returned("w") if lease else ""})""",
+    ]
+
+
+def _starts(schema: str, lease: Lease | None) -> list[str]:
+    names = [name for name, _ in CHANGE if name != "expected"]
+    values = [_value("n", name, kind) for name, kind in CHANGE if name != "expected"]
+    if lease is not None:
+        names += LEASE
+        values += lease.of_start()
+    # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
+    # waiting is set: for this transaction only.
+    return [
+        f"""numbered AS MATERIALIZED (
+    SELECT c.*, nextval('{schema}.workflow_numbers') AS number, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
+    FROM change c WHERE c.expected = 0)""",
+        f"""begun AS (
+    INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)
+    SELECT {", ".join(values)}, n.number, {written("n.context")} FROM numbered n ORDER BY n.id
+    ON CONFLICT (id) DO NOTHING RETURNING id{lease.returned("workflows") if lease else ""})""",
+    ]
+
+
+def _events(schema: str, happened: str, won: str) -> str:
+    names = ", ".join(name for name, _ in EVENT)
+    values = ", ".join(_value("h", name, kind) for name, kind in EVENT)
+    return f"""happened AS (
+    INSERT INTO {schema}.workflow_events ({names}, payload_written, context_written)
+    SELECT {values}, {written("h.payload")}, {written("h.context")}
+    FROM (SELECT h.*, h.payload::jsonb AS payload_json, h.context::jsonb AS context_json
+        FROM ({happened}) h WHERE (h.workflow_id IN ({won})) IS TRUE OFFSET 0) h)"""
+
+
+def _aside(
+    schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str, leased: Mapping[str, str]
+) -> list[str]:
+    """Effects or letters: of all that a group does with one of them, the last counts."""
+    stored = [(name, kind) for name, kind in columns if name not in {"change", "put", "hold"}]
+    arrays = _rows((*columns,), at).partition(" AS ")[0]
+    names = ", ".join(name for name, _ in columns)
+    into = [*(name for name, _ in stored), *leased]
+    values = ", ".join([*(_value("p", name, kind, aside=True) for name, kind in stored), *leased.values()])
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in into if name != "id")
+    return [
+        f"""last_{table} AS MATERIALIZED (
+    SELECT DISTINCT ON (p.id) p.* FROM {arrays} WITH ORDINALITY AS p({names}, place)
+    WHERE (p.change IN ({won})) IS TRUE ORDER BY p.id, p.place DESC)""",
+        f"""put_{table} AS (
+    INSERT INTO {schema}.{table} ({", ".join(into)})
+    SELECT {values} FROM last_{table} p WHERE p.put
+    ON CONFLICT (id) DO UPDATE SET {replaced})""",
+        f"""taken_{table} AS (
+    DELETE FROM {schema}.{table} t USING last_{table} p WHERE t.id = p.id AND NOT p.put)""",
+    ]
+
+
+def _value(row: str, name: str, kind: str, *, aside: bool = False) -> str:
+    column = f"{row}.{name}"
+    if name in {"context", "payload"}:
+        return f"{column}::json" if aside else f"{column}_json"
+    return moment(column) if kind == "bigint" and (name.endswith("_at") or name == "since") else column

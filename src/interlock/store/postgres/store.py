@@ -1,0 +1,204 @@
+"""A store in PostgreSQL, shared with any number of processes.
+
+A change is lost when its workflow was moved by somebody else meanwhile, and also when somebody else is holding its row
+at this moment: the statement never waits for a row. Whoever decided loads it and decides again.
+
+Reads go to the database each time: nothing is answered from memory (`shared`). Times of leases and claims are the
+database's own; `now_us` follows its clock. A lost connection is opened again by itself: a read is repeated, a write
+that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `happened` resolves.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from interlock.errors import TransactionError, UnavailableError
+from interlock.seams import Clock
+from interlock.sql.postgres.failures import closed
+from interlock.sql.postgres.link import Record
+from interlock.sql.postgres.pool import Pool
+from interlock.store import cursors
+from interlock.store.postgres import columns
+from interlock.store.postgres.claims import Claimed, Claims, Committed
+from interlock.store.postgres.databasetime import DatabaseTime
+from interlock.store.postgres.queries import Queries
+from interlock.store.postgres.turns import Turns
+from interlock.store.postgres.writing import Holding, Writing
+from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
+
+ResultT = TypeVar("ResultT")
+
+BEFORE_ALL_US = -(2**52)
+"""A time before all others that PostgreSQL can hold: the year 1827."""
+
+
+class PostgresStore:
+    """A store on PostgreSQL. Made by `opening.open_postgres`."""
+
+    shared = True
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._schema = pool.address.schema
+        self._queries = Queries(self._schema)
+        self._time = DatabaseTime(clock)
+        self._turns = Turns()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._claims = Claims(pool, self._time)
+
+    async def begin(self) -> None:
+        """Ask the database for its time."""
+        [(server_us,)] = await self._pool.read(self._queries.time)
+        self._time.heard(int(server_us))
+
+    async def commit(self, changes: Sequence[Change]) -> list[str]:
+        """One statement for the whole group."""
+        return (await self.commit_held(changes, (), owner="", lease_s=0.0)).lost
+
+    async def commit_held(
+        self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
+    ) -> Committed:
+        """The same, and some of the workflows and effects are leased to `owner` by it (see `leasing`)."""
+        self._refuse_closed()
+        refuse_twice(changes)
+        if not changes:
+            return Committed([], {})
+        return await self._finished(self._commit(list(changes), Holding(frozenset(hold), owner, lease_s)))
+
+    async def load(self, ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of these workflows."""
+        rows = await self._read(self._queries.load, list(ids))
+        return {row.id: row for row in map(columns.row_of, rows)}
+
+    async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
+        """What these delivery keys were used for."""
+        workflows, names = [workflow for workflow, _ in keys], [key for _, key in keys]
+        rows = await self._read(self._queries.delivered, workflows, names)
+        return {(row[0], row[1]): columns.delivered_of(row[2], row[3], row[4]) for row in rows}
+
+    async def happened(self, envelopes: Sequence[tuple[str, str]]) -> set[str]:
+        """Which of these envelopes, as (workflow, envelope), led to a row of history (G9)."""
+        workflows, names = [workflow for workflow, _ in envelopes], [envelope for _, envelope in envelopes]
+        return {row[0] for row in await self._read(self._queries.happened, workflows, names)}
+
+    async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
+        """The history behind a version."""
+        return [columns.happened_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
+
+    async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
+        """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
+        begin = cursors.parsed(after) or cursors.Cursor(BEFORE_ALL_US, 0)
+        if state is None:
+            found = await self._read(self._queries.find, machine, begin.number, limit + 1)
+        else:
+            found = await self._read(self._queries.find_in_state, machine, state, *begin, limit + 1)
+        page = found[:limit]
+        end = None
+        if len(found) > limit:
+            end = str(cursors.Cursor(page[-1][columns.ENTERED_AT], page[-1][columns.ROW_WIDTH]))
+        return Found(tuple(map(columns.row_of, page)), end)
+
+    async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
+        """The active workflows that have been in their state for too long."""
+        rows = await self._read(self._queries.stalled, machine, list(before_us), list(before_us.values()), limit)
+        return [columns.row_of(row) for row in rows]
+
+    async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
+        """The effects that are owed."""
+        begin = (BEFORE_ALL_US, "") if after is None else (after.wake_us, after.id)
+        return [columns.effect_of(row) for row in await self._read(self._queries.effects, *begin, limit)]
+
+    async def letters(
+        self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
+    ) -> list[Letter]:
+        """The dead letters, oldest first."""
+        begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
+        return [columns.letter_of(row) for row in await self._read(self._queries.letters, *begin, kind, limit)]
+
+    async def living(self) -> dict[tuple[str, int, str], int]:
+        """How many workflows there are by machine, version and state."""
+        return {(row[0], row[1], row[2]): row[3] for row in await self._read(self._queries.living)}
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name."""
+        self._refuse_closed()
+        await self._finished(self._written(self._queries.note, (name, text)))
+
+    async def noted(self) -> dict[str, str]:
+        """Everything that was noted."""
+        return {row[0]: row[1] for row in await self._read(self._queries.noted)}
+
+    async def claim(self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float) -> list[Claimed]:
+        """Take workflows that are due and that nobody looks after (see `claims`)."""
+        self._refuse_closed()
+        return await self._finished(self._claims.claim(machines, owner=owner, limit=limit, lease_s=lease_s))
+
+    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+        """Take effects that are due and that nobody is trying (see `claims`)."""
+        self._refuse_closed()
+        return await self._finished(self._claims.claim_effects(owner=owner, limit=limit, lease_s=lease_s))
+
+    async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
+        """Hold on to workflows, given with their tokens; returns those that were lost."""
+        self._refuse_closed()
+        return await self._finished(self._claims.renew(leases, owner=owner, lease_s=lease_s))
+
+    async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
+        """Give workflows up; returns those that were lost before."""
+        self._refuse_closed()
+        return await self._finished(self._claims.release(leases, owner=owner))
+
+    def now_us(self) -> int:
+        """The database's time, which never goes back."""
+        return self._time.now_us()
+
+    async def close(self) -> None:
+        """Finish what is on its way and close the connections."""
+        self._closed = True
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._pool.close()
+
+    async def _commit(self, changes: list[Change], holding: Holding) -> Committed:
+        writing = Writing(self._pool, self._time, holding)
+        async with self._turns.turn([change.row.id for change in changes]):
+            try:
+                await writing.write(changes)
+            except TransactionError as error:
+                raise _unusable(error) from error
+        return Committed([change.row.id for change in changes if change.row.id in writing.lost], writing.leases)
+
+    async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
+        try:
+            return await self._pool.write(sql, values)
+        except TransactionError as error:
+            raise _unusable(error) from error
+
+    async def _read(self, sql: str, *values: object) -> list[Record]:
+        self._refuse_closed()
+        try:
+            if self._time.stale:
+                await self.begin()
+            return await self._pool.read(sql, *values)
+        except TransactionError as error:
+            raise _unusable(error) from error
+
+    async def _finished(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Whoever waits may be cancelled; what is on its way is finished, and those behind it keep their order."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise closed()
+
+
+def _unusable(error: TransactionError) -> UnavailableError:
+    return UnavailableError(
+        f"the store could not do it: {error.what}",
+        why="The schema is not what it was, or this user may not use it. Nothing was changed.",
+        fix="Look at the tables and the rights of the user; `interlock migrate` says what is missing.",
+    )

@@ -1,0 +1,49 @@
+"""Stores at one schema, and a connection of somebody else beside them."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import asyncpg
+
+from interlock.seams import SystemClock
+from interlock.sql.postgres.address import parsed
+from interlock.store.postgres.opening import open_postgres
+from interlock.store.postgres.store import PostgresStore
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    """A store, closed at the end."""
+    store = await open_postgres(url, clock=SystemClock())
+    assert isinstance(store, PostgresStore)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def several(url: str, count: int) -> AsyncIterator[list[PostgresStore]]:
+    """Stores of as many processes, each with connections of its own."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(opened(url)) for _ in range(count)]
+
+
+@asynccontextmanager
+async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of the user's own program, which looks at the schema by its plain names."""
+    address = parsed(url)
+    connection = await asyncpg.connect(address.url)
+    try:
+        await connection.execute(f"SET search_path TO {address.schema}")
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def emptied(url: str) -> None:
+    """Make the schema new: much quicker than another one, where a property is tried many times."""
+    schema = parsed(url).schema
+    async with opened(url) as store:
+        tables = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "notes")
+        await store._pool.write(f"TRUNCATE {', '.join(f'{schema}.{each}' for each in tables)}", ())

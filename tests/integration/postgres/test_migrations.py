@@ -1,0 +1,133 @@
+"""Migrations: numbered, under a lock, recorded, shown before they are run, and nothing newer is touched."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import BadUsage, UnavailableError, UnusableFile
+from interlock.sql.postgres.address import parsed
+from interlock.store.opening import migrate_store
+from interlock.store.postgres.migrating import known, migrate, script
+from tests.conformance.store.samples import begun, run, started
+from tests.integration.postgres.stores import opened, several, somebody
+from tests.unit.cli.running import run_program
+
+TABLES = "SELECT array_agg(tablename::text ORDER BY tablename) FROM pg_tables WHERE schemaname = current_schema()"
+
+
+def test_many_processes_that_start_together_migrate_once(postgres_url: str) -> None:
+    """Under a lock; whoever comes later finds everything done."""
+
+    async def scenario() -> None:
+        done = await asyncio.gather(*(migrate(postgres_url) for _ in range(6)))
+        assert sorted(len(each) for each in done) == [0] * 5 + [len(known())]
+        async with somebody(postgres_url) as caller:
+            recorded = await caller.fetch("SELECT number, name, applied_at FROM migrations ORDER BY number")
+            assert [row["name"] for row in recorded] == [each.name for each in known()]
+        async with several(postgres_url, 3) as stores:
+            await begun(stores[0], started())
+
+    run(scenario)
+
+
+def test_a_dry_run_changes_nothing_and_its_text_does_the_same(postgres_url: str) -> None:
+    """What it prints can be run by somebody else."""
+
+    async def scenario() -> None:
+        missing = await migrate(postgres_url, dry_run=True)
+        assert missing == known()
+        async with somebody(postgres_url) as caller:
+            assert await caller.fetchval(TABLES) is None
+            await caller.execute(script(parsed(postgres_url).schema, missing))
+        assert await migrate(postgres_url) == []
+        async with opened(postgres_url) as store:
+            await begun(store, started())
+
+    run(scenario)
+
+
+def test_the_command_shows_applies_and_has_nothing_left_to_do(postgres_url: str, tmp_path: Path) -> None:
+    shown = run_program("migrate", postgres_url, "--dry-run", folder=tmp_path)
+    assert shown.code == 0
+    assert "CREATE TABLE workflows" in shown.out
+    done = run_program("migrate", postgres_url, folder=tmp_path)
+    assert (done.code, "0001_workflows" in done.out) == (0, True)
+    again = run_program("migrate", postgres_url, "--dry-run", folder=tmp_path)
+    assert (again.code, "is up to date" in again.out) == (0, True)
+
+
+def test_a_later_schema_is_refused_and_stays_as_it_is(postgres_url: str) -> None:
+    """Guessing at its meaning could lose workflows."""
+
+    async def scenario() -> None:
+        await migrate(postgres_url)
+        async with somebody(postgres_url) as caller:
+            number = len(known()) + 1
+            await caller.execute(f"INSERT INTO migrations VALUES ({number}, '{number:04}_more', 'digest')")
+            for refused in (migrate(postgres_url), migrate(postgres_url, dry_run=True)):
+                with pytest.raises(UnusableFile, match=f"_more; this version of Interlock knows {number - 1}"):
+                    await refused
+            with pytest.raises(UnusableFile):
+                async with opened(postgres_url):
+                    pass
+
+    run(scenario)
+
+
+def test_a_migration_that_was_changed_after_it_was_applied_is_told(postgres_url: str) -> None:
+    async def scenario() -> None:
+        await migrate(postgres_url)
+        async with somebody(postgres_url) as caller:
+            await caller.execute("UPDATE migrations SET digest = 'other' WHERE number = 1")
+        with pytest.raises(UnusableFile, match="another one than this version"):
+            await migrate(postgres_url)
+
+    run(scenario)
+
+
+def test_tables_of_somebody_else_are_left_alone(postgres_url: str) -> None:
+    async def scenario() -> None:
+        async with somebody(postgres_url) as caller:
+            schema = parsed(postgres_url).schema
+            await caller.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.workflows (mine text)")
+            with pytest.raises(UnusableFile, match="no store has made"):
+                await migrate(postgres_url)
+            assert await caller.fetchval(TABLES) == ["workflows"]
+
+    run(scenario)
+
+
+def test_a_user_who_may_not_make_tables_is_told_and_nothing_is_left(postgres_url: str) -> None:
+    """All migrations or none; and the schema may be somebody else's, where no right to make one is needed."""
+
+    async def scenario() -> None:
+        schema = parsed(postgres_url).schema
+        poor = postgres_url.replace("//postgres:", f"//r_{schema}:")
+        async with somebody(postgres_url) as caller:
+            await caller.execute(f"CREATE ROLE r_{schema} LOGIN; CREATE SCHEMA {schema}")
+            await caller.execute(f"GRANT USAGE ON SCHEMA {schema} TO r_{schema}")
+            with pytest.raises(UnavailableError, match=r"could not be migrated: .*permission denied"):
+                await migrate(poor)
+            assert await caller.fetchval(TABLES) is None
+            await caller.execute(f"GRANT CREATE ON SCHEMA {schema} TO r_{schema}")
+        async with opened(poor) as store:
+            await begun(store, started())
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("url", ["lanes:///var/shop", "memory:", "s3://bucket/shop", "shop"])
+def test_only_postgresql_has_migrations(url: str) -> None:
+    with pytest.raises(BadUsage, match="not an address of PostgreSQL"):
+        asyncio.run(migrate_store(url, dry_run=True))
+
+
+def test_every_index_and_table_is_explained_where_it_is_made() -> None:
+    """A reader of the tables is a user, too."""
+    for each in known():
+        lines = each.sql.splitlines()
+        for at, line in enumerate(lines):
+            if re.match(r"CREATE (TABLE|INDEX|VIEW|SEQUENCE)", line) and "by_age" not in line and "to_wake" not in line:
+                assert lines[at - 1].startswith("--"), line

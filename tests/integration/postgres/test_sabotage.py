@@ -1,0 +1,82 @@
+"""The tests can fail: a statement that is broken in one place is caught by one of them."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from interlock.errors import InterlockError
+from interlock.store.postgres import claims, statement, writing
+from interlock.store.postgres.statement import group_statement
+from tests.integration.postgres import test_claims, test_readable, test_traps
+
+SOON = "statement_timeout_s=0.5"
+"""For what would wait for ever."""
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+
+
+def instead(old: str, new: str) -> Sabotage:
+    """Every grouped statement with another text in one place, which is told by a pattern."""
+
+    def sabotage(patch: pytest.MonkeyPatch) -> None:
+        def broken(schema: str, parts: statement.Parts) -> str:
+            text = group_statement(schema, parts)
+            assert re.search(old, text) or not parts.moves
+            return re.sub(old, new, text)
+
+        patch.setattr(writing, "group_statement", broken)
+
+    return sabotage
+
+
+def claims_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    made = claims.Claims.__init__
+
+    def careless(self: claims.Claims, *words: object) -> None:
+        made(self, *words)  # type: ignore[arg-type]
+        lease = "lease_until = now() + $4 * interval '1 second'"
+        assert lease in self._claim
+        self._claim = self._claim.replace(lease, "lease_until = NULL + $4 * interval '1 second'")
+
+    patch.setattr(claims.Claims, "__init__", careless)
+
+
+SABOTAGES: list[tuple[str, Sabotage, Callable[[str], None]]] = [
+    (
+        "history for losers",
+        instead(r"FROM moved\)\) IS TRUE", "FROM moved)) IS NOT NULL OR true"),
+        test_traps.test_losers_leave_neither_history_nor_effects_nor_letters,
+    ),
+    (
+        "no look at the revision",
+        instead(r"w\.revision = \w\.expected", "true"),
+        test_traps.test_losers_leave_neither_history_nor_effects_nor_letters,
+    ),
+    (
+        "whoever is locked is waited for",
+        instead(" SKIP LOCKED", ""),
+        lambda url: test_traps.test_an_open_transaction_of_a_caller_blocks_nobody_else(f"{url}&{SOON}"),
+    ),
+    (
+        "whoever refers to a workflow holds it",
+        instead("FOR NO KEY UPDATE OF w", "FOR UPDATE OF w"),
+        test_traps.test_a_foreign_key_to_a_workflow_does_not_make_it_lose,
+    ),
+    ("claims without a lease", claims_without_a_lease, test_claims.test_two_claimers_never_get_the_same_workflow),
+    (
+        "letters as JSONB has them",
+        instead("context_written = CASE", "context_written = CASE WHEN true THEN NULL"),
+        lambda url: test_readable.test_the_engine_gets_back_every_letter_that_it_wrote(url, b'{"b":1,"a":2}'),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sabotage", "test"), [each[1:] for each in SABOTAGES], ids=[name for name, _, _ in SABOTAGES])
+def test_sabotage_is_caught(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, sabotage: Sabotage, test: Callable[[str], None]
+) -> None:
+    """G1, G3, G4: what the same test says of a sound statement is green in its own module."""
+    sabotage(monkeypatch)
+    with pytest.raises((AssertionError, InterlockError)):
+        test(postgres_url)

@@ -1,0 +1,206 @@
+"""The connections of a node: a cap, a reserve for those who undo, and nobody gets one that is in doubt (C16)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.failures import LostConnection
+from interlock.sql.postgres.link import Link, Prepared, Record
+from interlock.sql.postgres.pool import READ_ATTEMPTS, Pool
+
+
+class Wire:
+    """A connection that goes nowhere."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    async def prepare(self, sql: str, /) -> Prepared:
+        raise AssertionError(sql)
+
+    async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[Record]:  # noqa: ASYNC109
+        raise AssertionError(sql)
+
+    async def execute(self, sql: str, /, *, timeout: float | None = None) -> str:  # noqa: ASYNC109 -- the driver's.
+        raise AssertionError(sql)
+
+    def is_closed(self) -> bool:
+        return self.ended
+
+    def terminate(self) -> None:
+        self.ended = True
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the driver's.
+        self.ended = True
+
+
+class Server:
+    """Opens connections, and answers or fails as it is told."""
+
+    def __init__(self) -> None:
+        self.opened: list[Link] = []
+        self.failures: list[Exception] = []
+        self.reachable = True
+
+    async def connect(self, address: Address) -> Link:
+        await asyncio.sleep(0)
+        if not self.reachable:
+            raise UnavailableError("nobody is there.")
+        link = Link(Wire(), address)
+
+        async def answer(_sql: str, _values: Sequence[object]) -> list[Record]:
+            await asyncio.sleep(0)
+            if self.failures:
+                raise self.failures.pop()
+            return []
+
+        link.read = link.write = answer  # type: ignore[method-assign, assignment]
+        self.opened.append(link)
+        return link
+
+
+def tried(connections_max: int, scenario: Callable[[Server, Pool], Coroutine[Any, Any, None]]) -> None:
+    server = Server()
+    address = Address("postgresql://h/d", "postgresql://h/d", connections_max=connections_max)
+    asyncio.run(scenario(server, Pool(address, server.connect)))
+
+
+def test_connections_are_used_again_and_never_more_than_the_cap() -> None:
+    """C16: those who come when all are taken wait for one."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        await pool.read("a")
+        await pool.read("b")
+        assert len(server.opened) == 1
+        await asyncio.gather(*(pool.write("c", ()) for _ in range(30)))
+        assert len(server.opened) == pool.open == 3
+        await pool.close()
+        assert pool.open == 0
+        assert all(not link.usable for link in server.opened)
+
+    tried(3, scenario)
+
+
+def test_the_last_connections_are_for_those_who_undo() -> None:
+    """C16: ordinary work takes nine of ten, however much of it there is."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        async with asyncio.TaskGroup() as group:
+            leave = asyncio.Event()
+            taken = 0
+
+            async def hold(*, reserve: bool) -> None:
+                nonlocal taken
+                async with pool.link(reserve=reserve):
+                    taken += 1
+                    await leave.wait()
+
+            for _ in range(20):
+                group.create_task(hold(reserve=False))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert taken == len(server.opened) == 9
+            await pool.write("undo", (), reserve=True)
+            assert len(server.opened) == 10
+            leave.set()
+        assert taken == 20
+        await pool.close()
+
+    tried(10, scenario)
+
+
+def test_a_read_goes_to_another_connection_when_its_own_was_lost() -> None:
+    """A few times; the idle ones went to the same server and are thrown away too."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        await asyncio.gather(*(pool.read("a") for _ in range(5)))
+        server.failures = [LostConnection("gone.") for _ in range(READ_ATTEMPTS - 1)]
+        assert await pool.read("b") == []
+        assert sum(link.usable for link in server.opened) == pool.open == 1
+        server.failures = [LostConnection("gone.") for _ in range(READ_ATTEMPTS)]
+        with pytest.raises(LostConnection):
+            await pool.read("c")
+        assert not server.failures
+        assert pool.open == 0
+
+    tried(5, scenario)
+
+
+def test_a_write_is_never_repeated() -> None:
+    """G9: its connection is ended, because nobody knows what it is in the middle of."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        server.failures = [OutcomeUnknown("gone.")]
+        with pytest.raises(OutcomeUnknown):
+            await pool.write("a", ())
+        assert not server.opened[0].usable
+        assert pool.open == 0
+        await pool.write("b", ())
+
+    tried(5, scenario)
+
+
+def test_a_server_that_is_away_is_told_to_everybody_and_found_again() -> None:
+    async def scenario(server: Server, pool: Pool) -> None:
+        server.reachable = False
+        told = await asyncio.gather(*(pool.read("a") for _ in range(9)), return_exceptions=True)
+        assert all(isinstance(each, UnavailableError) for each in told)
+        assert pool.open == 0
+        server.reachable = True
+        assert await asyncio.gather(*(pool.read("a") for _ in range(9))) == [[]] * 9
+
+    tried(2, scenario)
+
+
+def test_whoever_is_cancelled_while_waiting_takes_nothing_along() -> None:
+    """The next one in the row gets the connection."""
+
+    async def scenario(_server: Server, pool: Pool) -> None:
+        async with pool.link():
+            first, second = asyncio.ensure_future(pool.read("a")), asyncio.ensure_future(pool.read("b"))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.sleep(0)
+        assert await second == []
+        async with pool.link():
+            third, fourth = asyncio.ensure_future(pool.read("c")), asyncio.ensure_future(pool.read("d"))
+            await asyncio.sleep(0)
+        third.cancel()  # It was its turn already.
+        assert await fourth == []
+        assert pool.open <= 1
+
+    tried(1, scenario)
+
+
+def test_whoever_is_cancelled_in_the_middle_ends_only_its_own_connection() -> None:
+    """A request that was given up is no reason to connect everybody anew."""
+
+    async def scenario(server: Server, pool: Pool) -> None:
+        await asyncio.gather(*(pool.read("a") for _ in range(3)))
+        given_up = asyncio.ensure_future(pool.read("b"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert sum(link.usable for link in server.opened) == pool.open == 2
+
+    tried(3, scenario)
+
+
+def test_a_pool_that_was_closed_refuses_everybody_who_waits() -> None:
+    async def scenario(_server: Server, pool: Pool) -> None:
+        async with pool.link() as link:
+            waiting = asyncio.ensure_future(pool.read("a"))
+            await asyncio.sleep(0)
+            await pool.close()
+            with pytest.raises(UnavailableError, match="closed"):
+                await waiting
+        assert not link.usable
+        assert pool.open == 0
+        with pytest.raises(UnavailableError, match="closed"):
+            await pool.read("a")
+
+    tried(1, scenario)
