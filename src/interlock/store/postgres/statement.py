@@ -113,10 +113,11 @@ class Parts(NamedTuple):
 
 
 @cache
-def group_statement(schema: str, parts: Parts) -> str:
+def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
     """The statement for groups with these parts.
 
-    Returns the database's time, the ids that were lost, and of a group that is held the leases that were taken.
+    Returns the database's time, the ids that were lost, and of a group that is held the leases that were taken. With
+    `bounded` it waits no longer than `LOCK_WAIT_MS` for others, nor does any statement behind it in its transaction.
     """
     columns = (*CHANGE, HOLD) if parts.held else CHANGE
     at = 1
@@ -132,7 +133,7 @@ def group_statement(schema: str, parts: Parts) -> str:
     if parts.moves:
         tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease)
     if parts.starts:
-        tables += _starts(schema, lease)
+        tables += _starts(schema, lease, bounded=bounded)
     if parts.history:
         tables.append(_events(schema, happened, won))
     if parts.effects:
@@ -192,7 +193,7 @@ def _moves(schema: str, happened: str | None, lease: Lease | None) -> list[str]:
     ]
 
 
-def _starts(schema: str, lease: Lease | None) -> list[str]:
+def _starts(schema: str, lease: Lease | None, *, bounded: bool) -> list[str]:
     names = [name for name, _ in CHANGE if name != "expected"]
     values = [_value("n", name, kind) for name, kind in CHANGE if name != "expected"]
     if lease is not None:
@@ -200,9 +201,10 @@ def _starts(schema: str, lease: Lease | None) -> list[str]:
         values += lease.of_start()
     # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
     # waiting is set: for this transaction only.
+    bound = f", set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)" if bounded else ""
     return [
         f"""numbered AS MATERIALIZED (
-    SELECT c.*, nextval('{schema}.workflow_numbers') AS number, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
+    SELECT c.*, nextval('{schema}.workflow_numbers') AS number{bound}
     FROM change c WHERE c.expected = 0)""",
         f"""begun AS (
     INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)

@@ -22,6 +22,7 @@ from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claimed, Claims, Committed
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.queries import Queries
+from interlock.store.postgres.transactions import PostgresTransactions
 from interlock.store.postgres.turns import Turns
 from interlock.store.postgres.writing import Holding, Writing
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
@@ -194,6 +195,10 @@ class PostgresStore:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise closed()
+
+    def transactions(self) -> PostgresTransactions:
+        """What is asked inside a transaction of the caller (B11)."""
+        return PostgresTransactions(self._schema)
 
 
 def _unusable(error: TransactionError) -> UnavailableError:
