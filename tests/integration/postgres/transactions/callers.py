@@ -3,6 +3,8 @@
 Those without an event loop are used in a thread that has none.
 """
 
+# ruff: noqa: ANN401 -- connections of any kind look the same here.
+
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
