@@ -209,3 +209,25 @@ async def until_waiting(url: str) -> None:
             pass
     finally:
         await connection.close()
+
+
+def test_a_snapshot_of_the_callers_own_is_not_decided_upon_when_it_is_old(postgres_url: str) -> None:
+    """G1: REPEATABLE READ sees what was, so PostgreSQL itself refuses to write upon it."""
+
+    async def scenario() -> None:
+        async with shop(postgres_url) as engine, called("asyncpg", postgres_url) as caller:
+            await engine.start(order, "o-1", Order())
+            await caller.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            await caller.execute("SELECT 1")
+            await engine.send("o-1", Note("meanwhile"))
+            async with lent(engine, caller) as tx:
+                with pytest.raises(asyncpg.SerializationError):
+                    await tx.send("o-1", Note("old"))
+            await caller.execute("ROLLBACK")
+            await caller.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+            async with lent(engine, caller) as tx:
+                assert (await tx.send("o-1", Note("new"), expect_version=2)).version == 3
+                assert (await tx.send("o-1", Submit(5))).version == 4
+            await caller.execute("COMMIT")
+
+    run(scenario)

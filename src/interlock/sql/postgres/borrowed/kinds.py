@@ -1,4 +1,8 @@
-"""Which kind of connection somebody has lent, by the name of its class or of one that it is derived from."""
+"""Which kind of connection somebody has lent.
+
+It is known by the name of its class, or of one that it is derived from, together with the top of the module: so nothing
+is imported, and two drivers may give their classes the same names.
+"""
 
 from collections.abc import Callable
 
