@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
     from interlock.runtime.engine import Engine
     from interlock.runtime.settings import Admission
+    from interlock.runtime.transactions.blocks import BlockingTransaction, Transaction
     from interlock.runtime.typed import Workflows
     from interlock.runtime.views import (
         Compensation,
@@ -87,6 +88,7 @@ __all__ = [
     "AlertWebhook",
     "Allowed",
     "BlockingEngine",
+    "BlockingTransaction",
     "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
@@ -149,6 +151,7 @@ __all__ = [
     "StepError",
     "StepFailure",
     "Subscribers",
+    "Transaction",
     "TransactionError",
     "TransitionApplied",
     "TransitionRejected",
@@ -168,11 +171,13 @@ __all__ = [
 ]
 
 _BLOCKING = "interlock.runtime.blocking"
+_BLOCKS = "interlock.runtime.transactions.blocks"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
     "BlockingEngine": _BLOCKING,
+    "BlockingTransaction": _BLOCKS,
     "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
@@ -184,6 +189,7 @@ _LATER = {
     "Page": _VIEWS,
     "PagerDuty": "interlock.runtime.alerts.receivers",
     "Refused": _VIEWS,
+    "Transaction": _BLOCKS,
     "View": _VIEWS,
     "Workflow": _VIEWS,
     "Workflows": "interlock.runtime.typed",

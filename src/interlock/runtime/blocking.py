@@ -12,6 +12,7 @@ thread, and may not call the engine from there.
 import functools
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Generic, ParamSpec, Self, TypeVar
 
@@ -21,6 +22,7 @@ from interlock.core.values import ContextT, StateT
 from interlock.runtime.engine import Engine
 from interlock.runtime.opening import Opening
 from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.transactions.blocks import BlockingTransaction
 from interlock.runtime.typed import Workflows
 
 EventT = TypeVar("EventT", bound=Event)
@@ -92,6 +94,10 @@ class BlockingEngine(Behind[Engine]):
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingWorkflows[StateT, ContextT, EventT]:
         """The same calls, typed by the machine."""
         return BlockingWorkflows(self._portal, self._inside.of(machine))
+
+    def transaction(self, connection: object) -> AbstractContextManager[BlockingTransaction]:
+        """As `Engine.transaction`, for connections without an event loop; it does not go through the engine's own."""
+        return self._inside.transaction(connection)
 
     def close(self) -> None:
         """As `Engine.close`; then the thread ends. Twice is once, and the second waits for the first."""

@@ -24,6 +24,8 @@ from interlock.runtime.inside import Inside
 from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
 from interlock.runtime.opening import Opening
 from interlock.runtime.settings import Admission
+from interlock.runtime.transactions.blocks import Acting, TransactionBlock
+from interlock.runtime.transactions.deciding import Deciding
 from interlock.runtime.typed import Workflows
 from interlock.runtime.views import (
     Compensation,
@@ -149,6 +151,15 @@ class Engine:
         if waiting:
             await asyncio.wait(waiting)
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
+
+    def transaction(self, connection: object) -> TransactionBlock:
+        """Send events inside a transaction of your own, on PostgreSQL: they commit or roll back with your data (B11).
+
+        `async with engine.transaction(connection) as tx: await tx.send(…)`, or `with` and without `await` for a
+        connection without an event loop, from any thread. It is one of asyncpg, psycopg 3 or SQLAlchemy 2.
+        """
+        deciding = Deciding(self._inside, self._pipeline.means.ids)
+        return TransactionBlock(Acting(deciding, self._bound), connection)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 

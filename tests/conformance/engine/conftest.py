@@ -12,9 +12,6 @@ from tests.conformance.engine.places import Place
 from tests.integration.objects.servers import Server
 from tests.integration.postgres.settime import set_by_the_test
 
-POSTGRES_LEASE_S = 0.5
-"""An engine that was crashed holds its workflows for so long."""
-
 KEPT = ("local", "bucket", "postgres")
 KINDS = ("memory", *KEPT)
 
@@ -37,7 +34,7 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
         return Place(folder, "s3://memory/home")
     if kind == "postgres":
         set_by_the_test(request.getfixturevalue("monkeypatch"))
-        return Place(folder, request.getfixturevalue("postgres_url"), lease_s=POSTGRES_LEASE_S)
+        return Place(folder, request.getfixturevalue("postgres_url"))
     server = request.getfixturevalue(kind)
     assert isinstance(server, Server)
     return Place(folder, server.url(f"engine/{uuid.uuid4().hex}"))

@@ -145,7 +145,7 @@ def test_the_calls_of_one_machine_are_typed_by_it(engine: BlockingEngine) -> Non
 def test_every_call_of_the_engine_is_there_with_the_same_parameters(there: type, here: type) -> None:
     """A method that the engine gets is missed here at once."""
     assert public(there) == public(here)
-    for name in public(there) - {"of", "close"}:
+    for name in public(there) - {"of", "transaction", "close"}:  # What these give back is another class here.
         assert inspect.signature(getattr(here, name)) == inspect.signature(getattr(there, name))
         assert not inspect.iscoroutinefunction(getattr(here, name))
         assert getattr(here, name).__doc__

@@ -9,7 +9,6 @@ that never left is UnavailableError, and one that may have arrived is OutcomeUnk
 """
 
 import asyncio
-import uuid
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,8 +24,9 @@ from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.hints import Hints
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.settling import Settling
+from interlock.store.postgres.transactions import PostgresTransactions
 from interlock.store.postgres.turns import Turns
-from interlock.store.postgres.writing import Writing
+from interlock.store.postgres.writing import NOBODY, Writing
 from interlock.store.shared import Due, Holder
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
@@ -34,9 +34,6 @@ ResultT = TypeVar("ResultT")
 
 BEFORE_ALL_US = -(2**52)
 """A time before all others that PostgreSQL can hold: the year 1827."""
-
-NOBODY = Holder("", 0.0, str(uuid.UUID(int=0)))
-"""Who commits a group without an engine."""
 
 
 class PostgresStore:
@@ -183,9 +180,9 @@ class PostgresStore:
     async def close(self) -> None:
         """Finish what is on its way and close the connections."""
         self._closed = True
-        self._hints.close()
         while self._under_way:
             await asyncio.wait(self._under_way)
+        await self._hints.close()
         await self._pool.close()
 
     async def _commit(self, changes: list[Change], holder: Holder) -> list[str]:
@@ -222,6 +219,10 @@ class PostgresStore:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise closed()
+
+    def transactions(self) -> PostgresTransactions:
+        """What is asked inside a transaction of the caller (B11)."""
+        return PostgresTransactions(self._schema)
 
 
 def _unusable(error: TransactionError) -> UnavailableError:
