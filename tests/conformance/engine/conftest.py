@@ -12,7 +12,8 @@ from tests.conformance.engine.places import Place
 from tests.integration.objects.servers import Server
 from tests.integration.postgres.settime import set_by_the_test
 
-KEPT = ("local", "bucket", "postgres")
+OWNED = ("local", "bucket")
+KEPT = (*OWNED, "postgres")
 KINDS = ("memory", *KEPT)
 
 
@@ -49,6 +50,12 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture(params=KEPT)
 def kept(request: pytest.FixtureRequest) -> Place:
     """Every store that is still there after it was closed."""
+    return made(str(request.param), request)
+
+
+@pytest.fixture(params=OWNED)
+def owned(request: pytest.FixtureRequest) -> Place:
+    """Every store that has one owner at a time."""
     return made(str(request.param), request)
 
 
