@@ -29,6 +29,7 @@ from interlock.errors import (
     InvalidTransition,
     KeyReused,
     LaneOwned,
+    LeaseHeld,
     LimitReached,
     MissingExtra,
     MovedElsewhere,
@@ -65,8 +66,10 @@ from interlock.signals import (
 if TYPE_CHECKING:
     from interlock.database.database import Database
     from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
-    from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
+    from interlock.runtime.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
     from interlock.runtime.engine import Engine
+    from interlock.runtime.leases import Lease
+    from interlock.runtime.pruning import Pruned
     from interlock.runtime.settings import Admission
     from interlock.runtime.typed import Workflows
     from interlock.runtime.views import (
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
         View,
         Workflow,
     )
+    from interlock.store.leases import Granted, Held, Leases
 
 __all__ = [
     "Admission",
@@ -87,6 +91,7 @@ __all__ = [
     "AlertWebhook",
     "Allowed",
     "BlockingEngine",
+    "BlockingLease",
     "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
@@ -107,7 +112,9 @@ __all__ = [
     "Event",
     "Fenced",
     "Finding",
+    "Granted",
     "GuardRejected",
+    "Held",
     "HistoryRow",
     "InterlockError",
     "InternalError",
@@ -115,6 +122,9 @@ __all__ = [
     "InvalidTransition",
     "KeyReused",
     "LaneOwned",
+    "Lease",
+    "LeaseHeld",
+    "Leases",
     "LimitReached",
     "Machine",
     "MachineDescription",
@@ -133,6 +143,7 @@ __all__ = [
     "PipelineState",
     "PipelineStep",
     "Plan",
+    "Pruned",
     "Record",
     "Refusal",
     "Refused",
@@ -168,21 +179,28 @@ __all__ = [
 ]
 
 _BLOCKING = "interlock.runtime.blocking"
+_LEASES = "interlock.store.leases"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
     "BlockingEngine": _BLOCKING,
+    "BlockingLease": _BLOCKING,
     "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
     "DeadLetter": _VIEWS,
     "Engine": "interlock.runtime.engine",
+    "Granted": _LEASES,
+    "Held": _LEASES,
     "HistoryRow": _VIEWS,
+    "Lease": "interlock.runtime.leases",
+    "Leases": _LEASES,
     "Moved": _VIEWS,
     "Page": _VIEWS,
     "PagerDuty": "interlock.runtime.alerts.receivers",
+    "Pruned": "interlock.runtime.pruning",
     "Refused": _VIEWS,
     "View": _VIEWS,
     "Workflow": _VIEWS,

@@ -21,8 +21,10 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
+from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
 from interlock.runtime.opening import Opening
+from interlock.runtime.pruning import BATCH, Pruned, Pruner
 from interlock.runtime.settings import Admission
 from interlock.runtime.typed import Workflows
 from interlock.runtime.views import (
@@ -258,6 +260,18 @@ class Engine:
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
 
+    # --- one at a time -----------------------------------------------------------------------------------------------
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> Leasing:
+        """Do something in one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
+
+        Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and ends after
+        `lease_s` when this process does not live. `lease.token` grows with every holder, `lease.check()` raises Fenced
+        when it was lost.
+        """
+        self._inside.refuse_if_closed()
+        return Leasing(self._inside.leases, name, wait_s=wait_s, lease_s=lease_s)
+
     # --- what needs a person -----------------------------------------------------------------------------------------
 
     async def compensations(self) -> list[Compensation]:
@@ -289,8 +303,38 @@ class Engine:
         """
         self._inside.settled(await self._rule(letter_id, Settle), note)
 
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of this engine's machines that ended so long ago, with their history, effects and letters.
+
+        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
+        Each batch is a transaction of its own; `pause_s` lies between two.
+        """
+        self._inside.refuse_if_closed()
+        pruner = Pruner(
+            self._store,
+            older_than_s=older_than_s,
+            machines=self._inside.machines,
+            history_only=history_only,
+            owing=with_owed,
+            dry_run=dry_run,
+            batch=batch,
+            pause_s=pause_s,
+        )
+        keeps = history_only or dry_run
+        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
+
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
+        await self._inside.leases.close()
         await self._inside.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------

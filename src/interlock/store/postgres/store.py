@@ -21,6 +21,8 @@ from interlock.store import cursors
 from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claimed, Claims, Committed
 from interlock.store.postgres.databasetime import DatabaseTime
+from interlock.store.postgres.locks import PostgresLeases
+from interlock.store.postgres.pruning import PostgresPruning
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.turns import Turns
 from interlock.store.postgres.writing import Holding, Writing
@@ -46,6 +48,8 @@ class PostgresStore:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._claims = Claims(pool, self._time)
+        self.leases = PostgresLeases(self._schema, self._safely)
+        self.pruning = PostgresPruning(self._schema, self._safely)
 
     async def begin(self) -> None:
         """Ask the database for its time."""
@@ -122,8 +126,7 @@ class PostgresStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        self._refuse_closed()
-        await self._finished(self._written(self._queries.note, (name, text)))
+        await self._safely(self._queries.note, (name, text))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
@@ -168,6 +171,10 @@ class PostgresStore:
             except TransactionError as error:
                 raise _unusable(error) from error
         return Committed([change.row.id for change in changes if change.row.id in writing.lost], writing.leases)
+
+    async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
+        self._refuse_closed()
+        return await self._finished(self._written(sql, values))
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
