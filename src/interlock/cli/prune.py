@@ -55,8 +55,7 @@ def prune(
     older_than_s = seconds_of(older_than)
     described = [] if machine is None or ":" not in machine else [one_machine(machine).describe()]
     name = described[0].name if described else machine
-    what = "would be removed" if dry_run else "removed"
-    done: list[Pruner] = []
+    progress = _Progress(history_only=history_only, dry_run=dry_run)
 
     async def run() -> None:
         async with store_at(home) as store:
@@ -73,32 +72,39 @@ def prune(
                 batch=batch,
                 pause_s=pause_ms / 1_000,
             )
-            done.append(pruner)
-            batches = 0
-
-            def tell(_batch: Batch) -> None:
-                nonlocal batches
-                batches += 1
-                if batches % PROGRESS_BATCHES == 0:
-                    stderr().print(f"{_told(pruner, history_only=history_only)} {what} so far", soft_wrap=True)
-
-            await pruner.run(tell)
+            await pruner.run(progress.add)
 
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        if done:
-            stderr().print(f"{_told(done[0], history_only=history_only)} {what} before.", soft_wrap=True)
+        stderr().print(f"{progress.text()} before it was stopped.", soft_wrap=True)
         raise
-    pruned = done[0].done
     if output is Diagnosis.JSON:
-        show_json({"workflows": pruned.workflows, "events": pruned.events, "dry_run": dry_run})
+        show_json({"workflows": progress.workflows, "events": progress.events, "dry_run": dry_run})
     else:
-        stdout().print(f"{_told(done[0], history_only=history_only)} {what}.", soft_wrap=True)
+        stdout().print(f"{progress.text()}.", soft_wrap=True)
 
 
-def _told(pruner: Pruner, *, history_only: bool) -> str:
-    pruned = pruner.done
-    rows = f"{pruned.events:,} rows of history"
-    workflows = counted(pruned.workflows, "workflow")
-    return f"{rows} of {workflows}" if history_only else f"{workflows} and {rows}"
+class _Progress:
+    """How much has gone so far."""
+
+    def __init__(self, *, history_only: bool, dry_run: bool) -> None:
+        self.workflows = 0
+        self.events = 0
+        self._batches = 0
+        self._history_only = history_only
+        self._dry_run = dry_run
+
+    def add(self, batch: Batch) -> None:
+        """One more batch is done; now and then it is told."""
+        self.workflows += len(batch.workflows)
+        self.events += batch.events
+        self._batches += 1
+        if self._batches % PROGRESS_BATCHES == 0:
+            stderr().print(f"{self.text()} so far", soft_wrap=True)
+
+    def text(self) -> str:
+        """All of it in words."""
+        rows, workflows = counted(self.events, "row") + " of history", counted(self.workflows, "workflow")
+        what = f"{rows} of {workflows}" if self._history_only else f"{workflows} and {rows}"
+        return f"{what} would be removed" if self._dry_run else f"{what} removed"
