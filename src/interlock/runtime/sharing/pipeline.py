@@ -68,10 +68,6 @@ class SharedPipeline(Pipeline):
         if row.id not in self._busy:
             self._live[row.id] = self._read(row)
 
-    def forget(self, workflow: str) -> None:
-        """Somebody else writes to it now."""
-        self._live.pop(workflow, None)
-
     async def idle(self) -> None:
         """Wait until nothing waits. What others hold is waited for, but not for ever."""
         deadline_s = self._loop.time() + IDLE_S_MAX

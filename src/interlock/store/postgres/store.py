@@ -22,6 +22,8 @@ from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.hints import Hints
+from interlock.store.postgres.locks import PostgresLeases
+from interlock.store.postgres.pruning import PostgresPruning
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.settling import Settling
 from interlock.store.postgres.transactions import PostgresTransactions
@@ -53,6 +55,8 @@ class PostgresStore:
         self._claims = Claims(pool, self._time)
         self._hints = Hints(pool)
         self._settling = Settling(pool)
+        self.leases = PostgresLeases(self._schema, self._safely)
+        self.pruning = PostgresPruning(self._schema, self._safely)
 
     async def begin(self) -> None:
         """Ask the database for its time."""
@@ -125,8 +129,7 @@ class PostgresStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        self._refuse_closed()
-        await self._finished(self._written(self._queries.note, (name, text)))
+        await self._safely(self._queries.note, (name, text))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
@@ -193,6 +196,10 @@ class PostgresStore:
             except TransactionError as error:
                 raise _unusable(error) from error
         return [change.row.id for change in changes if change.row.id in writing.lost]
+
+    async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
+        self._refuse_closed()
+        return await self._finished(self._written(sql, values))
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
