@@ -10,7 +10,7 @@ from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.sql.postgres.address import Address
 from interlock.sql.postgres.failures import LostConnection
 from interlock.sql.postgres.link import Link, Prepared, Record
-from interlock.sql.postgres.pool import READ_ATTEMPTS, Pool
+from interlock.sql.postgres.pool import ATTEMPTS_MAX, Pool
 
 
 class Wire:
@@ -19,8 +19,8 @@ class Wire:
     def __init__(self) -> None:
         self.ended = False
 
-    async def prepare(self, sql: str, /) -> Prepared:
-        raise AssertionError(sql)
+    async def prepare(self, sql: str, /, *, name: str, timeout: float | None = None) -> Prepared:  # noqa: ASYNC109
+        raise AssertionError(sql, name, timeout)
 
     async def fetch(self, sql: str, /, *values: object, timeout: float | None = None) -> list[Record]:  # noqa: ASYNC109
         raise AssertionError(sql)
@@ -118,10 +118,10 @@ def test_a_read_goes_to_another_connection_when_its_own_was_lost() -> None:
 
     async def scenario(server: Server, pool: Pool) -> None:
         await asyncio.gather(*(pool.read("a") for _ in range(5)))
-        server.failures = [LostConnection("gone.") for _ in range(READ_ATTEMPTS - 1)]
+        server.failures = [LostConnection("gone.") for _ in range(ATTEMPTS_MAX - 1)]
         assert await pool.read("b") == []
         assert sum(link.usable for link in server.opened) == pool.open == 1
-        server.failures = [LostConnection("gone.") for _ in range(READ_ATTEMPTS)]
+        server.failures = [LostConnection("gone.") for _ in range(ATTEMPTS_MAX)]
         with pytest.raises(LostConnection):
             await pool.read("c")
         assert not server.failures
