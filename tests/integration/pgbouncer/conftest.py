@@ -7,9 +7,9 @@ from collections.abc import Generator
 import pytest
 
 from tests.integration.pgbouncer.bouncer import Bouncer, found, version
-from tests.integration.postgres.fixtures import postgres, postgres_url
+from tests.integration.postgres.fixtures import postgres
 
-__all__ = ["postgres", "postgres_url"]
+__all__ = ["postgres"]
 
 PREPARING = (1, 21)
 """Since this version PgBouncer can keep prepared statements for its clients, and later ones do by default."""
@@ -38,8 +38,8 @@ def schema() -> str:
 
 
 @pytest.fixture
-def pooled_url(pooler: Bouncer, schema: str) -> str:
-    """The address of the schema through the pooler."""
+def postgres_url(pooler: Bouncer, schema: str) -> str:
+    """The address of the schema through the pooler, under the name by which the suites know it."""
     return f"{pooler.url}&schema={schema}&pgbouncer=true"
 
 
