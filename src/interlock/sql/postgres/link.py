@@ -12,6 +12,7 @@ all of them for each row of a group, until the statistics catch up.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # asyncpg has no types of its own; mypy --strict looks at what is ours.
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
@@ -71,7 +72,7 @@ class Driver(Protocol):
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the driver's.
-        """End it politely."""
+        """End it politely; a statement that is under way is cancelled on the server."""
         ...
 
 
@@ -82,6 +83,8 @@ class Link:
         self.driver = driver
         self.idle_since_s = 0.0
         """By the event loop's clock; kept by the pool."""
+        self.spent = False
+        """Whoever used it has left in the middle of something: it has to be ended."""
         self._pooled = address.pgbouncer
         self._timeout_s = address.statement_timeout_s
         self._prepared: dict[str, Prepared] = {}
@@ -89,8 +92,8 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """Whether it is still connected, as far as anybody knows."""
-        return not self.driver.is_closed()
+        """Whether it is still connected, as far as anybody knows, and nothing is under way on it."""
+        return not self.spent and not self.driver.is_closed()
 
     async def read(self, sql: str, values: Sequence[object]) -> list[Record]:
         """Run a statement that changes nothing."""
@@ -130,6 +133,16 @@ class Link:
         with told(writing=True):
             await self.driver.execute(sql)
 
+    async def end(self, timeout_s: float) -> None:
+        """End it, and what may be under way on it: the server alone would find out when that has run to its end."""
+        self.spent = True
+        try:
+            with contextlib.suppress(Exception):  # Whatever it says, it ends here.
+                await self.driver.close(timeout=timeout_s)
+        finally:
+            if not self.driver.is_closed():
+                self.driver.terminate()
+
     async def _write(self, sql: str, values: Sequence[object]) -> list[Record]:
         with told(writing=False):
             # To prepare a statement is not to run it: what breaks here has changed nothing.
@@ -152,16 +165,13 @@ class Link:
             rows = await self.driver.fetch(sql, *values, timeout=self._timeout_s)
             if end:
                 await self.driver.execute(end, timeout=self._timeout_s)
-        except (TimeoutError, OSError):
-            # It is still in the middle of that. Nobody waits for its end: the server rolls back by itself.
-            self.driver.terminate()
-            raise
-        except Exception:
-            if not self.driver.is_closed():
+        except BaseException as failure:
+            # Whoever was cancelled or has waited for too long does not wait for a ROLLBACK: the end of the connection
+            # is one.
+            if isinstance(failure, TimeoutError) or not isinstance(failure, Exception):
+                self.spent = True
+            elif not self.driver.is_closed():
                 await self.driver.execute("ROLLBACK", timeout=self._timeout_s)
-            raise
-        except BaseException:
-            self.driver.terminate()
             raise
         return rows
 

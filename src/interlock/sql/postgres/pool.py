@@ -81,7 +81,7 @@ class Pool:
                 self._lost(link)
             elif isinstance(error, (asyncio.CancelledError, Overdue)):
                 # It is in the middle of something: nobody else may get it. The others are as good as before.
-                link.driver.terminate()
+                link.spent = True
             raise
         finally:
             self._give_back(link)
@@ -182,10 +182,12 @@ class Pool:
                     raise
 
     def _give_back(self, link: Link) -> None:
-        if self._closed or not link.usable:
-            if link.usable:
-                link.driver.terminate()
+        if self._closed:
+            link.driver.terminate()
+        if link.driver.is_closed():
             self.open -= 1
+        elif link.spent:
+            self._end([link])
         else:
             loop = asyncio.get_running_loop()
             link.idle_since_s = loop.time()
@@ -205,14 +207,18 @@ class Pool:
             self._retiring = loop.call_at(self._idle[0].idle_since_s + IDLE_S_MAX, self._retire)
 
     def _end(self, links: list[Link]) -> None:
-        self.open -= len(links)
         for link in links:
-            task = asyncio.ensure_future(_ended(link))
+            task = asyncio.ensure_future(link.end(CLOSE_TIMEOUT_S))
             self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        self.open -= 1
+        self._wake()
 
     def _lost(self, link: Link) -> None:
-        link.driver.terminate()
+        link.spent = True  # What may still be under way on it is ended too, so that it does not happen much later.
         idle, self._idle = self._idle, []
         self.open -= len(idle)
         for each in idle:
@@ -232,10 +238,3 @@ class Pool:
                     del self._waiting[place]
                     waiting.set_result(None)
                     return
-
-
-async def _ended(link: Link) -> None:
-    try:
-        await link.driver.close(timeout=CLOSE_TIMEOUT_S)
-    except Exception:  # noqa: BLE001 -- whatever it says, it ends here.
-        link.driver.terminate()
