@@ -196,7 +196,10 @@ async def connected(address: Address) -> Link:
         settings = {**settings, "application_name": NAME}
     try:
         driver: object = await asyncpg.connect(
-            address.url, timeout=address.connect_timeout_s, statement_cache_size=0, server_settings=settings
+            address.url,
+            timeout=address.connect_timeout_s,  # pyright: ignore[reportArgumentType] -- guessed from its default.
+            statement_cache_size=0,
+            server_settings=settings,
         )
     except Exception as failure:
         if can_fail_to_connect(failure):
