@@ -97,9 +97,9 @@ class SharedPipeline(Pipeline):
         """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
         most, busy, parked = self._settings.group_max, self._busy, self._parked
         if not busy and not parked:
-            taken, self._waiting = self._waiting[:most], self._waiting[most:]
-            return taken
-        taken = []
+            first, self._waiting = self._waiting[:most], self._waiting[most:]
+            return first
+        taken: list[Envelope] = []
         left: list[Envelope] = []
         for envelope in self._waiting:
             workflow = envelope.workflow
