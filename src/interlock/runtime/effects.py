@@ -24,11 +24,11 @@ class _EffectReport(Report):
         """Write it, on the row of its workflow."""
         staged = group.stage(self.workflow)
         if staged is not None:
-            self._apply(staged, group)
+            self.apply(staged, group)
         return None
 
     @abstractmethod
-    def _apply(self, staged: Staged, group: Group) -> None:
+    def apply(self, staged: Staged, group: Group) -> None:
         """What becomes of the effect."""
 
 
@@ -51,10 +51,11 @@ class EffectBegun(_EffectReport):
         if staged is None:
             group.means.effect_slots.decline(self.effect.id)
         else:
-            self._apply(staged, group)
+            self.apply(staged, group)
         return None
 
-    def _apply(self, staged: Staged, group: Group) -> None:
+    def apply(self, staged: Staged, group: Group) -> None:
+        """Count the attempt, which begins when that is durable."""
         if staged.begin_effect(self.effect, group.means, again=True):
             staged.touch()
         else:
@@ -66,7 +67,8 @@ class EffectDone(_EffectReport):
 
     __slots__ = ()
 
-    def _apply(self, staged: Staged, group: Group) -> None:
+    def apply(self, staged: Staged, group: Group) -> None:
+        """It is owed no more."""
         del group
         staged.effects_done += (self.effect.id,)
         staged.touch()
@@ -84,7 +86,7 @@ class EffectFailed(_EffectReport):
         self.counted = counted
         """False for an attempt that was cancelled because the engine stops."""
 
-    def _apply(self, staged: Staged, group: Group) -> None:
+    def apply(self, staged: Staged, group: Group) -> None:
         """Try again later, or leave it to a person."""
         effect, failure = self.effect, self.failure
         staged.touch()

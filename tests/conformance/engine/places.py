@@ -116,6 +116,8 @@ async def settled(engine: Engine) -> None:
     inside = engine._inside
     if isinstance(inside, SharedInside) and inside.runner.working:
         for _ in range(2):  # What is due is claimed from the store, and what that leaves due as well.
+            while inside._claiming.looking:
+                await turns(1)
             await inside._claiming._poll()
             await turns()
             await engine._pipeline.idle()

@@ -110,7 +110,7 @@ def test_a_policy_says_when_a_timer_fires_after_a_stop(kept: Place, policy: Time
         async with kept.engine(order, clock=clock) as engine:
             await settled(engine)
             assert (await engine.get("o-1")).state is State.DRAFT
-            soonest_us = engine._inside.wakes.soonest_us()
+            soonest_us = (await engine._store.load(["o-1"]))["o-1"].wake_us
             assert soonest_us is not None
             assert soonest_us / 1e6 == pytest.approx(stopped_s + seconds, abs=0.01)
 
@@ -141,7 +141,7 @@ def test_after_a_crash_the_last_saved_value_of_the_remaining_time_counts(kept: P
         clock.now_s += 1_000
         async with kept.engine(order, clock=clock) as engine:
             await settled(engine)
-            soonest_us = engine._inside.wakes.soonest_us()
+            soonest_us = (await engine._store.load(["o-1"]))["o-1"].wake_us
             assert soonest_us is not None
             assert soonest_us / 1e6 == pytest.approx(clock.now_s + 60, abs=0.01)
 

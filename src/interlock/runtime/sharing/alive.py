@@ -14,10 +14,10 @@ from interlock.runtime.bound import Bound
 from interlock.runtime.recovery import ALIVE
 from interlock.store.shared import SharedStore
 
-SIGN_S = 0.5
+SIGN_S = 0.4
 """How often a worker shows that it is alive."""
 
-SILENT_S = 2.0
+SILENT_S = 1.6
 """Nobody who is alive is silent for so long."""
 
 LOOK_S = 0.1
@@ -31,8 +31,10 @@ def minds_the_gap(machines: dict[str, Bound]) -> bool:
 async def gap_begun_us(store: SharedStore) -> int | None:
     """Since when nobody has looked after the store; None when somebody does at this moment."""
     first = (await store.noted()).get(ALIVE, "0")
-    while store.now_us() - int(first) < SILENT_S * 1_000_000:
+    left_s = SILENT_S - (store.now_us() - int(first)) / 1_000_000
+    while left_s > 0:
         await asyncio.sleep(LOOK_S)
+        left_s -= LOOK_S
         if (await store.noted()).get(ALIVE, "0") != first:
             return None
     return int(first)

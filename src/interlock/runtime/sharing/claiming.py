@@ -57,10 +57,15 @@ class Claiming:
         self._timer: asyncio.TimerHandle | None = None
         self._hungry = False
         """Something is due for which there was no room."""
+        self.looking = False
+        self._reached_s = self._loop.time()
+        """When the store last answered."""
 
     def due(self, time_us: int) -> None:
         """Something is due at that time, or is already."""
-        self._wake_in((time_us - self._store.now_us()) / 1_000_000)
+        wait_s = (time_us - self._store.now_us()) / 1_000_000
+        if wait_s < self._poll_s:  # The store is asked again before that.
+            self._wake_in(wait_s)
 
     def freed(self) -> None:
         """There is room."""
@@ -74,11 +79,17 @@ class Claiming:
             while True:
                 self._wake.clear()
                 wait_s = self._poll_s * (0.9 + 0.2 * self._chance.fraction())
+                self.looking = True
                 try:
                     wait_s = min(wait_s, await self._poll())
+                    self._reached_s = self._loop.time()
                 except (UnavailableError, OutcomeUnknown) as error:
-                    log.debug("work could not be claimed: %s", error)
-                    await asyncio.sleep(self._store.lease_s / 2)  # Everybody renews before anybody claims.
+                    log.info("work could not be claimed: %s", error)
+                    if self._loop.time() - self._reached_s > self._store.lease_s / 2:
+                        wait_s = self._store.lease_s / 2  # Leases may be over: everybody renews before anybody claims.
+                except Exception:
+                    log.exception("work could not be claimed; a worker that gave up here would look alive and be dead.")
+                self.looking = False
                 self._wake_in(wait_s)
                 await self._wake.wait()
         finally:
@@ -137,8 +148,6 @@ class Claiming:
         if wait_s <= 0:
             self._wake.set()
             return
-        if wait_s > self._poll_s * 2:
-            return  # The store is asked again before that.
         when_s = self._loop.time() + wait_s
         if self._timer is not None:
             if not self._timer.cancelled() and self._loop.time() < self._timer.when() <= when_s:
@@ -161,8 +170,12 @@ class Keeping:
         """Renew until the engine closes."""
         while True:
             await asyncio.sleep(self._store.lease_s / 3)
-            with contextlib.suppress(UnavailableError, OutcomeUnknown):
+            try:
                 await self._renew(self._loop.time() - self._store.lease_s / 4)
+            except (UnavailableError, OutcomeUnknown) as error:
+                log.debug("leases could not be renewed: %s", error)
+            except Exception:
+                log.exception("leases could not be renewed; others may take the work over.")
 
     async def _renew(self, since_s: float) -> None:
         leases = self._runner.held(since_s)

@@ -12,7 +12,7 @@ from interlock.runtime.attempts import Attempt
 from interlock.runtime.owed import Owed, StepRun, UndoRun, decode_owed
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.runner import Runner
-from interlock.runtime.sharing.taking import Look, TakeUp
+from interlock.runtime.sharing.taking import Look, TakeUp, TakeUpEffect
 from interlock.store.values import OwedEffect, Row
 
 
@@ -31,6 +31,7 @@ class SharedRunner(Runner):
         self.due, self.freed = due, freed
         self.claimed = {}
         self.slots.called = self._called
+        self.effect_slots.called = self._called_effect
 
     def wait_for(self, workflow: str, current: StepRun | UndoRun) -> None:
         """Somebody claims it at that time."""
@@ -88,6 +89,13 @@ class SharedRunner(Runner):
             del self._running[workflow]
             self._leaving.setdefault(workflow, []).append(running)
             running.cancel("moved_on")
+
+    def _called_effect(self, key: str) -> None:
+        effect = self._effects.pop(key, None)
+        if effect is None:
+            self.effect_slots.decline(key)
+        else:
+            self._pipeline.add(TakeUpEffect(effect, self._queue_effect))
 
     def _called(self, workflow: str) -> None:
         lease = self.claimed.get(workflow)

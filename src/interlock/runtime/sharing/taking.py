@@ -5,7 +5,9 @@ looks after the workflow, and there is nothing to do here (G4). What is not begu
 the time at which it is due next, so that a claim never keeps a workflow from others.
 """
 
+from interlock.runtime.effects import EffectBegun, EffectFailed
 from interlock.runtime.pipeline import Group
+from interlock.runtime.recovery import CRASHED
 from interlock.runtime.reports import Report, crashed, fire_timers, gone
 from interlock.runtime.staging import Staged
 
@@ -53,6 +55,23 @@ class TakeUp(Report):
         elif not staged.begin(group.means):
             self.claimed[self.workflow] = self.lease
             slots.wait(self.workflow)
+
+
+class TakeUpEffect(EffectBegun):
+    """The effect was claimed, and there is a slot for it."""
+
+    __slots__ = ()
+
+    def apply(self, staged: Staged, group: Group) -> None:
+        """Begin the next attempt, unless the last one was made."""
+        effect = self.effect
+        declared = staged.live.bound.effects.get(effect.name)
+        if declared is not None and effect.attempts >= declared.retry.attempts:
+            # Whoever made its last attempt has died over it.
+            group.means.effect_slots.decline(effect.id)
+            EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
+        else:
+            super().apply(staged, group)
 
 
 class Look(Report):

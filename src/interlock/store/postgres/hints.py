@@ -96,6 +96,9 @@ class Hints:
             link.driver.terminate()
             await asyncio.sleep(AGAIN_S)
             return
+        except BaseException:
+            link.driver.terminate()  # Nobody listens any more, and nobody else knows the connection.
+            raise
         self._link = link
         self._heard.set()  # Whatever was said while nobody listened.
 
