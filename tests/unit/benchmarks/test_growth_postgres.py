@@ -1,6 +1,8 @@
 """Growth and the profile on PostgreSQL, on sizes that say nothing about speed: they fill, ask, weigh and end."""
 
 import asyncio
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,15 @@ from benchmarks import growth_postgres, postgres_profile
 from benchmarks.postgres import server
 
 
-def test_copies_are_found_as_if_the_engine_had_written_them(tmp_path: Path) -> None:
-    with server(tmp_path) as on:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's own folder: its sessions close that to other users, and as root the server is run by one."""
+    with tempfile.TemporaryDirectory(prefix="interlock-benchmarks-") as name:
+        yield Path(name)
+
+
+def test_copies_are_found_as_if_the_engine_had_written_them(folder: Path) -> None:
+    with server(folder) as on:
         found = asyncio.run(growth_postgres.measure(on, (100, 200, 1_000), seconds=0.01, rounds=3))
     assert list(found.ratios) == ["postgres_throughput_1e3_vs_2e2"]
     assert len(found.figures) == 3
@@ -20,9 +29,9 @@ def test_copies_are_found_as_if_the_engine_had_written_them(tmp_path: Path) -> N
 
 
 def test_the_profile_writes_the_groups_of_an_engine_and_explains_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with server(tmp_path) as on, asyncio.Runner() as runner:
+    with server(folder) as on, asyncio.Runner() as runner:
         pattern = runner.run(postgres_profile.pattern_of(on))
         postgres_profile.store_alone(runner, on, pattern, 0.05)
         lines = runner.run(postgres_profile.plan(on, pattern))

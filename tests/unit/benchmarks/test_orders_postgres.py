@@ -1,6 +1,8 @@
 """The benchmark of orders on PostgreSQL, on sizes that say nothing about speed: it counts right and compares right."""
 
 import asyncio
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -13,8 +15,15 @@ from benchmarks.report import Figure, Round
 from tests.unit.benchmarks.test_orders import SMALL, figure
 
 
-def test_the_engine_on_postgresql_is_compared_and_the_server_s_work_is_counted(tmp_path: Path) -> None:
-    figures, notes = orders.run(tmp_path, SMALL, ("postgres", "hot"), tmp_path / "peers")
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's own folder: its sessions close that to other users, and as root the server is run by one."""
+    with tempfile.TemporaryDirectory(prefix="interlock-benchmarks-") as name:
+        yield Path(name)
+
+
+def test_the_engine_on_postgresql_is_compared_and_the_server_s_work_is_counted(folder: Path) -> None:
+    figures, notes = orders.run(folder, SMALL, ("postgres", "hot"), folder / "peers")
     names = [f"{orders.POSTGRES_STEPS}, 1", f"{orders.POSTGRES_STEPS}, 4", f"{orders.POSTGRES_EVENTS}, 4"]
     names += [hot_workflow.hot_name(count, hot_workflow.POSTGRES) for count in hot_workflow.SENDERS]
     assert [name for name in figures if "PostgreSQL" in name] == names
@@ -55,8 +64,8 @@ def test_ratios_on_postgresql_are_of_the_best_and_of_one_run() -> None:
     }
 
 
-def test_one_and_two_processes_feed_the_same_server_and_lose_nothing(tmp_path: Path) -> None:
-    figures = postgres_processes.run(tmp_path / "processes", rounds=3, seconds=0.01, in_flight=2)
+def test_one_and_two_processes_feed_the_same_server_and_lose_nothing(folder: Path) -> None:
+    figures = postgres_processes.run(folder / "processes", rounds=3, seconds=0.01, in_flight=2)
     assert list(figures) == [
         "1 process on PostgreSQL, 2",
         "1 process on PostgreSQL, 4",
@@ -65,8 +74,8 @@ def test_one_and_two_processes_feed_the_same_server_and_lose_nothing(tmp_path: P
     assert all(len(each.rounds) == 3 and (each.each("transactions") or 0) > 0 for each in figures.values())
 
 
-def test_a_meter_counts_statements_and_transactions_as_the_server_does(tmp_path: Path) -> None:
-    with server(tmp_path) as running, asyncio.Runner() as runner:
+def test_a_meter_counts_statements_and_transactions_as_the_server_does(folder: Path) -> None:
+    with server(folder) as running, asyncio.Runner() as runner:
         connection = runner.run(asyncpg.connect(running.url))
         runner.run(connection.execute("CREATE TABLE counted (n bigint)"))
         meter = Meter(runner, running)
