@@ -1,4 +1,4 @@
-"""Interlock as anybody embeds it: an engine on a lane, and the machines that the benchmarks move.
+"""Interlock as anybody embeds it: an engine on a store, and the machines that the benchmarks move.
 
 The order is written twice. In the first form its four steps do nothing and their results move it, so that a client only
 starts it and waits. In the second form it has no steps, and the client sends the four events itself, one after the
@@ -6,6 +6,8 @@ other. Both write the same five rows of history. The counter is one workflow tha
 """
 
 import itertools
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -145,16 +147,20 @@ EVENTS = (Charged(), Reserved(), Packed(), Shipped())
 
 
 class Embedded:
-    """Orders on an open engine."""
+    """Orders on an open engine. CPU is this process's, or what `cpu_seconds` counts."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, *, name: str = "order", cpu_seconds: Callable[[], float] = time.process_time
+    ) -> None:
         self._engine = engine
+        self._name = name
+        self._cpu_seconds = cpu_seconds
         self._counting = itertools.count()
         self._placed: dict[str, int] = {stepped.name: 0, sent.name: 0}
 
     async def by_steps(self) -> None:
         """One order whose steps move it."""
-        number = f"order-{next(self._counting)}"
+        number = f"{self._name}-{next(self._counting)}"
         await self._engine.start(stepped, number, Order(cents=999))
         view = await self._engine.wait(number)
         assert view.state is State.SHIPPED
@@ -162,7 +168,7 @@ class Embedded:
 
     async def by_events(self) -> None:
         """One order that its client moves."""
-        number = f"order-{next(self._counting)}"
+        number = f"{self._name}-{next(self._counting)}"
         await self._engine.start(sent, number, Order(cents=999))
         *events, last = EVENTS
         for event in events:
@@ -174,7 +180,7 @@ class Embedded:
     async def round(self, *, steps: bool, in_flight: int, seconds: float) -> Round:
         """One turn of one of the forms."""
         work = self.by_steps if steps else self.by_events
-        result = await run_clients([work] * in_flight, seconds=seconds)
+        result = await run_clients([work] * in_flight, seconds=seconds, cpu_seconds=self._cpu_seconds)
         return replace(result, operations=TRANSITIONS * result.operations)
 
     async def check(self) -> None:

@@ -6,7 +6,7 @@ timer, up to 10⁴ of them. Then the engines on the three stores take turns with
 sizes and not minutes. `--quick` leaves the history of the finished orders at its first and last row.
 
 Memory is that of a process which has nothing but the engine on the largest store open, and has looked at every active
-workflow; the same process with an empty store is subtracted.
+workflow; the same process with an empty store is subtracted. The same on PostgreSQL is `growth_postgres`.
 """
 
 import asyncio
@@ -232,23 +232,30 @@ def main() -> None:
     if "--look" in sys.argv:
         asyncio.run(look_at_all(sys.argv[-1]))
         return
+    from benchmarks import growth_postgres  # noqa: PLC0415 -- it builds on this module.
+
     options = arguments(__doc__ or "")
     with tempfile.TemporaryDirectory(prefix="interlock-growth-") as folder:
         figures, extra = asyncio.run(measure(Path(folder), quick=options.quick))
-    small, large = (figures[f"{size:,} workflows"].per_second for size in SIZES[1:])
-    ratios = {"throughput_1e6_vs_1e5": large / small}
+        small, large = (figures[f"{size:,} workflows"].per_second for size in SIZES[1:])
+        ratios = {"throughput_1e6_vs_1e5": large / small}
+        found = growth_postgres.run(Path(folder) / "postgres", quick=options.quick)
+    figures |= found.figures
+    ratios |= found.ratios
+    extra |= found.extra
     publish(
         "growth",
         figures=figures,
         ratios=ratios,
-        goals=GOALS,
+        goals={**GOALS, **growth_postgres.GOALS},
         unit="transitions/s, 256 orders in flight",
         file=options.json,
         extra=extra,
     )
-    for name in sorted(extra.keys() - LIMITS_MS.keys()):
+    limits = {name: limit for name, limit in (LIMITS_MS | growth_postgres.LIMITS).items() if name in extra}
+    for name in sorted(extra.keys() - limits.keys()):
         print(f"  {name} = {extra[name]:,.2f}")
-    for name, limit in LIMITS_MS.items():
+    for name, limit in limits.items():
         print(f"  {name} = {extra[name]:,.2f}  goal ≤ {limit:g}: {'met' if extra[name] <= limit else 'MISSED'}")
 
 

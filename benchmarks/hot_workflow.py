@@ -27,8 +27,13 @@ BASELINE_CLIENTS = 64
 NEIGHBOURS = 16
 PACE_S = 0.010
 HOT = "hot"
+POSTGRES = " on PostgreSQL"
 
-GOALS = {"hot_workflow_per_s": 20_000.0, "unrelated_p99_vs_idle": 2.0}
+GOALS = {
+    "hot_workflow_per_s": 20_000.0,
+    "unrelated_p99_vs_idle": 2.0,
+    "hot_workflow_postgres_vs_handwritten": 10.0,
+}
 AT_MOST = ("unrelated_p99_vs_idle",)
 HOT_BY_HAND = f"hot row by hand, {BASELINE_CLIENTS}"
 ALONE = f"neighbours alone, {NEIGHBOURS}"
@@ -38,10 +43,11 @@ Contestant = Callable[[], Round]
 
 
 class Hot:
-    """The hot workflow on an engine, and its neighbours."""
+    """The hot workflow on an engine, and its neighbours. CPU is this process's, or what `cpu_seconds` counts."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, cpu_seconds: Callable[[], float] = time.process_time) -> None:
         self._engine = engine
+        self._cpu_seconds = cpu_seconds
         self._sent = 0
 
     async def prepare(self) -> None:
@@ -51,7 +57,8 @@ class Hot:
 
     async def round(self, senders: int, seconds: float) -> Round:
         """So many senders on the one workflow."""
-        result = await run_clients([functools.partial(self._engine.send, HOT, Count())] * senders, seconds=seconds)
+        send = functools.partial(self._engine.send, HOT, Count())
+        result = await run_clients([send] * senders, seconds=seconds, cpu_seconds=self._cpu_seconds)
         self._sent += result.operations
         return result
 
@@ -112,19 +119,31 @@ def contestants(
     return found
 
 
-def hot_name(senders: int) -> str:
+def postgres_contestants(runner: asyncio.Runner, hot: Hot, *, seconds: float) -> dict[str, Contestant]:
+    """The hot workflow on PostgreSQL; its neighbours are measured on the lane."""
+    return {
+        hot_name(count, POSTGRES): lambda count=count: runner.run(hot.round(count, seconds))  # type: ignore[misc]
+        for count in SENDERS
+    }
+
+
+def hot_name(senders: int, store: str = "") -> str:
     """The contestant's name."""
-    return f"hot workflow, {senders}"
+    return f"hot workflow{store}, {senders}"
 
 
 def ratios_of(figures: Mapping[str, Figure]) -> dict[str, float]:
     """What can be compared of what has run. A workflow is as fast as its best number of senders."""
     ratios: dict[str, float] = {}
-    ours = [figures[hot_name(count)].per_second for count in SENDERS if hot_name(count) in figures]
-    if ours:
-        ratios["hot_workflow_per_s"] = max(ours)
-    if ours and HOT_BY_HAND in figures:
-        ratios["hot_workflow_embedded_vs_handwritten"] = max(ours) / figures[HOT_BY_HAND].per_second
+    for store, rate, ratio in (
+        ("", "hot_workflow_per_s", "hot_workflow_embedded_vs_handwritten"),
+        (POSTGRES, "hot_workflow_postgres_per_s", "hot_workflow_postgres_vs_handwritten"),
+    ):
+        ours = [figures[name].per_second for count in SENDERS if (name := hot_name(count, store)) in figures]
+        if ours:
+            ratios[rate] = max(ours)
+        if ours and HOT_BY_HAND in figures:
+            ratios[ratio] = max(ours) / figures[HOT_BY_HAND].per_second
     if ALONE in figures and BESIDE in figures:
         alone, beside = figures[ALONE].latency_ms(0.99), figures[BESIDE].latency_ms(0.99)
         assert alone is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncpg
 
+ENGINE_CONNECTIONS = 6
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
@@ -22,16 +23,26 @@ class Server:
 
     url: str
     postmaster: int
+    log: Path
+    """What the server says."""
 
     def cpu_seconds(self) -> float:
-        """CPU used so far by this process and by the server: its postmaster and all its children that live."""
+        """CPU used so far by this process and by the server."""
+        return time.process_time() + self.own_cpu_seconds()
+
+    def own_cpu_seconds(self) -> float:
+        """CPU used so far by the server alone: its postmaster and all its children that live."""
         processes = [folder for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-        server_s = sum(
+        return sum(
             _cpu_seconds(folder)
             for folder in processes
             if int(folder.name) == self.postmaster or _parent(folder) == self.postmaster
         )
-        return time.process_time() + server_s
+
+    def address(self, schema: str) -> str:
+        """The address of an engine's schema; few connections, because all contestants share a hundred."""
+        mark = "&" if "?" in self.url else "?"
+        return f"{self.url}{mark}schema={schema}&connections_max={ENGINE_CONNECTIONS}"
 
     async def check_durable(self) -> str:
         """Make sure that a commit is on the disk when it is acknowledged; returns the version."""
@@ -56,7 +67,7 @@ def server(folder: Path) -> Iterator[Server]:
         try:
             pid = running.get_pid()
             assert pid is not None
-            yield Server(running.get_uri(), pid)
+            yield Server(running.get_uri(), pid, Path(running.log))
         finally:
             running.cleanup()
 

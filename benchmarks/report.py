@@ -34,6 +34,8 @@ class Round:
     cpu_seconds: float
     latencies_s: Sequence[float] = ()
     """How long each operation took, where clients waited for theirs."""
+    counts: Mapping[str, float] = field(default_factory=dict)
+    """What else the round used, as totals: see `metering`."""
 
 
 @dataclass
@@ -63,8 +65,14 @@ class Figure:
         found = [percentile(each.latencies_s, share) for each in self.rounds if each.latencies_s]
         return 1e3 * statistics.median(found) if found else None
 
+    def each(self, count: str) -> float | None:
+        """The median of what one operation used of something that was counted; None if it was not."""
+        found = [each.counts[count] / each.operations for each in self.rounds if count in each.counts]
+        return statistics.median(found) if found else None
+
     def as_json(self) -> dict[str, float | int]:
         """The figure for the JSON report."""
+        counted = sorted({name for each in self.rounds for name in each.counts})
         latencies = {name: self.latency_ms(share) for name, share in LATENCIES.items()}
         return {
             "per_second": round(self.per_second, 1),
@@ -72,6 +80,7 @@ class Figure:
             "rounds": len(self.rounds),
             "spread": round(self.spread, 3),
             **{name: round(value, 4) for name, value in latencies.items() if value is not None},
+            **{f"{name}_each": round(self.each(name) or 0.0, 4) for name in counted},
         }
 
 

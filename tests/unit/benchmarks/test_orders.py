@@ -13,7 +13,16 @@ from benchmarks.peers.environment import Absent
 from benchmarks.peers.processes import Peer
 from benchmarks.report import Figure, Round
 
-SMALL = Plan(rounds=3, in_flight=(1, 4), interlock_s=0.01, by_hand_s=0.01, trying_s=0.01)
+SMALL = Plan(
+    rounds=3,
+    in_flight=(1, 4),
+    by_hand_in_flight=(1, 4),
+    postgres_in_flight=(1, 4),
+    interlock_s=0.01,
+    postgres_s=0.01,
+    by_hand_s=0.01,
+    trying_s=0.01,
+)
 
 
 def figure(per_second: int, *latencies_s: float) -> Figure:
@@ -58,4 +67,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(capsys: pytest.CaptureFi
     assert parsed(["--only", "hot,dbos"]).only == ("hot", "dbos")
     with pytest.raises(SystemExit):
         parsed(["--only", "temporal"])
-    assert "temporal is not among interlock, handwritten, dbos, restate, hot" in capsys.readouterr().err
+    assert (
+        "temporal is not among interlock, handwritten, dbos, restate, hot, postgres, processes"
+        in capsys.readouterr().err
+    )
