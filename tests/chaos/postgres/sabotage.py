@@ -1,0 +1,50 @@
+"""Workers that are broken on purpose, each in one way. The campaign must catch each."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from interlock.runtime.pipeline import Group
+from interlock.runtime.reports import Returned
+from interlock.store.postgres.claims import Claimed, Claims
+from interlock.store.postgres.store import PostgresStore
+from interlock.store.values import Change
+
+
+def acknowledge_before_commit() -> None:
+    """Everybody is told before the group is written."""
+    commit = PostgresStore.commit
+    under_way: set[asyncio.Task[list[str]]] = set()
+
+    async def early(self: PostgresStore, changes: Sequence[Change]) -> list[str]:
+        task = asyncio.ensure_future(commit(self, changes))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        return []
+
+    PostgresStore.commit = early  # type: ignore[method-assign]
+
+
+def result_of_any_visit() -> None:
+    """A result is applied to whatever step runs now, also when it is of a lease that was lost."""
+
+    def decide(self: Returned, group: Group) -> object:
+        staged = group.stage(self.workflow)
+        return None if staged is None or staged.live.owed.run is None else self._apply(staged, group)
+
+    Returned.decide = decide  # type: ignore[method-assign, assignment]
+
+
+def nobody_is_rescued() -> None:
+    """What a dead worker has left is left for ever."""
+
+    async def nothing(
+        self: Claims, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+    ) -> list[Claimed]:
+        return []
+
+    Claims.claim = nothing  # type: ignore[method-assign]
+
+
+SABOTAGE: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (acknowledge_before_commit, result_of_any_visit, nobody_is_rescued)
+}
