@@ -91,7 +91,7 @@ class Campaign:
         finally:
             await world.close()
         self.times = scene.times
-        self.seen.update(world.customers.seen + world.gateway.seen + world.repeated)
+        self.seen.update(world.customers.seen + world.gateway.seen + world.repeated + scene.seen)
 
     async def _disturbed(self, name: str) -> None:
         scene, world = self._scene, self._world

@@ -17,6 +17,9 @@ from tests.chaos.postgres.server import USER
 
 LOCKED = 6
 REPEATED = 6
+REFUSALS_MAX = 2_000
+"""How often five processes and the foreign client may ask in vain while all connections are taken. It is about 200; who
+asks again at once, without a pause that grows, comes to tens of thousands."""
 
 OURS = f"SELECT pid FROM pg_stat_activity WHERE usename = '{USER}'"
 
@@ -51,7 +54,7 @@ async def backends_terminated_repeatedly(scene: Scene) -> None:
             pids = [row[0] for row in await connection.fetch(OURS)]
             chosen = {pids[scene.choice(len(pids))] for _ in range(3)} if pids else set[int]()
             await connection.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) pid", list(chosen))
-            await asyncio.sleep(HOLD_S / REPEATED * scene.chance.fraction())
+            await connection.execute("SELECT pg_sleep($1)", HOLD_S / REPEATED * scene.chance.fraction())
 
 
 async def worker_killed(scene: Scene) -> None:
@@ -63,6 +66,19 @@ async def worker_killed(scene: Scene) -> None:
     scene.start_worker()
     await scene.taken_over(life, left, since)
     scene.note("worker_killed: its orders move", scene.now_s() - killed_s)
+
+
+async def worker_replaced_while_the_server_is_away(scene: Scene) -> None:
+    """Nobody is there whom the new one could ask when it starts."""
+    life = await scene.busy_worker()
+    await asyncio.to_thread(scene.server.stop, "fast")
+    left, since = scene.world.gateway.under_way_of(life), len(scene.world.gateway.lines)
+    scene.kill(life)
+    scene.start_worker()
+    await asyncio.to_thread(scene.server.start)
+    started_s = scene.now_s()
+    await scene.taken_over(life, left, since)
+    scene.note("worker_replaced_while_the_server_is_away: its orders move", scene.now_s() - started_s)
 
 
 async def worker_frozen(scene: Scene) -> None:
@@ -82,7 +98,7 @@ async def worker_frozen(scene: Scene) -> None:
 async def connections_exhausted(scene: Scene) -> None:
     """A foreign client takes every connection there is, also those that ours lose meanwhile."""
     held: list[asyncpg.Connection] = []
-    begun_s = scene.now_s()
+    begun_s, refusals = scene.now_s(), scene.server.refusals()
     try:
         async with scene.administrator() as connection:
             await scene.take_all(held)
@@ -94,6 +110,9 @@ async def connections_exhausted(scene: Scene) -> None:
         for each in held:
             with suppress(Exception):
                 await each.close(timeout=5)
+    refusals = scene.server.refusals() - refusals
+    scene.seen["connections refused"] += refusals
+    assert 0 < refusals <= REFUSALS_MAX, f"{refusals} connections were asked for in vain"
 
 
 async def idle_in_transaction(scene: Scene) -> None:
@@ -119,6 +138,7 @@ DISTURBANCES: dict[str, Callable[[Scene], Awaitable[None]]] = {
         backends_terminated,
         backends_terminated_repeatedly,
         worker_killed,
+        worker_replaced_while_the_server_is_away,
         worker_frozen,
         connections_exhausted,
         idle_in_transaction,

@@ -6,6 +6,7 @@ upon: it fails before or after it has done what was asked, hangs, declines, and 
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -55,7 +56,8 @@ class Gateway:
         self.calls[call.life] += 1
         self.under_way[number] = call
         try:
-            await asyncio.sleep(latency_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(call.gone.wait(), latency_s)
             return await self._answer(call, luck)
         finally:
             del self.under_way[number]

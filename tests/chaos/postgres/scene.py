@@ -1,7 +1,7 @@
 """What a disturbance acts upon: the server, the world outside, the processes, and the times it took to recover."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -46,13 +46,13 @@ class Scene:
         self.chance = SystemChance(seed)
         self.times: dict[str, list[float]] = defaultdict(list)
         """How long it took, by what."""
+        self.seen: Counter[str] = Counter()
         self.now_s = SystemClock().monotonic_s
         self.patience_s = patience_s
-        self._server = server
+        self.server = server
         self._processes = processes
         self._socket = socket
         self._schema = schema
-        self._seed = seed
         self._sabotaged = sabotaged
 
     def choice(self, count: int) -> int:
@@ -74,8 +74,8 @@ class Scene:
     def start(self, *, worker: bool) -> int:
         """Another process; returns the number of its life."""
         life = len(self.lives) + 1
-        url = f"{self._server.url()}&schema={self._schema}&connections_max=6&statement_timeout_s=10"
-        arguments = (url, self._socket, self._seed, life, worker, self._sabotaged)
+        url = f"{self.server.url()}&schema={self._schema}&connections_max=6&statement_timeout_s=10"
+        arguments = (url, self._socket, life, worker, self._sabotaged)
         self.lives[life] = self._processes.start("tests.chaos.postgres.worker:live", *arguments)
         return life
 
@@ -109,13 +109,13 @@ class Scene:
 
     async def away(self, mode: str) -> None:
         """Shut the server down, and start it again."""
-        await asyncio.to_thread(self._server.stop, mode)
-        await asyncio.to_thread(self._server.start)
+        await asyncio.to_thread(self.server.stop, mode)
+        await asyncio.to_thread(self.server.start)
 
     @asynccontextmanager
     async def administrator(self) -> AsyncIterator[asyncpg.Connection]:
         """A connection of somebody who may do everything."""
-        connection = await asyncpg.connect(self._server.administrator)
+        connection = await asyncpg.connect(self.server.administrator)
         try:
             await connection.execute(f"SET search_path TO {self._schema}")
             yield connection
@@ -126,15 +126,16 @@ class Scene:
         """Open connections of a foreign client until there are no more."""
         try:
             while True:
-                held.append(await asyncpg.connect(self._server.url(FOREIGNER)))
+                held.append(await asyncpg.connect(self.server.url(FOREIGNER)))
         except asyncpg.TooManyConnectionsError:
             return
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def held(self, since_s: float) -> None:
-        """Let a disturbance last as long as it is meant to."""
-        await asyncio.sleep(max(0.0, HOLD_S - (self.now_s() - since_s)))
+        """Let a disturbance last as long as it is meant to, by the clock that leases are counted by."""
+        async with self.administrator() as connection:
+            await connection.execute("SELECT pg_sleep($1)", max(0.0, HOLD_S - (self.now_s() - since_s)))
 
     async def flowing(self, when: str) -> None:
         """Wait until orders were acknowledged, by whomever."""

@@ -31,6 +31,7 @@ class Server:
         self._data = data
         self._sockets = sockets
         self._control = control
+        self._log = data / "restarts.log"
 
     def url(self, user: str = USER) -> str:
         """The address of the database for one of its users."""
@@ -47,7 +48,12 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
-        self._run("-l", str(self._data / "restarts.log"), "start")
+        self._run("-l", str(self._log), "start")
+
+    def refusals(self) -> int:
+        """How often somebody was told that there is no connection left, ever."""
+        said = self._log.read_text()
+        return said.count("too many clients already") + said.count("remaining connection slots are reserved")
 
     def _run(self, *words: str) -> None:
         # PostgreSQL refuses to be started by root, for whom the wheel has made a user.
@@ -55,8 +61,7 @@ class Server:
         command = [str(self._control), "-D", str(self._data), "-w", "-t", str(STOP_TIMEOUT_S), *words]
         # Not captured: the server would keep the pipe open for as long as it lives.
         done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=owner)
-        log = self._data / "restarts.log"
-        assert done.returncode == 0, f"{words}: {log.read_text() if log.exists() else 'no log'}"
+        assert done.returncode == 0, f"{words}: {self._log.read_text() if self._log.exists() else 'no log'}"
 
 
 @contextmanager

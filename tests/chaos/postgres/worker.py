@@ -14,7 +14,6 @@ from interlock.core.values import StepContext
 from interlock.errors import NonRetryable, Refusal, UnavailableError, VersionConflict
 from interlock.runtime.engine import Engine
 from interlock.runtime.opening import SETTINGS
-from interlock.seams import SystemChance
 from tests.chaos.postgres import orders, sabotage
 from tests.chaos.postgres.orders import Cancel, Order, State, Submit
 from tests.chaos.postgres.world import END
@@ -26,8 +25,6 @@ LIFETIME_S = 300
 CUSTOMERS = 4
 LEASE_S = 1.0
 POLL_S = 0.1
-REPEAT_S = 0.1
-"""How long a customer waits on average before it repeats what was not answered."""
 
 Say = Callable[[str], None]
 
@@ -47,10 +44,10 @@ async def opened(url: str, *, worker: bool) -> Engine:
                 **{name: value for name, value in settings.items() if name in SETTINGS},  # type: ignore[arg-type]
             )
         except UnavailableError:
-            await asyncio.sleep(REPEAT_S)
+            await asyncio.sleep(0.05)
 
 
-def live(say: Say, url: str, world: str, seed: int, life: int, worker: bool, sabotaged: str | None) -> None:
+def live(say: Say, url: str, world: str, life: int, worker: bool, sabotaged: str | None) -> None:
     """One life of a process, until it is told to close or killed."""
     signal.alarm(LIFETIME_S)
     if sabotaged is not None:
@@ -61,10 +58,9 @@ def live(say: Say, url: str, world: str, seed: int, life: int, worker: bool, sab
         engine = await opened(url, worker=worker)
         try:
             reader, writer = await connected(world, "control", life)
-            chance = SystemChance(seed * 1_000 + life)
             async with asyncio.TaskGroup() as group:
                 for _ in range(CUSTOMERS):
-                    group.create_task(Customer(engine, chance).live(world, life))
+                    group.create_task(Customer(engine).live(world, life))
             await reader.readline()
         finally:
             await engine.close()
@@ -84,9 +80,8 @@ async def connected(world: str, kind: str, life: int) -> tuple[asyncio.StreamRea
 class Customer:
     """Asks one thing at a time, until it is answered."""
 
-    def __init__(self, engine: Engine, chance: SystemChance) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._chance = chance
 
     async def live(self, world: str, life: int) -> None:
         reader, writer = await connected(world, "customer", life)
@@ -102,7 +97,7 @@ class Customer:
                 return f"x {refusal.code}"
             except (UnavailableError, VersionConflict) as error:
                 writer.write(f"- {error.code}\n".encode())
-                await asyncio.sleep(self._chance.fraction() * 2 * REPEAT_S)
+                await asyncio.sleep(0.05)  # Everybody asking at once would not bring the server back.
             else:
                 return f"+ {version} {state.value} {how}"
 

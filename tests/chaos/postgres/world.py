@@ -48,7 +48,7 @@ class World:
 
     async def open(self, path: Path) -> None:
         """Let processes in."""
-        self._server = await asyncio.start_unix_server(self._connected, path)
+        self._server = await asyncio.start_unix_server(self._accepted, path)
 
     async def close(self) -> None:
         """Everybody is gone."""
@@ -92,10 +92,18 @@ class World:
         self.customers.told(line.deed, line.workflow, done=line.what == DONE)
         self._changed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._connected(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken = f"the world outside is at fault: {error!r}"
+            self._changed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             kind, life = (await reader.readline()).decode().split()
             serve = {"customer": self._customer, "gateway": self._gateway, "control": self._control}[kind]
@@ -103,7 +111,6 @@ class World:
         except ConnectionError:
             pass  # Whoever it was is dead; what that means is known where it matters.
         finally:
-            self._tasks.discard(task)
             writer.close()
 
     async def _customer(self, life: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
