@@ -18,6 +18,7 @@ from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import somebody
 
 PATIENCE_S = 30.0
+IDLE_POLLS = 20
 
 
 class Work:
@@ -141,6 +142,32 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
         async with opened(postgres_url) as engine:
             await all_sent(engine, ["p"])
         assert not refusals
+
+    run(scenario)
+
+
+def test_a_worker_that_has_nothing_to_do_writes_nothing(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere one heartbeat row per worker saturated a database (hatchet 2604)."""
+    claim, polled = Claims.claim, asyncio.Semaphore(0)
+
+    async def counted(
+        self: Claims, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+    ) -> list[Claimed]:
+        polled.release()
+        return await claim(self, machines, owner=owner, limit=limit, lease_s=lease_s)
+
+    async def scenario() -> None:
+        Work(monkeypatch)
+        await left_behind(postgres_url, ["p"])
+        monkeypatch.setattr(Claims, "claim", counted)
+        async with opened(postgres_url) as engine, somebody(postgres_url) as caller:
+            await all_sent(engine, ["p"])
+            written = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+            before = await caller.fetchval(written)
+            for _ in range(IDLE_POLLS):
+                await asyncio.wait_for(polled.acquire(), PATIENCE_S)
+            # The server has transactions of its own now and then.
+            assert await caller.fetchval(written) - before < IDLE_POLLS / 2
 
     run(scenario)
 
