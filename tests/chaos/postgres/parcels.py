@@ -12,7 +12,7 @@ from interlock.core.machine import Machine
 from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.runtime.engine import Engine
-from interlock.runtime.opening import SETTINGS, Opening
+from interlock.runtime.opening import Opening
 
 ATTEMPTS = 3
 LEASE_S = 0.4
@@ -60,8 +60,7 @@ async def send(order: Parcel, ctx: StepContext) -> Sent:
 
 def opened(url: str, *, worker: bool = True) -> Opening[Engine]:
     """An engine whose leases are short."""
-    settings = {name: value for name, value in {"lease_s": LEASE_S, "poll_s": POLL_S}.items() if name in SETTINGS}
-    return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, **settings)  # type: ignore[arg-type]
+    return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, lease_s=LEASE_S, poll_s=POLL_S)
 
 
 def poisoned(say: Callable[[str], None], url: str) -> None:

@@ -5,23 +5,24 @@ from collections.abc import Callable, Sequence
 
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Returned
-from interlock.store.postgres.claims import Claimed, Claims
+from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.store import PostgresStore
-from interlock.store.values import Change
+from interlock.store.shared import Holder
+from interlock.store.values import Change, Row
 
 
 def acknowledge_before_commit() -> None:
     """Everybody is told before the group is written."""
-    commit = PostgresStore.commit
+    commit = PostgresStore.commit_as
     under_way: set[asyncio.Task[list[str]]] = set()
 
-    async def early(self: PostgresStore, changes: Sequence[Change]) -> list[str]:
-        task = asyncio.ensure_future(commit(self, changes))
+    async def early(self: PostgresStore, changes: Sequence[Change], holder: Holder) -> list[str]:
+        task = asyncio.ensure_future(commit(self, changes, holder))
         under_way.add(task)
         task.add_done_callback(under_way.discard)
         return []
 
-    PostgresStore.commit = early  # type: ignore[method-assign]
+    PostgresStore.commit_as = early  # type: ignore[method-assign]
 
 
 def result_of_any_visit() -> None:
@@ -37,9 +38,7 @@ def result_of_any_visit() -> None:
 def nobody_is_rescued() -> None:
     """What a dead worker has left is left for ever."""
 
-    async def nothing(
-        self: Claims, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
-    ) -> list[Claimed]:
+    async def nothing(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
         return []
 
     Claims.claim = nothing  # type: ignore[method-assign]

@@ -10,7 +10,9 @@ import pytest
 from interlock.core.values import StepContext
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.engine import Engine
-from interlock.store.postgres.claims import Claimed, Claims
+from interlock.store.postgres.claims import Claims
+from interlock.store.shared import Due
+from interlock.store.values import Row
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres import parcels
 from tests.chaos.postgres.parcels import ATTEMPTS, LEASE_S, Parcel, State, opened, parcel
@@ -128,12 +130,10 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
     """B6, G9: elsewhere the rescuer itself stalls (procrastinate 1408)."""
     claim, refusals = Claims.claim, [error("not now.") for _ in range(3)]
 
-    async def refused(
-        self: Claims, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
-    ) -> list[Claimed]:
+    async def refused(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
         if refusals:
             raise refusals.pop()
-        return await claim(self, machines, owner=owner, limit=limit, lease_s=lease_s)
+        return await claim(self, machine, owner=owner, limit=limit, lease_s=lease_s)
 
     async def scenario() -> None:
         Work(monkeypatch)
@@ -148,18 +148,16 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
 
 def test_a_worker_that_has_nothing_to_do_writes_nothing(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere one heartbeat row per worker saturated a database (hatchet 2604)."""
-    claim, polled = Claims.claim, asyncio.Semaphore(0)
+    due, polled = Claims.due, asyncio.Semaphore(0)
 
-    async def counted(
-        self: Claims, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
-    ) -> list[Claimed]:
+    async def counted(self: Claims, machines: Sequence[str]) -> Due:
         polled.release()
-        return await claim(self, machines, owner=owner, limit=limit, lease_s=lease_s)
+        return await due(self, machines)
 
     async def scenario() -> None:
         Work(monkeypatch)
         await left_behind(postgres_url, ["p"])
-        monkeypatch.setattr(Claims, "claim", counted)
+        monkeypatch.setattr(Claims, "due", counted)
         async with opened(postgres_url) as engine, somebody(postgres_url) as caller:
             await all_sent(engine, ["p"])
             written = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"

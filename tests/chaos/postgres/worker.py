@@ -13,7 +13,6 @@ from typing import cast
 from interlock.core.values import StepContext
 from interlock.errors import NonRetryable, Refusal, UnavailableError, VersionConflict
 from interlock.runtime.engine import Engine
-from interlock.runtime.opening import SETTINGS
 from tests.chaos.postgres import orders, sabotage
 from tests.chaos.postgres.orders import Cancel, Order, State, Submit
 from tests.chaos.postgres.world import END
@@ -31,7 +30,6 @@ Say = Callable[[str], None]
 
 async def opened(url: str, *, worker: bool) -> Engine:
     """An open engine. A server that is away or full is asked again: that is what starts programs, not an operator."""
-    settings = {"lease_s": LEASE_S, "poll_s": POLL_S}
     while True:
         try:
             return await Engine.open(
@@ -41,7 +39,8 @@ async def opened(url: str, *, worker: bool) -> Engine:
                 drain_s=1,
                 undo_timeout_s=orders.TIMEOUT_S,
                 undo_attempts=1_000,
-                **{name: value for name, value in settings.items() if name in SETTINGS},  # type: ignore[arg-type]
+                lease_s=LEASE_S,
+                poll_s=POLL_S,
             )
         except UnavailableError:
             await asyncio.sleep(0.05)
