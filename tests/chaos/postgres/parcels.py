@@ -60,6 +60,7 @@ async def send(order: Parcel, ctx: StepContext) -> Sent:
 
 def opened(url: str, *, worker: bool = True) -> Opening[Engine]:
     """An engine whose leases are short."""
+    url = f"{url}&connections_max=5"  # The server has a hundred for all.
     return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, lease_s=LEASE_S, poll_s=POLL_S)
 
 

@@ -35,15 +35,20 @@ def result_of_any_visit() -> None:
     Returned.decide = decide  # type: ignore[method-assign, assignment]
 
 
-def nobody_is_rescued() -> None:
+def leases_without_end() -> None:
     """What a dead worker has left is left for ever."""
+    commit, claim = PostgresStore.commit_as, Claims.claim
 
-    async def nothing(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
-        return []
+    async def committed(self: PostgresStore, changes: Sequence[Change], holder: Holder) -> list[str]:
+        return await commit(self, changes, holder._replace(lease_s=3_600))
 
-    Claims.claim = nothing  # type: ignore[method-assign]
+    async def claimed(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
+        return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
+
+    PostgresStore.commit_as = committed  # type: ignore[method-assign]
+    Claims.claim = claimed  # type: ignore[method-assign]
 
 
 SABOTAGE: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (acknowledge_before_commit, result_of_any_visit, nobody_is_rescued)
+    each.__name__: each for each in (acknowledge_before_commit, result_of_any_visit, leases_without_end)
 }

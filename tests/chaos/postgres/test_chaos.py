@@ -51,9 +51,9 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
 @pytest.mark.parametrize(
     ("sabotaged", "name", "told"),
     [
-        ("acknowledge_before_commit", "worker_killed", "was acknowledged"),
+        ("acknowledge_before_commit", "worker_killed", "was acknowledged|was refused: workflow-not-found"),
         ("result_of_any_visit", "worker_frozen", "applied twice|has the result of"),
-        ("nobody_is_rescued", "worker_killed", "others take over"),
+        ("leases_without_end", "worker_killed", "others take over"),
     ],
 )
 def test_a_sabotaged_worker_is_caught(

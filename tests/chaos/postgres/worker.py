@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from interlock.core.values import StepContext
-from interlock.errors import NonRetryable, Refusal, UnavailableError, VersionConflict
+from interlock.errors import NonRetryable, Refusal, UnavailableError, VersionConflict, WorkflowNotFound
 from interlock.runtime.engine import Engine
 from tests.chaos.postgres import orders, sabotage
 from tests.chaos.postgres.orders import Cancel, Order, State, Submit
@@ -92,7 +92,7 @@ class Customer:
         while True:
             try:
                 version, state, how = await self._asked(*operation.split(" "))
-            except Refusal as refusal:
+            except (Refusal, WorkflowNotFound) as refusal:
                 return f"x {refusal.code}"
             except (UnavailableError, VersionConflict) as error:
                 writer.write(f"- {error.code}\n".encode())

@@ -59,18 +59,18 @@ class World:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, what: str, happened: Callable[[], bool], deadline_s: float) -> None:
-        """Wait for something. Raises Stuck when it has not happened in time, or a life has ended that should not."""
+        """Wait for something. Raises Stuck when it has not happened in time, or something has that may never be."""
         if not happened():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((lambda: self.broken is not None or happened(), future))
+            self._waiting.append((lambda: self._fault is not None or happened(), future))
             try:
                 await asyncio.wait_for(future, deadline_s)
             except TimeoutError:
                 raise Stuck(f"after {deadline_s:g} s: {what}") from None
             finally:
                 self._waiting = [each for each in self._waiting if each[1] is not future]
-        if self.broken is not None:
-            raise Stuck(self.broken)
+        if self._fault is not None:
+            raise Stuck(self._fault)
 
     def stop(self) -> None:
         """Ask every process to close."""
@@ -82,6 +82,10 @@ class World:
     def ended(self, life: int) -> bool:
         """Whether a process has closed its engine."""
         return life in self._ended
+
+    @property
+    def _fault(self) -> str | None:
+        return self.customers.problems[0] if self.customers.problems else self.broken
 
     def _changed(self) -> None:
         for happened, future in self._waiting:
