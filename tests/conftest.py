@@ -4,14 +4,14 @@
 again; `proof` tries twenty times as many examples. Choose with HYPOTHESIS_PROFILE. A test that sets its own
 `max_examples` opts out of the profiles: prefer none.
 
-The servers with buckets are fixtures of all tests, so that no process ever starts one of them twice.
+The servers with buckets and PostgreSQL are fixtures of all tests, so that no process ever starts one of them twice.
 """
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.integration.objects.fixtures",)
+pytest_plugins = ("tests.integration.objects.fixtures", "tests.integration.postgres.fixtures")
 
 EXAMPLES = 100
 PROOF_FACTOR = 20

@@ -32,9 +32,11 @@ class Attempt:
 
     __slots__ = (
         "begun",
+        "born_s",
         "cut",
         "ended",
         "key",
+        "lease",
         "over",
         "overdue",
         "slots_of",
@@ -49,6 +51,10 @@ class Attempt:
         self.key = key
         self.timeout_s = timeout_s
         self.slots_of = slots_of
+        self.born_s = 0.0
+        """When it began, by the event loop's clock."""
+        self.lease = 0
+        """The token of the lease under which it runs, where others may take it over."""
         self.task: asyncio.Task[None] | None = None
         self.begun = self.over = False
         self.overdue: Callable[[], Envelope] | None = None

@@ -55,7 +55,7 @@ class EffectBegun(_EffectReport):
         return None
 
     def _apply(self, staged: Staged, group: Group) -> None:
-        if staged.begin_effect(self.effect, group.means):
+        if staged.begin_effect(self.effect, group.means, again=True):
             staged.touch()
         else:
             self.wait(self.effect)
@@ -89,10 +89,10 @@ class EffectFailed(_EffectReport):
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:
-            staged.effects += (replace(effect, attempts=effect.attempts - 1),)
+            staged.effects_again += (replace(effect, attempts=effect.attempts - 1),)
         elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
-            staged.effects += (replace(effect, wake_us=wake_us),)
+            staged.effects_again += (replace(effect, wake_us=wake_us),)
         else:
             staged.effects_done += (effect.id,)
             staged.letters += (

@@ -247,7 +247,9 @@ class Engine:
     async def stats(self, workflow: str) -> Counts:
         """What became of the events sent to it (B5)."""
         row = (await self._load(workflow)).row
-        duplicate, ignored, refused = row.counts
+        duplicate, ignored, refused = (
+            stored + here for stored, here in zip(row.counts, self._inside.counts(workflow), strict=True)
+        )
         return Counts(applied=row.version - 1, duplicate=duplicate, ignored=ignored, refused=refused)
 
     def subscribe(self, observer: Observer) -> None:

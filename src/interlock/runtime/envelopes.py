@@ -123,7 +123,7 @@ class Send:
             digest = digest_of(event_text(self.event), live.bound.codec.encode_event(self.event))
             before = group.delivered.get((self.workflow, key))
             if before is not None:
-                return self._duplicate(live, before, digest)
+                return self._duplicate(group, live, before, digest)
         if self.expect_version is not None and live.row.version != self.expect_version:
             self._look_first()
             raise _another_version(live.row, self.expect_version)
@@ -132,13 +132,13 @@ class Send:
         except InvalidTransition:
             self._look_first()
             if not self.if_allowed:
-                count(live, 2)
+                count(live, 2, group.means)
                 raise
-            count(live, 1)
+            count(live, 1, group.means)
             return Moved(state=live.snapshot.state, version=live.row.version, ignored=True)
         except Refusal:
             self._look_first()
-            count(live, 2)
+            count(live, 2, group.means)
             raise
         if key is not None:
             # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
@@ -154,13 +154,13 @@ class Send:
         if self.key is not None and not self.look:
             raise LookFirst
 
-    def _duplicate(self, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
+    def _duplicate(self, group: Group, live: Live, before: Delivered, digest: bytes) -> Moved[Enum]:
         if before.key_digest[:DIGEST_BYTES] != digest:
             raise KeyReused(
                 f"key {self.key!r} of workflow {self.workflow!r} was used for another event or payload, "
                 f"at version {before.version}."
             )
-        count(live, 0)
+        count(live, 0, group.means)
         node, passed = live.bound.node_of(before.to_state), len(before.key_digest) - DIGEST_BYTES
         for _ in range(passed):
             node = node.unwinds_to or node

@@ -89,16 +89,14 @@ class Inside:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.wakes = Wakes(store.now_us)
+        self.pipeline, self.runner = self._wired(ids, Judge(chance))
+
+    def _wired(self, ids: Ids, judge: Judge) -> tuple[Pipeline, Runner]:
+        settings, worker = self._settings, self._worker
         means = Means(ids, Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0))
-        self.pipeline = Pipeline(store, machines, means, settings, self)
-        self.runner = Runner(
-            self.pipeline,
-            self.wakes,
-            judge=Judge(chance),
-            teller=self.teller,
-            settings=settings,
-            working=worker,
-        )
+        pipeline = Pipeline(self.store, self.machines, means, settings, self)
+        runner = Runner(pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=worker)
+        return pipeline, runner
 
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
@@ -109,18 +107,22 @@ class Inside:
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
+        await self._take_up(noted)
+        self._recovered = True
+        if self._settings.stall_check_s > 0:
+            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            self.keep(detector.run())
+
+    async def _take_up(self, noted: dict[str, str]) -> None:
+        """Take up what the last life of the store has left owed, and begin."""
         alive_us = int(noted.get(ALIVE, "0"))  # Without the mark nobody was ever there: no time has counted yet.
         recovery = Recovery(
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us, noted)
-        self._recovered = True
         self.runner.open()
         if self._saves_time():
             self.keep(self._live())
-        if self._settings.stall_check_s > 0:
-            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
-            self.keep(detector.run())
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run something beside everything else until the engine closes."""
@@ -144,9 +146,8 @@ class Inside:
             self._save_counts()
             await self.pipeline.idle()
             reach("closing.settled")
-            if self._recovered and self._saves_time() and self.pipeline.dead is None:
-                with contextlib.suppress(UnavailableError):
-                    await self.store.note(ALIVE, str(self.store.now_us()))
+            if self._recovered and self.pipeline.dead is None:
+                await self._given_up()
         finally:
             self.runner.abort()
             self.pipeline.close()
@@ -157,6 +158,12 @@ class Inside:
                 await self.store.close()
             finally:
                 await self.alarms.close()
+
+    async def _given_up(self) -> None:
+        """Everything is in the store, which is still ours: write when that was."""
+        if self._saves_time():
+            with contextlib.suppress(UnavailableError):
+                await self.store.note(ALIVE, str(self.store.now_us()))
 
     def refuse_if_closed(self) -> None:
         """Raise UnavailableError when there is nothing to be had here any more."""
@@ -234,6 +241,11 @@ class Inside:
                 return rows
 
     # --- beside everything else --------------------------------------------------------------------------------------
+
+    def counts(self, workflow: str) -> tuple[int, int, int]:
+        """What was counted here and is not in the row of the workflow; here everything is."""
+        del workflow
+        return 0, 0, 0
 
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:

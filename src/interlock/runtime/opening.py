@@ -23,6 +23,7 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
 from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.sharing.opening import inside_of
 from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
 from interlock.signals import Observer, Subscribers
 from interlock.store.opening import open_store
@@ -119,7 +120,7 @@ class Opening(Generic[EngineT]):
         store = await open_store(self._url, clock=self._clock, settings=self._lane_settings, cache=self._cache)
         inside: Inside | None = None
         try:
-            inside = Inside(
+            inside = inside_of(
                 store,
                 self._machines,
                 settings=self._settings,

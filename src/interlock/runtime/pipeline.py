@@ -10,7 +10,7 @@ used. The id of a new workflow likewise. What applies pays for nothing but the s
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
@@ -51,7 +51,7 @@ class LookFirst(Exception):
 class Group:
     """What an envelope may look at while it decides."""
 
-    __slots__ = ("broken", "deferred", "delivered", "live", "means", "now_us", "staged")
+    __slots__ = ("broken", "deferred", "delivered", "fresh", "live", "means", "now_us", "staged")
 
     def __init__(self, means: Means, live: dict[str, Live], delivered: dict[tuple[str, str], Delivered]) -> None:
         self.means = means
@@ -62,6 +62,8 @@ class Group:
         self.delivered = delivered
         self.deferred: set[str] = set()
         """Workflows of which an event must look first: those behind it wait for it, so that none overtakes another."""
+        self.fresh: frozenset[str] = frozenset()
+        """Workflows that were loaded for this group, where memory may be behind the store."""
         self.staged: dict[str, Staged] = {}
 
     def stage(self, workflow: str) -> Staged | None:
@@ -91,6 +93,9 @@ class Listener(Protocol):
 
 class Pipeline:
     """The data path of one engine. Lives in one event loop."""
+
+    FATAL: ClassVar[tuple[type[InterlockError], ...]] = (OutcomeUnknown, Fenced, InternalError)
+    """What a store says when nobody can go on with it."""
 
     def __init__(
         self, store: Store, machines: dict[str, Bound], means: Means, settings: EngineSettings, listener: Listener
@@ -159,10 +164,10 @@ class Pipeline:
         try:
             self.group_begun_s = self._loop.time()
             group = await self._load(envelopes)
-            answers = [_decided(envelope, group) for envelope in envelopes]
+            answers = [self._decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
             reach("engine.decided")
-            lost = await self.store.commit([staged.change() for staged in changed]) if changed else ()
+            lost = await self._write(changed) if changed else ()
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
@@ -177,8 +182,26 @@ class Pipeline:
             elif answer is not None or envelope.future is not None:
                 self._tell(envelope, answer, again)
         if again:
-            self._waiting[:0] = again
+            self._retry(again, group, lost)
         reach("engine.told")
+
+    def _decided(self, envelope: Envelope, group: Group) -> object:
+        if group.deferred and envelope.workflow in group.deferred:
+            return LookFirst()
+        try:
+            return envelope.decide(group)
+        except LookFirst as first:
+            group.deferred.add(envelope.workflow)
+            return first
+        except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
+            return error
+
+    async def _write(self, changed: Sequence[Staged]) -> Sequence[str]:
+        return await self.store.commit([staged.change() for staged in changed])
+
+    def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
+        del group, lost
+        self._waiting[:0] = again
 
     async def _load(self, envelopes: Sequence[Envelope]) -> Group:
         live = {} if self.store.shared else self._live
@@ -234,7 +257,10 @@ class Pipeline:
         if envelope.conflicts <= self._settings.conflicts_max or envelope.future is None:
             again.append(envelope)
         else:
-            self._tell(envelope, _kept_moving(envelope.workflow, envelope.conflicts))
+            self._tell(envelope, self._kept_moving(envelope.workflow, envelope.conflicts))
+
+    def _kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
+        return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
 
     def close(self) -> None:
         """Nothing is brought again: the store is given up."""
@@ -246,7 +272,7 @@ class Pipeline:
             for staged in group.staged.values():
                 staged.give_up(self.means)
                 self._live.pop(staged.live.row.id, None)
-        fatal = isinstance(error, OutcomeUnknown | Fenced | InternalError) or not isinstance(error, InterlockError)
+        fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
             self.dead = error
         for envelope in envelopes:
@@ -273,22 +299,6 @@ class Pipeline:
             future.cancel()
         else:
             future.set_result(answer)
-
-
-def _decided(envelope: Envelope, group: Group) -> object:
-    if group.deferred and envelope.workflow in group.deferred:
-        return LookFirst()
-    try:
-        return envelope.decide(group)
-    except LookFirst as first:
-        group.deferred.add(envelope.workflow)
-        return first
-    except Exception as error:  # noqa: BLE001 -- a refusal, or a bug in the user's code: it is this envelope's answer.
-        return error
-
-
-def _kept_moving(workflow: str, conflicts: int) -> InterlockError:
-    return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
 
 
 def unknown_machine(row: Row) -> InterlockError:

@@ -93,8 +93,8 @@ class Recovery:
         Slots and wakes are closed meanwhile: what this life begins must not be taken for what the last one left.
         """
         taken = 0
+        await self.rename()
         for bound in self._machines.values():
-            await self._rename(bound)
             before = owing_before(bound, noted)
             for state, node in bound.stored.items():
                 if node.step is not None or node.timers or node.unwinds_to is not None or state in before:
@@ -103,8 +103,24 @@ class Recovery:
         reach("recovery.done")
         return taken
 
-    async def _rename(self, bound: Bound) -> None:
+    async def rename(self) -> None:
         """Store workflows under the names that their states have now, so that they are found by them."""
+        for bound in self._machines.values():
+            await self._rename(bound)
+
+    async def rearm(self, alive_us: int) -> None:
+        """Only the timers that do not count the time while nobody was there."""
+        for bound in self._machines.values():
+            for state, node in bound.stored.items():
+                cursor = None
+                while any(timer.policy != "deadline" for timer in node.timers):
+                    found = await self._store.find(bound.name, state, after=cursor, limit=PAGE)
+                    await self._take([Rearm(row.id, alive_us) for row in found.rows if row.owed])
+                    cursor = found.cursor
+                    if cursor is None:
+                        break
+
+    async def _rename(self, bound: Bound) -> None:
         for old in bound.table.declared.renamed:
             if old == bound.stored[old].name:
                 continue

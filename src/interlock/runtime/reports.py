@@ -79,13 +79,12 @@ class Look(Report):
         if staged is None:
             group.means.slots.decline(self.workflow)
             return None
-        visit, refused = staged.live.snapshot.visit, None
-        while (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
-            refused = _fire(staged, group, timer)
-            if staged.live.snapshot.visit != visit:
-                group.means.slots.decline(self.workflow)
-                return refused
-        current = None if _gone(staged, group) else staged.live.owed.current
+        visit = staged.live.snapshot.visit
+        refused = fire_timers(staged, group)
+        if staged.live.snapshot.visit != visit:
+            group.means.slots.decline(self.workflow)
+            return refused
+        current = None if gone(staged, group) else staged.live.owed.current
         if current is not None and not current.started and (current.retry_us or 0) <= group.now_us:
             if not staged.begin(group.means):
                 group.means.slots.wait(self.workflow)
@@ -93,6 +92,14 @@ class Look(Report):
             # It may have been called to a place that it has no use for any more.
             group.means.slots.decline(self.workflow)
         return refused
+
+
+def fire_timers(staged: Staged, group: Group) -> Exception | None:
+    """Fire the timers that are due, until one of them leaves the state; returns the last refusal."""
+    visit, refused = staged.live.snapshot.visit, None
+    while staged.live.snapshot.visit == visit and (timer := _due(staged.live.owed.timers, group.now_us)) is not None:
+        refused = _fire(staged, group, timer)
+    return refused
 
 
 def _fire(staged: Staged, group: Group, timer: TimerRun) -> Exception | None:
@@ -116,11 +123,13 @@ def _due(timers: tuple[TimerRun, ...], now_us: int) -> TimerRun | None:
 class _Result(Report):
     """What is said of one attempt."""
 
-    __slots__ = ("run", "token", "visit")
+    __slots__ = ("lease", "run", "token", "visit")
 
-    def __init__(self, workflow: str, visit: int, run: StepRun | UndoRun) -> None:
+    def __init__(self, workflow: str, visit: int, run: StepRun | UndoRun, lease: int) -> None:
         super().__init__(workflow)
         self.visit = visit
+        self.lease = lease
+        """Under which the attempt ran, where others may take it over (G4)."""
         self.run = run.key
         """The idempotency key of what is reported on."""
         self.token = run.token
@@ -133,7 +142,7 @@ class _Result(Report):
         current = staged.live.owed.current
         if current is None or current.key != self.run or current.token != self.token or not current.started:
             return None
-        return staged
+        return staged if staged.live.row.lease == self.lease else None
 
     def decide(self, group: Group) -> object:
         """Apply it, unless it is late."""
@@ -152,10 +161,11 @@ class Returned(_Result):
 
     __slots__ = ("event",)
 
-    def __init__(self, workflow: str, visit: int, run: StepRun, event: Event) -> None:
+    def __init__(self, workflow: str, visit: int, run: StepRun, lease: int, event: Event) -> None:
         # As the two above it would, and a third of the price: there is one of these per transition.
         self.workflow = workflow
         self.visit = visit
+        self.lease = lease
         self.run = run.key
         self.token = run.token
         self.event = event
@@ -184,8 +194,8 @@ class Failed(_Result):
 
     __slots__ = ("failure",)
 
-    def __init__(self, workflow: str, visit: int, run: StepRun, failure: Failure) -> None:
-        super().__init__(workflow, visit, run)
+    def __init__(self, workflow: str, visit: int, run: StepRun, lease: int, failure: Failure) -> None:
+        super().__init__(workflow, visit, run, lease)
         self.failure = failure
 
     def _apply(self, staged: Staged, group: Group) -> object:
@@ -222,18 +232,24 @@ class Crashed(Report):
     def decide(self, group: Group) -> object:
         """Like a failure of that attempt, without a wait."""
         staged = group.stage(self.workflow)
-        current = None if staged is None else staged.live.owed.current
-        if staged is None or current is None or not current.started or _gone(staged, group):
-            return None
-        failure = Failure("crashed", "the process ended during the attempt", retryable=True)
-        if isinstance(current, StepRun):
-            _failed(staged, group, failure)
-        else:
-            undo_failed(staged, group, failure, self.attempts_max)
+        if staged is not None:
+            crashed(staged, group, self.attempts_max)
         return None
 
 
-def _gone(staged: Staged, group: Group) -> bool:
+def crashed(staged: Staged, group: Group, attempts_max: int) -> None:
+    """The attempt that was under way has ended without a word, if there is one."""
+    current = staged.live.owed.current
+    if current is None or not current.started or gone(staged, group):
+        return
+    failure = Failure("crashed", "the process ended during the attempt", retryable=True)
+    if isinstance(current, StepRun):
+        _failed(staged, group, failure)
+    else:
+        undo_failed(staged, group, failure, attempts_max)
+
+
+def gone(staged: Staged, group: Group) -> bool:
     """Leave it to a person when a step is owed that the machine, changed meanwhile, does not have any more."""
     live = staged.live
     run = live.owed.run
@@ -297,8 +313,10 @@ class UndoFailed(_Result):
 
     __slots__ = ("attempts_max", "failure")
 
-    def __init__(self, workflow: str, visit: int, run: UndoRun, failure: Failure, attempts_max: int) -> None:
-        super().__init__(workflow, visit, run)
+    def __init__(
+        self, workflow: str, visit: int, run: UndoRun, lease: int, failure: Failure, attempts_max: int
+    ) -> None:
+        super().__init__(workflow, visit, run, lease)
         self.failure = failure
         self.attempts_max = attempts_max
 

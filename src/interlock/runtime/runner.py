@@ -74,6 +74,11 @@ class Runner:
         """How many attempts run."""
         return len(self._attempts)
 
+    @property
+    def working(self) -> bool:
+        """Whether it begins attempts."""
+        return self._working
+
     # --- what is owed ------------------------------------------------------------------------------------------------
 
     def act(self, staged: Staged) -> None:
@@ -98,21 +103,22 @@ class Runner:
         if staged.reserved:
             self._begin(live)
         elif current is not None and current is not before.current:
-            self._await(workflow, current)
+            self.wait_for(workflow, current)
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
-        if len(staged.effects) > len(staged.begins):
-            for effect in staged.effects:
+        if staged.effects or staged.effects_again:
+            for effect in (*staged.effects, *staged.effects_again):
                 if effect not in staged.begins:
                     self.owe_effect(effect)
 
     def resume(self, workflow: str, owed: Owed) -> None:
         """Wait for whatever the workflow is owed, as it was found in the store."""
         if owed.current is not None:
-            self._await(workflow, owed.current)
+            self.wait_for(workflow, owed.current)
         self.arm(workflow, owed)
 
-    def _await(self, workflow: str, current: StepRun | UndoRun) -> None:
+    def wait_for(self, workflow: str, current: StepRun | UndoRun) -> None:
+        """Begin the attempt when its time has come and there is a slot."""
         if current.retry_us is not None:
             self._wakes.at(current.retry_us, self.look, workflow)
         elif not current.started:
@@ -157,12 +163,13 @@ class Runner:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
             attempt = Attempt(workflow, owed.run.key, step.timeout_s, "runs")
-            attempt.overdue = lambda: self._overdue_step(live, begun_s)
+            attempt.overdue = lambda: self._overdue_step(live, attempt.lease, begun_s)
             coroutine = self._step(live, attempt, begun_s)
         else:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, "runs")
-            attempt.overdue = lambda: self._overdue_undo(live, begun_s)
+            attempt.overdue = lambda: self._overdue_undo(live, attempt.lease, begun_s)
             coroutine = self._undo(live, attempt)
+        attempt.lease = live.row.lease
         self._running[workflow] = attempt
         if owed.run is None:
             self._go_behind(attempt, coroutine)
@@ -193,6 +200,7 @@ class Runner:
         self._attempts[attempt.key] = attempt
         attempt.task = asyncio.Task(coroutine, loop=self._loop)
         attempt.stuck = self._stuck
+        attempt.born_s = self._loop.time()
         self._deadlines.add(attempt)
 
     def _end(self, attempt: Attempt, report: Envelope | None) -> None:
@@ -231,19 +239,19 @@ class Runner:
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
             value = await live.bound.steps[step.name](live.snapshot.context, ctx)
             event = value if step.result is None else step.result(value)
-            report = Returned(workflow, visit, run, cast("Event", event))
+            report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
             if not attempt.over:
                 self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- whatever a step raises is its failure.
             if attempt.cut == "stopping":
-                report = Interrupted(workflow, visit, run)
+                report = Interrupted(workflow, visit, run, attempt.lease)
             else:
                 failure = (
                     self._judge.timeout(step.timeout_s, step.retry, run.attempts)
                     if attempt.cut == "expired"
                     else self._judge.failure(error, step.retry, run.attempts, step.classify)
                 )
-                report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, failure)
+                report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
                 if not attempt.over:
                     self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
                 _note(f"step {step.name!r}", workflow, run.attempts, step.retry, failure, error)
@@ -261,12 +269,12 @@ class Runner:
             done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
             await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
-            report = Undone(workflow, visit, run)
+            report = Undone(workflow, visit, run, attempt.lease)
             if not attempt.over:
                 self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
         except BaseException as error:  # noqa: BLE001 -- as above.
             if attempt.cut == "stopping":
-                report = Interrupted(workflow, visit, run)
+                report = Interrupted(workflow, visit, run, attempt.lease)
             else:
                 failure = (
                     self._judge.timeout(attempt.timeout_s, self._undo_retry, run.attempts)
@@ -275,7 +283,7 @@ class Runner:
                 )
                 report = None
                 if attempt.cut != "moved_on":
-                    report = UndoFailed(workflow, visit, run, failure, self._settings.undo_attempts)
+                    report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
                 if not attempt.over:
                     self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
                 _note(f"the undo of {run.step!r}", workflow, run.attempts, self._undo_retry, failure, error)
@@ -311,19 +319,19 @@ class Runner:
         finally:
             self._end(attempt, report)
 
-    def _overdue_step(self, live: Live, begun_s: float) -> Envelope:
+    def _overdue_step(self, live: Live, lease: int, begun_s: float) -> Envelope:
         run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
         failure = self._judge.timeout(step.timeout_s, step.retry, run.attempts)
         self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
-        return Failed(live.row.id, live.snapshot.visit, run, failure)
+        return Failed(live.row.id, live.snapshot.visit, run, lease, failure)
 
-    def _overdue_undo(self, live: Live, begun_s: float) -> Envelope:
+    def _overdue_undo(self, live: Live, lease: int, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
         failure = self._judge.timeout(self._settings.undo_timeout_s, self._undo_retry, run.attempts)
         self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
-        return UndoFailed(live.row.id, live.snapshot.visit, run, failure, attempts_max)
+        return UndoFailed(live.row.id, live.snapshot.visit, run, lease, failure, attempts_max)
 
     def _overdue_effect(self, bound: Bound, effect: OwedEffect, begun_s: float) -> Envelope:
         declared = bound.effects[effect.name]

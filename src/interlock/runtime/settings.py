@@ -15,6 +15,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "conflicts_max": (0, math.inf),
     "stall_check_s": (0, math.inf),
     "timers_saved_s": (0.001, 10),
+    "poll_s": (0.001, math.inf),
+    "settle_s": (0, math.inf),
 }
 """The least and the most of a setting; of all others at least 1."""
 
@@ -51,6 +53,15 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     timers_saved_s: float = 10.0
     """How often the running time of timers with the policy "remaining" is saved; at most 10."""
+
+    groups_max: int = 2
+    """On a shared store: groups under way at once. One is decided while the database writes another."""
+
+    poll_s: float = 1.0
+    """On a shared store: how often a worker looks for work that is due and that nobody told it about."""
+
+    settle_s: float = 10.0
+    """On a shared store: how long an unknown outcome is looked into before the caller is told that it is unknown."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -33,10 +33,12 @@ replace = msgspec.structs.replace
 class Means:
     """What staging needs from the engine, for one group."""
 
-    __slots__ = ("effect_slots", "ids", "now_us", "slots")
+    __slots__ = ("effect_slots", "ids", "now_us", "owner", "slots")
 
-    def __init__(self, ids: Ids, slots: Slots, effect_slots: Slots) -> None:
+    def __init__(self, ids: Ids, slots: Slots, effect_slots: Slots, owner: str = "") -> None:
         self.ids = ids
+        self.owner = owner
+        """Who leases what begins here, on a store that is shared; empty where nobody else could."""
         self.slots = slots
         self.effect_slots = effect_slots
         self.now_us = 0
@@ -52,6 +54,8 @@ class Staged(msgspec.Struct, gc=False):
     """What was owed before this group."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
+    effects_again: tuple[OwedEffect, ...] = ()
+    """Tried before, and owed still."""
     effects_done: tuple[str, ...] = ()
     begins: tuple[OwedEffect, ...] = ()
     """Effects whose attempt begins when this is durable; a slot is kept for each."""
@@ -82,7 +86,17 @@ class Staged(msgspec.Struct, gc=False):
             self.effects_done,
             self.letters,
             self.letters_gone,
+            self.effects_again,
+            self._hold(),
+            tuple([effect.id for effect in self.begins]) if self.begins else (),
         )
+
+    def _hold(self) -> bool | None:
+        """Whether whoever commits looks after the workflow: see `Change.hold`."""
+        if self.reserved:
+            return True
+        current = self.live.owed.current
+        return None if current is not None and current.started else False
 
     def move(
         self,
@@ -100,6 +114,9 @@ class Staged(msgspec.Struct, gc=False):
         context = row.context if snapshot.context is before.context else bound.codec.stored_context(snapshot.context)
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
+        lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
+        if self.reserved and means.owner:
+            lease, holder = lease + 1, means.owner
         node = bound.table.nodes[snapshot.state._name_]
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
@@ -125,6 +142,8 @@ class Staged(msgspec.Struct, gc=False):
                 owed.wake_us(now_us),
                 row.counts,
                 self.expected + 1,
+                lease,
+                holder,
             ),
             snapshot,
             owed,
@@ -133,10 +152,12 @@ class Staged(msgspec.Struct, gc=False):
         self.touched = True
         self.ended = node.final and not self.effects
 
-    def owe(self, owed: Owed, now_us: int) -> None:
+    def owe(self, owed: Owed, now_us: int, holder: str = "") -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""
         live = self.live
         row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us), revision=self.expected + 1)
+        if holder:
+            row = replace(row, lease=row.lease + 1, holder=holder)
         attempted = owed.run is not None and owed.run.attempted
         snapshot = live.snapshot
         if attempted != snapshot.attempted:
@@ -165,11 +186,11 @@ class Staged(msgspec.Struct, gc=False):
         if owed.run is not None:
             run = owed.run
             run = replace(run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None)
-            self.owe(replace(owed, run=run), means.now_us)
+            self.owe(replace(owed, run=run), means.now_us, means.owner)
         else:
             undo = owed.undos[0]
             undo = replace(undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None)
-            self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us)
+            self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us, means.owner)
         return True
 
     def give_up(self, means: Means) -> None:
@@ -261,13 +282,16 @@ class Staged(msgspec.Struct, gc=False):
             return NOTHING
         return Owed(run, timers, past, undos, dead, letter)
 
-    def begin_effect(self, effect: OwedEffect, means: Means) -> bool:
+    def begin_effect(self, effect: OwedEffect, means: Means, *, again: bool = False) -> bool:
         """Count the effect's next attempt, if there is a slot for it."""
         if not means.effect_slots.reserve(effect.id):
             return False
         effect = replace(effect, attempts=effect.attempts + 1)
         self.begins += (effect,)
-        self.effects += (effect,)
+        if again:
+            self.effects_again += (effect,)
+        else:
+            self.effects += (effect,)
         return True
 
 
@@ -305,8 +329,13 @@ def _undos(bound: Bound, command: RunUndos, past: Sequence[PastRun], ids: Ids) -
     )
 
 
-def count(live: Live, which: int) -> None:
-    """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5)."""
+def count(live: Live, which: int, means: Means) -> None:
+    """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5).
+
+    On a shared store memory is no place to count in: see `sharing.counting`.
+    """
+    if means.owner:
+        return
     counts = list(live.row.counts)
     counts[which] += 1
     live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))

@@ -4,7 +4,7 @@ They are woken when it is there, and not at every step on the way: with many ord
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from interlock.errors import WaitFailed, WaitTimeout
@@ -39,6 +39,8 @@ class Waiters:
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Waiter]] = {}
+        self.added: Callable[[str], None] | None = None
+        """Told when somebody begins to wait, where others may move the workflow."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -47,6 +49,12 @@ class Waiters:
     def add(self, workflow: str, waiter: Waiter) -> None:
         """From now on it is told."""
         self._waiting.setdefault(workflow, []).append(waiter)
+        if self.added is not None:
+            self.added(workflow)
+
+    def waits_for(self, workflow: str) -> bool:
+        """Whether anybody waits for it."""
+        return workflow in self._waiting
 
     def remove(self, workflow: str, waiter: Waiter) -> None:
         """It waits no longer."""

@@ -41,8 +41,9 @@ async def open_store(
     if is_postgres(url):
         from interlock.store.postgres.opening import open_postgres  # noqa: PLC0415 -- an extra, which may be missing.
 
-        lane_settings(settings or {})  # They mean nothing here; one that nobody has is a mistake everywhere.
-        return await open_postgres(url, clock=clock)
+        # The length of leases means something here; a setting that nobody has is a mistake everywhere.
+        chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
+        return await open_postgres(url, clock=clock, lease_s=chosen.lease_s)
     with opening(redacted(url)):
         chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
         if url == "memory:":

@@ -41,6 +41,10 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Duplicates, ignored and refused events so far (B5)."""
     revision: int = 1
     """Counts every write of the row. Claims and retries change it and not the version, which belongs to history."""
+    lease: int = 0
+    """The fencing token of the last lease on it, where stores are shared; it only ever grows (G4)."""
+    holder: str = ""
+    """Who held that lease when the row was read, unless it was over; never written with a row."""
 
 
 class Happened(msgspec.Struct, frozen=True, gc=False):
@@ -106,10 +110,17 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """The revision that must be there; 0: the workflow must not exist yet. The row's own is one more."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
-    """Owed from now on, or again with another count and time."""
+    """Owed from now on."""
     effects_done: tuple[str, ...] = ()
     letters: tuple[Letter, ...] = ()
     letters_gone: tuple[str, ...] = ()
+    effects_again: tuple[OwedEffect, ...] = ()
+    """Still owed, with another count and time. One that is done meanwhile stays done."""
+    hold: bool | None = None
+    """On a shared store: whoever commits looks after the workflow from now on (True), nobody does (False), or whoever
+    does goes on until the visit ends (None)."""
+    effects_held: tuple[str, ...] = ()
+    """On a shared store: the effects whose attempt begins where this is committed."""
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -10,8 +10,12 @@ from interlock.lanes.objects.addresses import Address
 from interlock.testing.objects.memory import MemoryBucket
 from tests.conformance.engine.places import Place
 from tests.integration.objects.servers import Server
+from tests.integration.postgres.settime import set_by_the_test
 
-KEPT = ("local", "bucket")
+POSTGRES_LEASE_S = 0.5
+"""An engine that was crashed holds its workflows for so long."""
+
+KEPT = ("local", "bucket", "postgres")
 KINDS = ("memory", *KEPT)
 
 
@@ -31,6 +35,9 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
 
         patched.setattr(door, "open_proven", in_memory)
         return Place(folder, "s3://memory/home")
+    if kind == "postgres":
+        set_by_the_test(request.getfixturevalue("monkeypatch"))
+        return Place(folder, request.getfixturevalue("postgres_url"), lease_s=POSTGRES_LEASE_S)
     server = request.getfixturevalue(kind)
     assert isinstance(server, Server)
     return Place(folder, server.url(f"engine/{uuid.uuid4().hex}"))

@@ -48,6 +48,7 @@ class Place(NamedTuple):
 
     folder: Path
     url: str
+    lease_s: float = LEASE_S
 
     def engine(
         self,
@@ -61,7 +62,7 @@ class Place(NamedTuple):
         **settings: float,
     ) -> Opening[Engine]:
         """Open an engine here. Retries come at once, unless a step asks for more."""
-        chosen = {"lease_s": LEASE_S} | settings
+        chosen = {"lease_s": self.lease_s} | settings
         return Engine.open(
             self.url,
             machines=machines,

@@ -13,9 +13,6 @@ from interlock.store.protocol import Store
 from interlock.testing.objects.memory import MemoryBucket
 from tests.conformance.store.places import KINDS, LEASE_S, Place
 from tests.integration.objects.servers import Server
-from tests.integration.postgres.fixtures import postgres, postgres_url
-
-__all__ = ["place", "postgres", "postgres_url"]
 
 
 @pytest.fixture(params=KINDS)

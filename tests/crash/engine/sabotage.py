@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from interlock.runtime.owed import fresh_key
-from interlock.runtime.pipeline import Envelope, Group, Pipeline, _decided
+from interlock.runtime.pipeline import Envelope, Group, Pipeline
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Crashed
 from interlock.runtime.staging import replace
@@ -18,7 +18,7 @@ def acknowledge_before_commit() -> None:
         group = await self._load(envelopes)
         again: list[Envelope] = []
         for envelope in envelopes:
-            self._tell(envelope, _decided(envelope, group), again)
+            self._tell(envelope, self._decided(envelope, group), again)
         self._waiting[:0] = again
         await asyncio.sleep(0)
         changed = [staged for staged in group.staged.values() if staged.touched]

@@ -1,8 +1,18 @@
-"""A database whose clock is set by the test, for suites that move time by hand."""
+"""A database whose clock is set by the test, for suites that move time by hand.
+
+The clock of the test says which time it is; besides, time goes on while the test runs, so that leases end. Only the
+store's own time is exactly what the test says.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 
 from interlock.seams import Clock
+from interlock.sql.postgres.link import Record
+from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import store
 
 
@@ -28,5 +38,29 @@ class SetDatabaseTime:
 
 
 def set_by_the_test(patch: pytest.MonkeyPatch) -> None:
-    """From now on stores that are opened have such a time."""
-    patch.setattr(store, "DatabaseTime", SetDatabaseTime)
+    """From now on stores that are opened have such a time, and so has the server."""
+    begun_s = time.monotonic()
+    clocks: list[Clock] = []
+
+    def made(clock: Clock) -> SetDatabaseTime:
+        clocks.append(clock)
+        return SetDatabaseTime(clock)
+
+    def told(sql: str) -> str:
+        if not clocks:
+            return sql
+        now = datetime.fromtimestamp(clocks[-1].wall_s() + time.monotonic() - begun_s, UTC)
+        moment = f"timestamptz '{now.isoformat()}'"
+        return sql.replace("clock_timestamp()", moment).replace("now()", moment)
+
+    read, write = Pool.read, Pool.write
+
+    async def read_then(self: Pool, sql: str, *values: object) -> list[Record]:
+        return await read(self, told(sql), *values)
+
+    async def write_then(self: Pool, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+        return await write(self, told(sql), values, reserve=reserve)
+
+    patch.setattr(store, "DatabaseTime", made)
+    patch.setattr(Pool, "read", read_then)
+    patch.setattr(Pool, "write", write_then)

@@ -1,6 +1,7 @@
 """Lost connections and servers: what did not happen is told apart from what may have happened, and both pass (G9)."""
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 
 import asyncpg
@@ -11,10 +12,9 @@ from interlock.seams import SystemClock
 from interlock.sql.postgres.address import Address, parsed
 from interlock.sql.postgres.link import Link, Record, connected
 from interlock.sql.postgres.pool import Pool
-from interlock.store.postgres.envelopes import Enveloped
 from interlock.store.postgres.opening import open_postgres
 from interlock.store.postgres.store import PostgresStore
-from interlock.store.values import Change, Happened
+from interlock.store.shared import Holder
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 
@@ -36,11 +36,12 @@ def named(url: str) -> tuple[str, str]:
     return f"{url}&{NAME}={name}", name
 
 
-def enveloped(change: Change, envelope: str) -> Change:
-    """The change as a request with an envelope makes it."""
-    (happened,) = change.history
-    fields = {name: getattr(happened, name) for name in Happened.__struct_fields__}
-    return Change(change.row, change.expected, (Enveloped(**fields, envelope=envelope),))
+FIRST, SECOND = (str(uuid.UUID(int=number)) for number in (1, 2))
+
+
+def enveloped(envelope: str) -> Holder:
+    """An engine that commits a group with this envelope."""
+    return Holder("engine", 30.0, envelope)
 
 
 def test_reads_and_writes_go_on_after_all_connections_were_ended(postgres_url: str) -> None:
@@ -69,7 +70,7 @@ def test_a_connection_that_is_lost_in_a_commit_leaves_the_outcome_unknown(postgr
             (row,) = await begun(store, started())
             # A commit that is on its way and does not end: every row is checked very slowly.
             await caller.execute("ALTER TABLE workflows ADD CONSTRAINT slow CHECK (pg_sleep(60) IS NOT NULL) NOT VALID")
-            under_way = asyncio.ensure_future(store.commit([enveloped(moved(row), "e-1")]))
+            under_way = asyncio.ensure_future(store.commit_as([moved(row)], enveloped(FIRST)))
             while not await caller.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'", name
             ):
@@ -78,9 +79,12 @@ def test_a_connection_that_is_lost_in_a_commit_leaves_the_outcome_unknown(postgr
             with pytest.raises(OutcomeUnknown):
                 await under_way
             await caller.execute("ALTER TABLE workflows DROP CONSTRAINT slow")
-            assert await store.happened([("w", "e-1")]) == set()
-            await begun(store, enveloped(moved(row), "e-1"))
-            assert await store.happened([("w", "e-1"), ("w", "e-2"), ("v", "e-1")]) == {"e-1"}
+            assert await store.settle([moved(row)], FIRST) == set()
+            assert await store.commit_as([moved(row)], enveloped(FIRST)) == ["w"], "what is settled never happens"
+            row = (await store.load(["w"]))["w"]
+            assert await store.commit_as([moved(row)], enveloped(FIRST)) == []
+            assert await store.settle([moved(row)], SECOND) == set()
+            assert await store.settle([moved(row)], FIRST) == {"w"}
 
     run(scenario)
 
@@ -118,9 +122,9 @@ def test_an_outcome_that_was_unknown_is_resolved_by_its_envelope(postgres_url: s
             await store.begin()
             deaf.deaf = True
             with pytest.raises(OutcomeUnknown):
-                await store.commit([enveloped(moved(row), "e-1")])
-            assert await store.happened([("w", "e-1")]) == {"e-1"}
-            assert await store.commit([enveloped(moved(row), "e-1")]) == ["w"]
+                await store.commit_as([moved(row)], enveloped(FIRST))
+            assert await store.settle([moved(row)], FIRST) == {"w"}
+            assert await store.commit_as([moved(row)], enveloped(FIRST)) == ["w"]
             assert len(await store.history("w")) == 2
             await store.close()
 

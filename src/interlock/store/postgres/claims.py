@@ -10,38 +10,20 @@ A lease belongs to one visit of a state: a commit that leaves the state ends it.
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
-from interlock.sql.postgres.link import Record
 from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import columns
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.statement import micros
+from interlock.store.shared import Due
 from interlock.store.values import OwedEffect, Row
 
 CLAIMED_MAX = 1_000
 """The most that one claim takes."""
 
-TIME = columns.ROW_WIDTH + 1
+TIME = columns.ROW_WIDTH
 """Where the database's time stands in the answer to a claim."""
-
-
-class Claimed(Row, frozen=True, gc=False):
-    """A workflow that was claimed."""
-
-    token: int = 0
-    """Of the claim; each one of a workflow has a higher one (G4)."""
-
-
-class Committed(NamedTuple):
-    """What became of a group some of whose workflows were to be held."""
-
-    lost: list[str]
-    leases: dict[str, int]
-    """The tokens of the workflows that the committer holds now."""
 
 
 class Claims:
@@ -52,26 +34,36 @@ class Claims:
         self._pool = pool
         self._time = time
         due = "greatest(w.wake_at, w.lease_until)"
-        # By workflows_to_wake alone, which is why the machine is asked about in a way that no other index answers: a
-        # plan that was made while the tables were empty would read every workflow of a machine.
+        # By workflows_to_wake, machine by machine: what is due of a machine that nobody runs is in nobody's way.
         self._claim = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
-    WHERE w.wake_at IS NOT NULL AND {due} <= now() AND (w.workflow_type = ANY($1::text[])) IS TRUE
+    WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND {due} <= now()
     ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.workflows w
 SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
     revision = w.revision + 1
 FROM due WHERE w.id = due.id
-RETURNING {columns.row_of_table("w")}, w.lease_token, {micros("clock_timestamp()")}"""
+RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
         # By workflow_effects_to_wake.
         self._claim_effects = f"""
 WITH due AS MATERIALIZED (
     SELECT e.id FROM {schema}.workflow_effects e
-    WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE
+    WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE AND EXISTS (
+        SELECT FROM {schema}.workflows w WHERE w.id = e.workflow_id AND (w.workflow_type = ANY($4::text[])) IS TRUE)
     ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
 FROM due WHERE e.id = due.id RETURNING {columns.effect_of_table("e")}"""
+        self._due = f"""
+SELECT {micros("clock_timestamp()")}, m.name, (
+    SELECT {micros(due)} FROM {schema}.workflows w WHERE w.wake_at IS NOT NULL AND w.workflow_type = m.name
+    ORDER BY {due} LIMIT 1),
+    (SELECT {micros("e.wake_at")} FROM {schema}.workflow_effects e
+     WHERE (e.lease_until > now()) IS NOT TRUE ORDER BY e.wake_at, e.id LIMIT 1)
+FROM unnest($1::text[]) AS m(name)"""
+        self._renew_effects = f"""
+UPDATE {schema}.workflow_effects e SET lease_until = now() + $3 * interval '1 second'
+WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL"""
         self._renew = f"""
 WITH {_held(schema)}, renewed AS (
     UPDATE {schema}.workflows w SET lease_until = now() + $4 * interval '1 second' FROM held WHERE w.id = held.id)
@@ -81,17 +73,28 @@ WITH {_held(schema)}, released AS (
     UPDATE {schema}.workflows w SET lease_until = NULL FROM held WHERE w.id = held.id)
 {_gone(schema)}"""
 
-    async def claim(self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float) -> list[Claimed]:
+    async def due(self, machines: Sequence[str]) -> Due:
+        """When there is something to claim."""
+        rows = await self._pool.read(self._due, list(machines))
+        if not rows:
+            return Due(self._time.now_us(), {}, None)
+        self._time.heard(rows[-1][0])
+        return Due(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
+
+    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
         """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
-        rows = await self._pool.write(self._claim, (list(machines), owner, min(limit, CLAIMED_MAX), lease_s))
+        rows = await self._pool.write(self._claim, (machine, owner, min(limit, CLAIMED_MAX), lease_s))
         if rows:
             self._time.heard(rows[-1][TIME])
-        claimed = [_claimed(row) for row in rows]
+        claimed = [columns.row_of(row) for row in rows]
         return sorted(claimed, key=lambda row: (row.wake_us or 0, row.id))
 
-    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+    async def claim_effects(
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+    ) -> list[OwedEffect]:
         """Take up to `limit` effects that are due and that nobody is trying, soonest first."""
-        rows = await self._pool.write(self._claim_effects, (owner, min(limit, CLAIMED_MAX), lease_s))
+        values = (owner, min(limit, CLAIMED_MAX), lease_s, list(machines))
+        rows = await self._pool.write(self._claim_effects, values)
         return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
@@ -100,6 +103,10 @@ WITH {_held(schema)}, released AS (
         One that is being written at this moment is neither renewed nor lost: nobody else can claim it meanwhile.
         """
         return await self._change(self._renew, leases, owner, lease_s)
+
+    async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
+        """Hold on to effects that this owner is trying."""
+        await self._pool.write(self._renew_effects, (list(effects), owner, lease_s))
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
         """Give workflows up before their lease is over; returns those that this owner had lost before."""
@@ -123,8 +130,3 @@ def _gone(schema: str) -> str:
     return f"""SELECT h.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token)
 LEFT JOIN {schema}.workflows w ON w.id = h.id
 WHERE (w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL) IS NOT TRUE"""
-
-
-def _claimed(values: Record) -> Claimed:
-    row = columns.row_of(values)
-    return Claimed(**msgspec.structs.asdict(row), token=values[columns.ROW_WIDTH])

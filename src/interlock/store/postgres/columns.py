@@ -4,11 +4,10 @@ A group becomes one array per column. What comes back is read by place. JSON sta
 it, for people; the engine is given exactly the text it wrote.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from interlock.sql.postgres.link import Record
-from interlock.store.postgres.envelopes import Enveloped
 from interlock.store.postgres.statement import EFFECT, LETTER, Parts, compact, micros
 from interlock.store.values import Change, Delivered, Happened, Letter, OwedEffect, Row
 
@@ -36,12 +35,14 @@ def row_of_table(table: str) -> str:
         "{0}.ignored",
         "{0}.refused",
         "{0}.revision",
+        "{0}.lease_token",
+        "CASE WHEN {0}.lease_until > now() THEN {0}.lease_owner ELSE '' END",
     )
     return ", ".join(every).format(table)
 
 
 ROW = row_of_table("workflows")
-ROW_WIDTH = 18
+ROW_WIDTH = 20
 ENTERED_AT = 10
 """Where the time of entering stands in `ROW`."""
 
@@ -79,22 +80,18 @@ def parts_of(changes: Sequence[Change]) -> Parts:
         starts=any(not change.expected for change in changes),
         history=any(change.history for change in changes),
         keys=any(each.key is not None for change in changes if change.expected for each in change.history),
-        effects=any(change.effects or change.effects_done for change in changes),
+        effects=any(change.effects or change.effects_again or change.effects_done for change in changes),
         letters=any(change.letters or change.letters_gone for change in changes),
     )
 
 
-def arrays_of(changes: Sequence[Change], parts: Parts, hold: Collection[str] = ()) -> Columns:
-    """The parameters of the group's statement; for a group that is held all but the last two."""
+def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
+    """The parameters of the group's statement, all but those that are common to the group."""
     arrays = _columns(_change(change) for change in changes)
-    if parts.held:
-        arrays.append([change.row.id in hold for change in changes])
     if parts.history:
         arrays += _columns(_event(each) for change in changes for each in change.history)
     if parts.effects:
         arrays += _columns(each for change in changes for each in _effects(change))
-        if parts.held:
-            arrays.append([each in hold for each in arrays[-len(EFFECT) + EFFECT.index(("id", "text"))]])
     if parts.letters:
         arrays += _columns(each for change in changes for each in _letters(change))
     return arrays
@@ -104,7 +101,7 @@ def row_of(values: Record) -> Row:
     """The workflow in the columns `ROW`; what stands behind them is left out."""
     every: tuple[Any, ...] = tuple(values)
     context, counts = every[4].encode(), every[14:17]
-    return Row(*every[:4], context, *every[5:14], counts, every[17])  # type: ignore[call-arg]
+    return Row(*every[:4], context, *every[5:14], counts, *every[17:ROW_WIDTH])  # type: ignore[call-arg]
 
 
 def happened_of(values: Record) -> Happened:
@@ -158,6 +155,8 @@ def _change(change: Change) -> tuple[Any, ...]:
         ignored,
         refused,
         row.revision,
+        row.lease,
+        change.hold,
     )
 
 
@@ -173,17 +172,18 @@ def _event(happened: Happened) -> tuple[Any, ...]:
         happened.created_us,
         happened.key,
         happened.key_digest or None,
-        happened.envelope if isinstance(happened, Enveloped) else None,
     )
 
 
 def _effects(change: Change) -> Iterable[tuple[Any, ...]]:
-    workflow = change.row.id
-    for each in change.effects:
-        context = each.context.decode() or None
-        yield (
-            workflow, True, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
-        )  # fmt: skip
+    workflow, held = change.row.id, change.effects_held
+    for put, effects in ((True, change.effects), (None, change.effects_again)):
+        for each in effects:
+            context = each.context.decode() or None
+            yield (
+                workflow, put, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
+                each.id in held,
+            )  # fmt: skip
     for done in change.effects_done:
         yield (workflow, False, done, *NO_EFFECT)
 

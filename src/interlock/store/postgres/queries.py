@@ -21,10 +21,6 @@ class Queries:
 SELECT e.workflow_id, e.key, e.version, e.to_state, e.key_digest
 FROM unnest($1::text[], $2::text[]) AS k(workflow_id, key)
 JOIN {schema}.workflow_events e ON e.workflow_id = k.workflow_id AND e.key = k.key"""
-        # By the primary key of history: only of the workflows that are asked about.
-        self.happened = f"""
-SELECT DISTINCT e.envelope FROM unnest($1::text[], $2::text[]) AS k(workflow_id, envelope)
-JOIN {schema}.workflow_events e ON e.workflow_id = k.workflow_id AND e.envelope = k.envelope"""
         self.history = f"""
 SELECT {HAPPENED} FROM {schema}.workflow_events
 WHERE workflow_id = $1 AND version > $2 ORDER BY version LIMIT $3"""

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from interlock.store.postgres.leasing import GIVEN_UP, GIVEN_UP_ASIDE, LEASE, Lease, taken
+from interlock.store.postgres.leasing import LEASE, Lease
 
 LOCK_WAIT_MS = 100
 """How long a group waits for those who start the same workflow in a transaction that is still open."""
@@ -46,9 +46,9 @@ CHANGE = (
     ("ignored", "bigint"),
     ("refused", "bigint"),
     ("revision", "bigint"),
+    ("lease_token", "bigint"),
+    ("hold", "boolean"),
 )
-HOLD = ("hold", "boolean")
-"""Beside a change: whether whoever commits it also looks after the workflow from now on."""
 
 EVENT = (
     ("workflow_id", "text"),
@@ -61,7 +61,6 @@ EVENT = (
     ("created_at", "bigint"),
     ("key", "text"),
     ("key_digest", "bytea"),
-    ("envelope", "text"),
 )
 EFFECT = (
     ("change", "text"),
@@ -73,6 +72,7 @@ EFFECT = (
     ("attempts", "bigint"),
     ("wake_at", "bigint"),
     ("context", "text"),
+    ("hold", "boolean"),
 )
 LETTER = (
     ("change", "text"),
@@ -88,8 +88,11 @@ LETTER = (
     ("key", "text"),
     ("context", "text"),
 )
-KEPT = {"id", "workflow_type", "created_at", "digest", "expected"}
+KEPT = {"id", "workflow_type", "created_at", "digest", "expected", "hold", "lease_token"}
 """Columns of a change that a move does not write."""
+
+COMMON = 3
+"""The last parameters, one value each for the whole group: the envelope, the owner and the length of leases."""
 
 WON = {
     (True, False): "SELECT id FROM moved",
@@ -108,24 +111,19 @@ class Parts(NamedTuple):
     """Of moves: a workflow that begins has used none."""
     effects: bool
     letters: bool
-    held: bool = False
-    """Whether some of the workflows are leased to whoever commits."""
 
 
 @cache
 def group_statement(schema: str, parts: Parts) -> str:
     """The statement for groups with these parts.
 
-    Returns the database's time, the ids that were lost, and of a group that is held the leases that were taken.
+    Returns the database's time and the ids that were lost.
     """
-    columns = (*CHANGE, HOLD) if parts.held else CHANGE
     at = 1
-    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(columns, at)})"]
-    at += len(columns)
-    # The owner and the length of leases come last.
-    effects = (len(EFFECT) + 1) * parts.effects
-    holder = at + len(EVENT) * parts.history + effects + len(LETTER) * parts.letters
-    lease = Lease(f"${holder}::text", f"${holder + 1}::float8") if parts.held else None
+    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(CHANGE, at)})"]
+    at += len(CHANGE)
+    common = at + len(EVENT) * parts.history + len(EFFECT) * parts.effects + len(LETTER) * parts.letters
+    lease = Lease(f"${common + 1}::text", f"${common + 2}::float8")
     won = WON[parts.moves, parts.starts]
     happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
     at += len(EVENT) * parts.history
@@ -134,18 +132,16 @@ def group_statement(schema: str, parts: Parts) -> str:
     if parts.starts:
         tables += _starts(schema, lease)
     if parts.history:
-        tables.append(_events(schema, happened, won))
+        tables.append(_events(schema, happened, won, f"${common}::uuid"))
     if parts.effects:
-        effect = (*EFFECT, HOLD) if parts.held else EFFECT
-        tables += _aside(
-            schema, "workflow_effects", effect, at, won, (GIVEN_UP_ASIDE if lease is None else lease.aside())
-        )
-        at += len(effect)
+        tables += _aside(schema, "workflow_effects", EFFECT, at, won, lease.aside())
+        at += len(EFFECT)
     if parts.letters:
         tables += _aside(schema, "dead_letters", LETTER, at, won, {})
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
-    leases = f", {taken(won)}" if parts.held else ""
-    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}{leases}"
+    # Every parameter must be seen with its type, also by a group that has no use for it.
+    given = f"(${common}::uuid, {lease.owner}, {lease.seconds}) IS NULL"
+    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}, {given}"
 
 
 def micros(column: str) -> str:
@@ -173,12 +169,13 @@ def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
     return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
 
 
-def _moves(schema: str, happened: str | None, lease: Lease | None) -> list[str]:
+def _moves(schema: str, happened: str | None, lease: Lease) -> list[str]:
     used = ""
     if happened is not None:
         used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
     JOIN {schema}.workflow_events e ON e.workflow_id = h.workflow_id AND e.key = h.key)) IS NOT TRUE"""
     changed = ", ".join(f"{name} = {_value('l', name, kind)}" for name, kind in CHANGE if name not in KEPT)
+    changed += ", lease_token = greatest(w.lease_token, l.lease_token)"
     return [
         f"""locked AS MATERIALIZED (
     SELECT c.* FROM change c JOIN {schema}.workflows w ON w.id = c.id
@@ -186,18 +183,16 @@ def _moves(schema: str, happened: str | None, lease: Lease | None) -> list[str]:
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
         f"""moved AS (
     UPDATE {schema}.workflows w SET {changed}, context_written = {written("l.context")},
-    {GIVEN_UP if lease is None else lease.of_move()}
+    {lease.of_move()}
     FROM locked l WHERE w.id = l.id AND w.revision = l.expected
-    RETURNING w.id{lease.returned("w") if lease else ""})""",
+    RETURNING w.id)""",
     ]
 
 
-def _starts(schema: str, lease: Lease | None) -> list[str]:
-    names = [name for name, _ in CHANGE if name != "expected"]
-    values = [_value("n", name, kind) for name, kind in CHANGE if name != "expected"]
-    if lease is not None:
-        names += LEASE
-        values += lease.of_start()
+def _starts(schema: str, lease: Lease) -> list[str]:
+    stored = [(name, kind) for name, kind in CHANGE if name not in {"expected", "hold"}]
+    names = [*(name for name, _ in stored), *LEASE]
+    values = [*(_value("n", name, kind) for name, kind in stored), *lease.of_start()]
     # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
     # waiting is set: for this transaction only.
     return [
@@ -207,16 +202,16 @@ def _starts(schema: str, lease: Lease | None) -> list[str]:
         f"""begun AS (
     INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)
     SELECT {", ".join(values)}, n.number, {written("n.context")} FROM numbered n ORDER BY n.id
-    ON CONFLICT (id) DO NOTHING RETURNING id{lease.returned("workflows") if lease else ""})""",
+    ON CONFLICT (id) DO NOTHING RETURNING id)""",
     ]
 
 
-def _events(schema: str, happened: str, won: str) -> str:
+def _events(schema: str, happened: str, won: str, envelope: str) -> str:
     names = ", ".join(name for name, _ in EVENT)
     values = ", ".join(_value("h", name, kind) for name, kind in EVENT)
     return f"""happened AS (
-    INSERT INTO {schema}.workflow_events ({names}, payload_written, context_written)
-    SELECT {values}, {written("h.payload")}, {written("h.context")}
+    INSERT INTO {schema}.workflow_events ({names}, envelope, payload_written, context_written)
+    SELECT {values}, {envelope}, {written("h.payload")}, {written("h.context")}
     FROM (SELECT h.*, h.payload::jsonb AS payload_json, h.context::jsonb AS context_json
         FROM ({happened}) h WHERE (h.workflow_id IN ({won})) IS TRUE OFFSET 0) h)"""
 
@@ -224,13 +219,22 @@ def _events(schema: str, happened: str, won: str) -> str:
 def _aside(
     schema: str, table: str, columns: Sequence[tuple[str, str]], at: int, won: str, leased: Mapping[str, str]
 ) -> list[str]:
-    """Effects or letters: of all that a group does with one of them, the last counts."""
+    """Effects or letters: of all that a group does with one of them, the last counts.
+
+    `put` is true for one that is put in, false for one that is taken out, and null for one that changes if it is there.
+    """
     stored = [(name, kind) for name, kind in columns if name not in {"change", "put", "hold"}]
     arrays = _rows((*columns,), at).partition(" AS ")[0]
     names = ", ".join(name for name, _ in columns)
     into = [*(name for name, _ in stored), *leased]
     values = ", ".join([*(_value("p", name, kind, aside=True) for name, kind in stored), *leased.values()])
     replaced = ", ".join(f"{name} = excluded.{name}" for name in into if name != "id")
+    again = ", ".join(["attempts = p.attempts", f"wake_at = {moment('p.wake_at')}",
+                       *(f"{name} = {value}" for name, value in leased.items())])  # fmt: skip
+    updated = [] if table != "workflow_effects" else [
+        f"""again_{table} AS (
+    UPDATE {schema}.{table} t SET {again} FROM last_{table} p WHERE t.id = p.id AND p.put IS NULL)"""
+    ]  # fmt: skip
     return [
         f"""last_{table} AS MATERIALIZED (
     SELECT DISTINCT ON (p.id) p.* FROM {arrays} WITH ORDINALITY AS p({names}, place)
@@ -239,6 +243,7 @@ def _aside(
     INSERT INTO {schema}.{table} ({", ".join(into)})
     SELECT {values} FROM last_{table} p WHERE p.put
     ON CONFLICT (id) DO UPDATE SET {replaced})""",
+        *updated,
         f"""taken_{table} AS (
     DELETE FROM {schema}.{table} t USING last_{table} p WHERE t.id = p.id AND NOT p.put)""",
     ]

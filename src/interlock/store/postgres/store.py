@@ -9,6 +9,7 @@ that never left is UnavailableError, and one that may have arrived is OutcomeUnk
 """
 
 import asyncio
+import uuid
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,11 +20,14 @@ from interlock.sql.postgres.link import Record
 from interlock.sql.postgres.pool import Pool
 from interlock.store import cursors
 from interlock.store.postgres import columns
-from interlock.store.postgres.claims import Claimed, Claims, Committed
+from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.databasetime import DatabaseTime
+from interlock.store.postgres.hints import Hints
 from interlock.store.postgres.queries import Queries
+from interlock.store.postgres.settling import Settling
 from interlock.store.postgres.turns import Turns
-from interlock.store.postgres.writing import Holding, Writing
+from interlock.store.postgres.writing import Writing
+from interlock.store.shared import Due, Holder
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
 ResultT = TypeVar("ResultT")
@@ -31,13 +35,17 @@ ResultT = TypeVar("ResultT")
 BEFORE_ALL_US = -(2**52)
 """A time before all others that PostgreSQL can hold: the year 1827."""
 
+NOBODY = Holder("", 0.0, str(uuid.UUID(int=0)))
+"""Who commits a group without an engine."""
+
 
 class PostgresStore:
     """A store on PostgreSQL. Made by `opening.open_postgres`."""
 
     shared = True
 
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(self, pool: Pool, clock: Clock, lease_s: float = 10.0) -> None:
+        self.lease_s = lease_s
         self._pool = pool
         self._schema = pool.address.schema
         self._queries = Queries(self._schema)
@@ -46,6 +54,8 @@ class PostgresStore:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._claims = Claims(pool, self._time)
+        self._hints = Hints(pool)
+        self._settling = Settling(pool)
 
     async def begin(self) -> None:
         """Ask the database for its time."""
@@ -54,17 +64,13 @@ class PostgresStore:
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One statement for the whole group."""
-        return (await self.commit_held(changes, (), owner="", lease_s=0.0)).lost
+        return await self.commit_as(changes, NOBODY)
 
-    async def commit_held(
-        self, changes: Sequence[Change], hold: Collection[str], *, owner: str, lease_s: float
-    ) -> Committed:
-        """The same, and some of the workflows and effects are leased to `owner` by it (see `leasing`)."""
+    async def commit_as(self, changes: Sequence[Change], holder: Holder) -> list[str]:
+        """The same, and what is to be held is leased to the holder by it (see `leasing`)."""
         self._refuse_closed()
         refuse_twice(changes)
-        if not changes:
-            return Committed([], {})
-        return await self._finished(self._commit(list(changes), Holding(frozenset(hold), owner, lease_s)))
+        return await self._finished(self._commit(list(changes), holder)) if changes else []
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows."""
@@ -77,10 +83,10 @@ class PostgresStore:
         rows = await self._read(self._queries.delivered, workflows, names)
         return {(row[0], row[1]): columns.delivered_of(row[2], row[3], row[4]) for row in rows}
 
-    async def happened(self, envelopes: Sequence[tuple[str, str]]) -> set[str]:
-        """Which of these envelopes, as (workflow, envelope), led to a row of history (G9)."""
-        workflows, names = [workflow for workflow, _ in envelopes], [envelope for _, envelope in envelopes]
-        return {row[0] for row in await self._read(self._queries.happened, workflows, names)}
+    async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
+        """Which changes of a group whose outcome is unknown have happened; the others never will (see `settling`)."""
+        self._refuse_closed()
+        return await self._finished(self._settling.settle(changes, envelope))
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """The history behind a version."""
@@ -129,25 +135,46 @@ class PostgresStore:
         """Everything that was noted."""
         return {row[0]: row[1] for row in await self._read(self._queries.noted)}
 
-    async def claim(self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float) -> list[Claimed]:
+    async def due(self, machines: Sequence[str]) -> Due:
+        """When there is something to claim (see `claims`)."""
+        self._refuse_closed()
+        return await self._claims.due(machines)
+
+    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
         """Take workflows that are due and that nobody looks after (see `claims`)."""
         self._refuse_closed()
-        return await self._finished(self._claims.claim(machines, owner=owner, limit=limit, lease_s=lease_s))
+        return await self._finished(self._claims.claim(machine, owner=owner, limit=limit, lease_s=lease_s))
 
-    async def claim_effects(self, *, owner: str, limit: int, lease_s: float) -> list[OwedEffect]:
+    async def claim_effects(
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+    ) -> list[OwedEffect]:
         """Take effects that are due and that nobody is trying (see `claims`)."""
         self._refuse_closed()
-        return await self._finished(self._claims.claim_effects(owner=owner, limit=limit, lease_s=lease_s))
+        return await self._finished(self._claims.claim_effects(machines, owner=owner, limit=limit, lease_s=lease_s))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
         """Hold on to workflows, given with their tokens; returns those that were lost."""
         self._refuse_closed()
         return await self._finished(self._claims.renew(leases, owner=owner, lease_s=lease_s))
 
+    async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
+        """Hold on to effects that are being tried."""
+        self._refuse_closed()
+        await self._finished(self._claims.renew_effects(effects, owner=owner, lease_s=lease_s))
+
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
         """Give workflows up; returns those that were lost before."""
         self._refuse_closed()
         return await self._finished(self._claims.release(leases, owner=owner))
+
+    async def hint(self) -> None:
+        """Tell those who listen that something is due."""
+        self._refuse_closed()
+        await self._finished(self._hints.say())
+
+    async def hinted(self) -> None:
+        """Wait for a hint of anybody."""
+        await self._hints.heard()
 
     def now_us(self) -> int:
         """The database's time, which never goes back."""
@@ -156,18 +183,19 @@ class PostgresStore:
     async def close(self) -> None:
         """Finish what is on its way and close the connections."""
         self._closed = True
+        self._hints.close()
         while self._under_way:
             await asyncio.wait(self._under_way)
         await self._pool.close()
 
-    async def _commit(self, changes: list[Change], holding: Holding) -> Committed:
-        writing = Writing(self._pool, self._time, holding)
+    async def _commit(self, changes: list[Change], holder: Holder) -> list[str]:
+        writing = Writing(self._pool, self._time, holder)
         async with self._turns.turn([change.row.id for change in changes]):
             try:
                 await writing.write(changes)
             except TransactionError as error:
                 raise _unusable(error) from error
-        return Committed([change.row.id for change in changes if change.row.id in writing.lost], writing.leases)
+        return [change.row.id for change in changes if change.row.id in writing.lost]
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:

@@ -7,7 +7,6 @@ second one on a failure no longer means that nothing happened, and is told as an
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from interlock.errors import ConstraintViolation, InterlockError, InternalError, OutcomeUnknown
 from interlock.sql.postgres.failures import Blocked
@@ -15,30 +14,21 @@ from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import columns
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.statement import group_statement
+from interlock.store.shared import Holder
 from interlock.store.values import Change
 
 GROUP_MAX = 10_000
 """Changes in one statement; a larger group is several, for a statement is held in memory as a whole."""
 
 
-class Holding(NamedTuple):
-    """What of a group is held by whoever commits it."""
-
-    names: frozenset[str]
-    """Ids of workflows and of effects."""
-    owner: str
-    lease_s: float
-
-
 class Writing:
     """One group on its way."""
 
-    def __init__(self, pool: Pool, time: DatabaseTime, holding: Holding) -> None:
+    def __init__(self, pool: Pool, time: DatabaseTime, holder: Holder) -> None:
         self.lost: set[str] = set()
-        self.leases: dict[str, int] = {}
         self._pool = pool
         self._time = time
-        self._holding = holding
+        self._holder = holder
         self._begun = False
         """Whether a part of it is durable."""
 
@@ -58,13 +48,12 @@ class Writing:
             ) from error
 
     async def _part(self, changes: Sequence[Change]) -> None:
-        holding = self._holding
-        parts = columns.parts_of(changes)._replace(held=bool(holding.names))
-        values: list[object] = [*columns.arrays_of(changes, parts, holding.names)]
-        if parts.held:
-            values += [holding.owner, holding.lease_s]
+        holder = self._holder
+        parts = columns.parts_of(changes)
+        values = [*columns.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
+        statement = group_statement(self._pool.address.schema, parts)
         try:
-            [row] = await self._pool.write(group_statement(self._pool.address.schema, parts), values)
+            [row] = await self._pool.write(statement, values, reserve=holder.urgent)
         except Blocked:
             await self._halves(changes)
             return
@@ -76,8 +65,6 @@ class Writing:
         self._begun = True
         self._time.heard(row[0])
         self.lost.update(row[1])
-        if parts.held:
-            self.leases.update(zip(row[2], row[3], strict=True))
 
     async def _halves(self, changes: Sequence[Change]) -> None:
         if len(changes) == 1:

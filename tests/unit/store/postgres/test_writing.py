@@ -13,7 +13,8 @@ from interlock.sql.postgres.link import Record
 from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import writing
 from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.writing import Holding, Writing
+from interlock.store.postgres.writing import Writing
+from interlock.store.shared import Holder
 from tests.conformance.store.samples import started
 
 ALL = tuple("abcdefgh")
@@ -42,7 +43,7 @@ class Answers(Pool):
 
 
 def written(pool: Answers) -> Writing:
-    group = Writing(pool, DatabaseTime(SystemClock()), Holding(frozenset(), "", 0.0))
+    group = Writing(pool, DatabaseTime(SystemClock()), Holder("", 0.0, ""))
     asyncio.run(group.write([started(each) for each in ALL]))
     return group
 

@@ -49,7 +49,8 @@ CREATE UNIQUE INDEX workflows_by_type ON workflows (workflow_type, number);
 -- `find` by state in the order of arrival, and `stalled`.
 CREATE INDEX workflows_by_state ON workflows (workflow_type, state, entered_at, number);
 -- Claims. What somebody looks after is out of sight until the lease is over.
-CREATE INDEX workflows_to_wake ON workflows ((greatest(wake_at, lease_until))) WHERE wake_at IS NOT NULL;
+CREATE INDEX workflows_to_wake ON workflows (workflow_type, (greatest(wake_at, lease_until)))
+WHERE wake_at IS NOT NULL;
 
 -- One row per transition (B1), only ever added to.
 CREATE TABLE workflow_events (
@@ -66,8 +67,8 @@ CREATE TABLE workflow_events (
     -- The delivery key, and the digest of what came with it (B5).
     key text COLLATE "C",
     key_digest bytea,
-    -- Of the request that led here, by which an unknown outcome is resolved (G9).
-    envelope text COLLATE "C",
+    -- Of the group that it was written with, by which an unknown outcome is resolved (G9).
+    envelope uuid,
     payload_written text,
     context_written text,
     PRIMARY KEY (workflow_id, version)

@@ -1,0 +1,1 @@
+"""What an engine does differently on a store that other processes write to as well."""

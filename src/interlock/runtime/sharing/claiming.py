@@ -1,0 +1,176 @@
+"""Finding work: what is due and nobody looks after, in this process or any other (B6).
+
+A worker asks the store when the next thing is due: a look at the heads of two indexes, once every `poll_s`, sooner when
+this process knows better, and at once when somebody hints at it. Then it claims as much as it has room for. Polling
+alone is correct; hints and memory only make it quick.
+
+While the store cannot be reached, everybody's leases run out, and nobody is dead. So after an outage a worker leaves
+the others time to renew what they hold before it claims again.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from interlock.errors import CorruptionError, InterlockError, OutcomeUnknown, UnavailableError
+from interlock.runtime.sharing.pipeline import SharedPipeline
+from interlock.runtime.sharing.runner import SharedRunner
+from interlock.seams import Chance
+from interlock.store.shared import SharedStore
+from interlock.store.values import Row
+
+log = logging.getLogger("interlock.steps")
+
+CLAIMED_MAX = 500
+"""Workflows that one claim takes at most."""
+
+WAITING_MAX = 100
+"""Workflows that may be claimed beyond the slots that are free, so that timers fire although all slots are taken."""
+
+GATHER_S = 0.005
+"""How long places that become free are gathered before more is claimed."""
+
+
+class Claiming:
+    """Claims for one worker."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        machines: Sequence[str],
+        pipeline: SharedPipeline,
+        runner: SharedRunner,
+        *,
+        poll_s: float,
+        chance: Chance,
+    ) -> None:
+        self._store = store
+        self._machines = list(machines)
+        self._pipeline = pipeline
+        self._runner = runner
+        self._owner = pipeline.means.owner
+        self._poll_s = poll_s
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._hungry = False
+        """Something is due for which there was no room."""
+
+    def due(self, time_us: int) -> None:
+        """Something is due at that time, or is already."""
+        self._wake_in((time_us - self._store.now_us()) / 1_000_000)
+
+    def freed(self) -> None:
+        """There is room."""
+        if self._hungry:
+            self._wake_in(GATHER_S)
+
+    async def run(self) -> None:
+        """Claim until the engine closes."""
+        listening = self._loop.create_task(self._listen())
+        try:
+            while True:
+                self._wake.clear()
+                wait_s = self._poll_s * (0.9 + 0.2 * self._chance.fraction())
+                try:
+                    wait_s = min(wait_s, await self._poll())
+                except (UnavailableError, OutcomeUnknown) as error:
+                    log.debug("work could not be claimed: %s", error)
+                    await asyncio.sleep(self._store.lease_s / 2)  # Everybody renews before anybody claims.
+                self._wake_in(wait_s)
+                await self._wake.wait()
+        finally:
+            listening.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _poll(self) -> float:
+        """Claim what is due and there is room for; returns in how many seconds to come back."""
+        due = await self._store.due(self._machines)
+        self._hungry = False
+        for machine, time_us in due.machines.items():
+            room = self._room()
+            if time_us <= due.now_us and room > 0:
+                rows = await self._store.claim(machine, owner=self._owner, limit=room, lease_s=self._store.lease_s)
+                self._take_up(rows)
+                if len(rows) == room:
+                    self._hungry = True
+            elif time_us <= due.now_us:
+                self._hungry = True
+        effects = self._runner.effect_slots
+        if due.effects_us is not None and due.effects_us <= due.now_us:
+            room = effects.free - len(effects)
+            if room > 0:
+                claimed = await self._store.claim_effects(
+                    self._machines, owner=self._owner, limit=room, lease_s=self._store.lease_s
+                )
+                for effect in claimed:
+                    self._runner.take_up_effect(effect)
+            self._hungry = self._hungry or room <= 0
+        if self._hungry and self._room() > 0 and effects.free > len(effects):
+            return 0.0
+        ahead = [time_us for time_us in (*due.machines.values(), due.effects_us) if time_us and time_us > due.now_us]
+        return max(0.0, (min(ahead) - due.now_us) / 1_000_000) if ahead else self._poll_s
+
+    def _room(self) -> int:
+        waiting = len(self._runner.claimed)
+        return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
+
+    def _take_up(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            try:
+                self._pipeline.learn(row)
+            except (CorruptionError, InterlockError) as error:
+                log.error("workflow %r cannot be taken up, and is left as it is: %s", row.id, error)  # noqa: TRY400
+            else:
+                self._runner.take_up(row)
+
+    async def _listen(self) -> None:
+        while True:
+            with contextlib.suppress(InterlockError):
+                await self._store.hinted()
+            self._wake.set()
+
+    def _wake_in(self, wait_s: float) -> None:
+        if wait_s <= 0:
+            self._wake.set()
+            return
+        if wait_s > self._poll_s * 2:
+            return  # The store is asked again before that.
+        when_s = self._loop.time() + wait_s
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._loop.time() < self._timer.when() <= when_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when_s, self._wake.set)
+
+
+class Keeping:
+    """Holds on to what this worker works on: its leases are renewed when a third of their time is over."""
+
+    def __init__(self, store: SharedStore, pipeline: SharedPipeline, runner: SharedRunner) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._runner = runner
+        self._owner = pipeline.means.owner
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Renew until the engine closes."""
+        while True:
+            await asyncio.sleep(self._store.lease_s / 3)
+            with contextlib.suppress(UnavailableError, OutcomeUnknown):
+                await self._renew(self._loop.time() - self._store.lease_s / 4)
+
+    async def _renew(self, since_s: float) -> None:
+        leases = self._runner.held(since_s)
+        if leases:
+            lost = await self._store.renew(leases, owner=self._owner, lease_s=self._store.lease_s)
+            for workflow in lost:
+                self._pipeline.forget(workflow)
+                self._runner.lose(workflow, leases[workflow])
+        effects = self._runner.held_effects(since_s)
+        if effects:
+            await self._store.renew_effects(effects, owner=self._owner, lease_s=self._store.lease_s)

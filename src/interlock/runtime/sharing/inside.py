@@ -1,0 +1,170 @@
+"""The inside of an engine whose store is shared: any process takes any event, workers claim what is due.
+
+Nothing is taken up when it opens: whatever is due, of this life or any other, is found by claims. A process that is
+opened with `worker=False` only leaves work behind, and hints at it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+
+from interlock.errors import InterlockError, Refusal
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.attempts import Judge
+from interlock.runtime.bound import Bound
+from interlock.runtime.envelopes import Send
+from interlock.runtime.inside import Inside
+from interlock.runtime.pipeline import Envelope
+from interlock.runtime.recovery import ALIVE, Recovery
+from interlock.runtime.runner import Runner
+from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.sharing.alive import gap_begun_us, minds_the_gap, show_signs
+from interlock.runtime.sharing.claiming import Claiming, Keeping
+from interlock.runtime.sharing.counting import Counting
+from interlock.runtime.sharing.pipeline import SharedPipeline
+from interlock.runtime.sharing.runner import SharedRunner
+from interlock.runtime.sharing.waiting import WaitPolls
+from interlock.runtime.slots import Slots
+from interlock.runtime.staging import Means, Staged
+from interlock.runtime.views import Moved
+from interlock.seams import Chance, Clock, Ids
+from interlock.signals import Subscribers
+from interlock.store.shared import SharedStore
+
+log = logging.getLogger("interlock.operators")
+
+HINT_S = 0.01
+"""Hints are gathered for so long: one is as good as a thousand."""
+
+
+class SharedInside(Inside):
+    """The parts of one engine among others."""
+
+    store: SharedStore
+    pipeline: SharedPipeline
+
+    def __init__(
+        self,
+        store: SharedStore,
+        machines: dict[str, Bound],
+        *,
+        settings: EngineSettings,
+        admission: Admission,
+        clock: Clock,
+        chance: Chance,
+        ids: Ids,
+        subscribers: Subscribers,
+        alarms: Alarms,
+        worker: bool,
+    ) -> None:
+        self._chance = chance
+        self._shared = store
+        super().__init__(
+            store,
+            machines,
+            settings=settings,
+            admission=admission,
+            clock=clock,
+            chance=chance,
+            ids=ids,
+            subscribers=subscribers,
+            alarms=alarms,
+            worker=worker,
+        )
+        self._counting = Counting(self.pipeline)
+        self._polls = WaitPolls(store, self.waiters, self)
+        self.waiters.added = self._polls.added
+        self._hint: asyncio.TimerHandle | None = None
+        self._hinting: asyncio.Task[None] | None = None
+
+    def _wired(self, ids: Ids, judge: Judge) -> tuple[SharedPipeline, Runner]:
+        settings, worker = self._settings, self._worker
+        owner = f"{socket.gethostname()}:{os.getpid()}:{ids.text()[:8]}"
+        slots, effects = Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0)
+        pipeline = SharedPipeline(
+            self._shared, self.machines, Means(ids, slots, effects, owner), settings, self, self._chance
+        )
+        runner = SharedRunner(pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=worker)
+        self._claiming = Claiming(
+            self._shared, list(self.machines), pipeline, runner, poll_s=settings.poll_s, chance=self._chance
+        )
+        runner.attach(self._claiming.due, self._claiming.freed)
+        self._keeping = Keeping(self._shared, pipeline, runner)
+        return pipeline, runner
+
+    async def _take_up(self, noted: dict[str, str]) -> None:
+        """Begin to claim. Only timers that do not count the time while nobody was there are looked at before."""
+        del noted
+        recovery = Recovery(
+            self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
+        )
+        await recovery.rename()
+        if minds_the_gap(self.machines):
+            since_us = await gap_begun_us(self._shared)
+            if since_us is not None:
+                await recovery.rearm(since_us)
+            self.keep(show_signs(self._shared, self._settings.timers_saved_s))
+        self.runner.open()
+        self.keep(self._claiming.run())
+        self.keep(self._keeping.run())
+
+    async def begin(self, *, accept_changes: bool) -> None:
+        """As every engine; and look for what somebody waits for."""
+        await super().begin(accept_changes=accept_changes)
+        self.keep(self._polls.run())
+
+    def durable(self, staged: Staged) -> None:
+        """The workflow has changed, and nothing can take that back."""
+        super().durable(staged)
+        self._polls.moved_here(staged.live.row.id)
+        if not self.runner.working or self.runner.slots.free <= 0:
+            self._leave(staged)
+
+    def answered(self, envelope: Envelope, answer: object) -> None:
+        """Count what changed nothing."""
+        super().answered(envelope, answer)
+        if isinstance(answer, Moved):
+            if answer.duplicate:
+                self._counting.add(envelope.workflow, 0)
+            elif answer.ignored:
+                self._counting.add(envelope.workflow, 1)
+        elif isinstance(answer, Refusal) and isinstance(envelope, Send):
+            self._counting.add(envelope.workflow, 2)
+
+    def counts(self, workflow: str) -> tuple[int, int, int]:
+        """What was counted here and is not in the store yet."""
+        return self._counting.of(workflow)
+
+    def _count(self, workflow: str) -> None:
+        """Counted above."""
+
+    def _save_counts(self) -> None:
+        self._counting.save()
+
+    def _leave(self, staged: Staged) -> None:
+        """Somebody else has to do what is due: say so."""
+        row, current = staged.live.row, staged.live.owed.current
+        due = row.wake_us is not None and row.wake_us <= self.pipeline.means.now_us
+        left = due and not staged.reserved and (current is None or not current.started)
+        if (left or len(staged.effects) > len(staged.begins)) and self._hint is None:
+            self._hint = self._loop.call_later(HINT_S, self._say)
+
+    def _say(self) -> None:
+        self._hint = None
+        if self._hinting is None or self._hinting.done():
+            self._hinting = self._loop.create_task(self._said())
+
+    async def _said(self) -> None:
+        with contextlib.suppress(InterlockError):
+            await self._shared.hint()
+
+    async def _given_up(self) -> None:
+        """What this worker leaves undone is for others to take up, at once."""
+        if self._hint is not None:
+            self._hint.cancel()
+            await self._said()
+        if self._worker and minds_the_gap(self.machines):
+            with contextlib.suppress(InterlockError):
+                await self._shared.note(ALIVE, str(self._shared.now_us()))

@@ -1,0 +1,240 @@
+"""The data path on a store that others write to as well: `admit → load → decide → commit → acknowledge → dispatch`.
+
+What this process wrote last is remembered, and decided upon without asking: if somebody else has moved the workflow
+meanwhile, the store refuses the change by its revision, and it is decided again on a fresh row. But memory must never
+refuse: whatever changes nothing (a refusal, a duplicate, a late result) is decided again on a fresh row before anybody
+is told. A workflow that is lost on a fresh row is being written by others, or locked by a caller's open transaction: it
+is parked for a short random while, with everything that arrives for it, so that nothing overtakes.
+
+Several groups are under way at once, for the database works on one while this process decides the next; a workflow is
+in at most one of them (G1). When the outcome of a group cannot be known, the store is asked for each change whether it
+happened, in a way that settles it for ever, before anything is decided again (G9).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
+from interlock.runtime.bound import Bound, Live
+from interlock.runtime.pipeline import Envelope, Group, Listener, LookFirst, Pipeline
+from interlock.runtime.settings import EngineSettings
+from interlock.runtime.staging import Means, Staged
+from interlock.seams import Chance
+from interlock.store.shared import Holder, SharedStore
+from interlock.store.values import Change, Row
+
+PARKED_S_MIN = 0.005
+PARKED_S_MAX = 0.2
+"""How long a workflow that others write to is left alone: more each time, up to this."""
+
+SETTLE_S = 0.1
+"""Between two attempts to learn what became of a group."""
+
+IDLE_S_MAX = 2.0
+"""How long an engine that stops waits for workflows that others hold."""
+
+
+class SharedPipeline(Pipeline):
+    """The data path of one engine among others."""
+
+    FATAL: ClassVar[tuple[type[InterlockError], ...]] = (Fenced, InternalError)
+
+    def __init__(
+        self,
+        store: SharedStore,
+        machines: dict[str, Bound],
+        means: Means,
+        settings: EngineSettings,
+        listener: Listener,
+        chance: Chance,
+    ) -> None:
+        super().__init__(store, machines, means, settings, listener)
+        self._shared = store
+        self._chance = chance
+        self._groups: set[asyncio.Task[None]] = set()
+        self._busy: set[str] = set()
+        """The workflows of the groups that are under way."""
+        self._parked: dict[str, list[Envelope]] = {}
+        self._stirred = asyncio.Event()
+
+    def add(self, envelope: Envelope) -> None:
+        """Let it join the next group."""
+        super().add(envelope)
+        self._stirred.set()
+
+    def learn(self, row: Row) -> None:
+        """Remember a row that was just read. Raises CorruptionError when its machine cannot read it."""
+        if row.id not in self._busy:
+            self._live[row.id] = self._read(row)
+
+    def forget(self, workflow: str) -> None:
+        """Somebody else writes to it now."""
+        self._live.pop(workflow, None)
+
+    async def idle(self) -> None:
+        """Wait until nothing waits. What others hold is waited for, but not for ever."""
+        deadline_s = self._loop.time() + IDLE_S_MAX
+        while self._task is not None or (self._parked and self._loop.time() < deadline_s):
+            if self._task is not None:
+                await asyncio.wait([self._task])
+            else:
+                await asyncio.sleep(PARKED_S_MIN)
+
+    async def _run(self) -> None:
+        try:
+            await asyncio.sleep(0)  # Whatever this turn of the event loop has to say is in one group.
+            while self._waiting or self._groups:
+                self._stirred.clear()
+                if len(self._groups) < self._settings.groups_max and (taken := self._gathered()):
+                    self._busy.update([envelope.workflow for envelope in taken])
+                    group = self._loop.create_task(self._group(taken))
+                    self._groups.add(group)
+                else:
+                    await self._stirred.wait()
+                # Those who were just told something may have more to say, and attempts that begin may end at once.
+                await asyncio.sleep(0)
+        finally:
+            self._task = None
+
+    def _gathered(self) -> list[Envelope]:
+        """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
+        most, busy, parked = self._settings.group_max, self._busy, self._parked
+        if not busy and not parked:
+            taken, self._waiting = self._waiting[:most], self._waiting[most:]
+            return taken
+        taken = []
+        left: list[Envelope] = []
+        for envelope in self._waiting:
+            workflow = envelope.workflow
+            if workflow in parked:
+                parked[workflow].append(envelope)
+            elif workflow in busy or len(taken) >= most:
+                left.append(envelope)
+            else:
+                taken.append(envelope)
+        self._waiting = left
+        return taken
+
+    async def _group(self, taken: list[Envelope]) -> None:
+        try:
+            await self._pass(taken)
+        except BaseException as error:
+            # A bug of ours behind the commit, or the end of the program: nobody may wait for ever.
+            self._give_up(taken, None, error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._busy.difference_update([envelope.workflow for envelope in taken])
+            task = asyncio.current_task()
+            assert task is not None
+            self._groups.discard(task)
+            self._stirred.set()
+
+    async def _load(self, envelopes: Sequence[Envelope]) -> Group:
+        looked = {each.workflow for each in envelopes if each.look}
+        known: dict[str, Live] = {}
+        wanted: dict[str, None] = {}
+        for each in envelopes:
+            workflow = each.workflow
+            live = None if workflow in looked else self._live.get(workflow)
+            if live is not None:
+                known[workflow] = live  # Held here: the cache may let it go while others are loaded.
+            elif each.look or not each.begins:
+                wanted[workflow] = None
+        rows = await self._shared.load(list(wanted)) if wanted else {}
+        keys = [(each.workflow, each.key) for each in envelopes if each.key is not None and each.workflow in looked]
+        delivered = await self._shared.delivered(keys) if keys else {}
+        self.means.now_us = self._shared.now_us()
+        group = Group(self.means, known, delivered)
+        group.fresh = frozenset(wanted)
+        for row in rows.values():
+            try:
+                known[row.id] = self._read(row)
+            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it: see `broken`.
+                group.broken[row.id] = error
+        return group
+
+    def _decided(self, envelope: Envelope, group: Group) -> object:
+        workflow = envelope.workflow
+        if workflow in group.fresh or workflow in group.deferred:
+            return super()._decided(envelope, group)
+        before = _mark(group.staged.get(workflow))
+        answer = super()._decided(envelope, group)
+        if _mark(group.staged.get(workflow)) == before:
+            # It changes nothing, as far as memory knows.
+            group.deferred.add(workflow)
+            return LookFirst()
+        return answer
+
+    async def _write(self, changed: Sequence[Staged]) -> Sequence[str]:
+        changes = [staged.change() for staged in changed]
+        urgent = any(staged.live.owed.undos for staged in changed)
+        holder = Holder(self.means.owner, self._shared.lease_s, self.means.ids.text(), urgent)
+        try:
+            return await self._shared.commit_as(changes, holder)
+        except OutcomeUnknown as unknown:
+            return await self._settled(changes, holder.envelope, unknown)
+
+    async def _settled(self, changes: Sequence[Change], envelope: str, unknown: OutcomeUnknown) -> Sequence[str]:
+        """Learn what became of a group; returns what is lost. Raises OutcomeUnknown when that takes too long."""
+        deadline_s = self._loop.time() + self._settings.settle_s
+        while True:
+            try:
+                happened = await self._shared.settle(changes, envelope)
+            except (UnavailableError, OutcomeUnknown):
+                if self._loop.time() > deadline_s or self._closed:
+                    raise unknown from None
+                await asyncio.sleep(SETTLE_S * (0.5 + self._chance.fraction()))
+            else:
+                return [change.row.id for change in changes if change.row.id not in happened]
+
+    def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
+        if lost:
+            for workflow in lost:
+                self._live.pop(workflow, None)
+        super()._keep(changed, lost)
+
+    def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
+        """Decide again at once what was decided upon an old row, and what others write to a little later."""
+        contended = group.fresh.intersection(lost)
+        at_once = [envelope for envelope in again if envelope.workflow not in contended]
+        self._waiting[:0] = at_once
+        for envelope in again:
+            workflow = envelope.workflow
+            if workflow in contended:
+                if workflow not in self._parked:
+                    self._parked[workflow] = []
+                    wait_s = min(PARKED_S_MAX, PARKED_S_MIN * 2.0**envelope.conflicts)
+                    self._loop.call_later(wait_s * (0.5 + self._chance.fraction()), self._unpark, workflow)
+                self._parked[workflow].append(envelope)
+
+    def _unpark(self, workflow: str) -> None:
+        parked = self._parked.pop(workflow)
+        if self._closed:
+            return
+        self._waiting[:0] = parked
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+        self._stirred.set()
+
+    def _kept_moving(self, workflow: str, conflicts: int) -> InterlockError:
+        return VersionConflict(
+            f"workflow {workflow!r} kept moving, or was locked, while this was decided, {conflicts} times.",
+            why="Others write to it without a pause, or a transaction that sent it an event is still open.",
+            fix="Send the event again; keep transactions that send events short.",
+        )
+
+
+def _mark(staged: Staged | None) -> tuple[int, ...] | None:
+    """Changes with everything that a decision can change."""
+    if staged is None or not staged.touched:
+        return None
+    return (
+        id(staged.live),
+        len(staged.effects),
+        len(staged.effects_again),
+        len(staged.effects_done),
+        len(staged.letters),
+        len(staged.letters_gone),
+    )

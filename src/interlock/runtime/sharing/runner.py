@@ -1,0 +1,101 @@
+"""Acting on a store that others work on as well: what is not begun at once is left to whoever claims it.
+
+An attempt that begins with its commit is leased by the same commit. Everything that has to wait, for its time or for a
+slot, is only a time in the store: no process keeps it in memory, so it costs nothing to have a million of it, and
+whichever process is there at that time claims it. The one exception are timers beside an attempt that runs here: its
+lease keeps others from claiming the workflow, so this process keeps an eye on them.
+"""
+
+from collections.abc import Callable
+
+from interlock.runtime.attempts import Attempt
+from interlock.runtime.owed import Owed, StepRun, UndoRun, decode_owed
+from interlock.runtime.pipeline import Envelope
+from interlock.runtime.runner import Runner
+from interlock.runtime.sharing.taking import Look, TakeUp
+from interlock.store.values import OwedEffect, Row
+
+
+class SharedRunner(Runner):
+    """Runs the steps, undos and effects that this process has begun or claimed."""
+
+    due: Callable[[int], None] = staticmethod(lambda _time_us: None)
+    """Told when something is due that somebody has to claim."""
+    freed: Callable[[], None] = staticmethod(lambda: None)
+    """Told when an attempt has ended, and there is room for another."""
+    claimed: dict[str, int]
+    """What was claimed and waits for a slot, with its lease."""
+
+    def attach(self, due: Callable[[int], None], freed: Callable[[], None]) -> None:
+        """Connect it with whoever claims."""
+        self.due, self.freed = due, freed
+        self.claimed = {}
+        self.slots.called = self._called
+
+    def wait_for(self, workflow: str, current: StepRun | UndoRun) -> None:
+        """Somebody claims it at that time."""
+        del workflow
+        self.due(current.retry_us or 0)
+
+    def arm(self, workflow: str, owed: Owed) -> None:
+        """Look after the timers of a workflow that others cannot claim; the others are claimed when they are due."""
+        if owed.current is not None and owed.current.started:
+            for timer in owed.timers:
+                self._wakes.at(timer.at_us, self.look, workflow)
+        elif owed.timers:
+            self.due(min(timer.at_us for timer in owed.timers))
+
+    def look(self, workflow: str) -> None:
+        """See to the timers of the workflow."""
+        self._pipeline.add(Look(workflow))
+
+    def owe_effect(self, effect: OwedEffect) -> None:
+        """Somebody claims it at that time."""
+        self.due(effect.wake_us)
+
+    def take_up(self, row: Row) -> bool:
+        """The workflow was claimed; returns whether it has to be looked at: not if its attempt runs here and now."""
+        running = self._running.get(row.id)
+        current = decode_owed(row.owed).current
+        if running is not None and current is not None and current.started and current.key == running.key:
+            running.lease = row.lease  # Its lease was over for a moment, and nobody has noticed.
+            return False
+        self.claimed[row.id] = row.lease
+        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed))
+        return True
+
+    def take_up_effect(self, effect: OwedEffect) -> None:
+        """The effect was claimed."""
+        if effect.id not in self._attempts:
+            self._queue_effect(effect)
+
+    def held(self, since_s: float) -> dict[str, int]:
+        """The leases that must be renewed: of attempts that began before that time, and of what waits for a slot."""
+        runs = {each.workflow: each.lease for each in self._running.values() if each.born_s <= since_s}
+        return {**self.claimed, **runs}
+
+    def held_effects(self, since_s: float) -> list[str]:
+        """The same for effects."""
+        running = [key for key, each in self._attempts.items() if each.slots_of == "effects" and each.born_s <= since_s]
+        return [*running, *self._effects]
+
+    def lose(self, workflow: str, lease: int) -> None:
+        """Somebody else has taken the workflow over: whatever its attempt still says is late."""
+        if self.claimed.get(workflow) == lease:
+            del self.claimed[workflow]
+        running = self._running.get(workflow)
+        if running is not None and running.lease == lease:
+            del self._running[workflow]
+            self._leaving.setdefault(workflow, []).append(running)
+            running.cancel("moved_on")
+
+    def _called(self, workflow: str) -> None:
+        lease = self.claimed.get(workflow)
+        if lease is None:
+            self.slots.decline(workflow)
+        else:
+            self._pipeline.add(TakeUp(workflow, lease, self._settings.undo_attempts, self.claimed))
+
+    def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+        super()._settle(attempt, report)
+        self.freed()

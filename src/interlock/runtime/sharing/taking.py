@@ -1,0 +1,66 @@
+"""What becomes of a workflow that was claimed: its timers are fired, its attempt is begun, or taken over from the dead.
+
+A claim is a lease with a token of its own. If the row has another token by the time this is decided, somebody else
+looks after the workflow, and there is nothing to do here (G4). What is not begun is given up with the same commit, with
+the time at which it is due next, so that a claim never keeps a workflow from others.
+"""
+
+from interlock.runtime.pipeline import Group
+from interlock.runtime.reports import Report, crashed, fire_timers, gone
+from interlock.runtime.staging import Staged
+
+
+class TakeUp(Report):
+    """The workflow was claimed, under this lease."""
+
+    __slots__ = ("attempts_max", "claimed", "lease")
+
+    def __init__(self, workflow: str, lease: int, attempts_max: int, claimed: dict[str, int]) -> None:
+        super().__init__(workflow)
+        self.lease = lease
+        self.attempts_max = attempts_max
+        self.claimed = claimed
+        """What waits for a slot, and keeps its lease meanwhile."""
+
+    def decide(self, group: Group) -> object:
+        """Do whatever is due."""
+        slots = group.means.slots
+        self.claimed.pop(self.workflow, None)
+        try:
+            staged = group.stage(self.workflow)
+        except Exception:
+            slots.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            raise
+        if staged is None or staged.live.row.lease != self.lease:
+            slots.decline(self.workflow)
+            return None
+        visit = staged.live.snapshot.visit
+        refused = fire_timers(staged, group)
+        if staged.live.snapshot.visit == visit:
+            crashed(staged, group, self.attempts_max)  # Whoever held the lease before is taken for dead.
+        if staged.live.snapshot.visit == visit:
+            self._begin(staged, group)
+        else:
+            slots.decline(self.workflow)
+        return refused
+
+    def _begin(self, staged: Staged, group: Group) -> None:
+        slots = group.means.slots
+        current = None if gone(staged, group) else staged.live.owed.current
+        if current is None or (current.retry_us or 0) > group.now_us:
+            slots.decline(self.workflow)
+            staged.owe(staged.live.owed, group.now_us)
+        elif not staged.begin(group.means):
+            self.claimed[self.workflow] = self.lease
+            slots.wait(self.workflow)
+
+
+class Look(Report):
+    """The time of a timer has come while an attempt is under way here: nobody else can claim the workflow."""
+
+    __slots__ = ()
+
+    def decide(self, group: Group) -> object:
+        """Fire what is due. Attempts are begun by whoever claims the workflow."""
+        staged = group.stage(self.workflow)
+        return None if staged is None else fire_timers(staged, group)

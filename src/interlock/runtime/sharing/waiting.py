@@ -1,0 +1,75 @@
+"""Waiting for a workflow that another process may move.
+
+What moves here wakes its waiters at once. For all others the store is asked, soon after the wait began and then less
+and less often, for all of them together.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from interlock.errors import InterlockError, UnavailableError
+from interlock.runtime.inside import Inside
+from interlock.runtime.waiters import Waiters
+from interlock.store.shared import SharedStore
+
+log = logging.getLogger("interlock.operators")
+
+FIRST_S = 0.05
+EVERY_S_MAX = 1.0
+"""The first look, and the longest time between two looks."""
+
+MOVED_HERE_S = 0.5
+"""A workflow that this process has just moved is looked for later: it mostly goes on moving here."""
+
+PAGE = 1_000
+
+
+class WaitPolls:
+    """Looks for the workflows that somebody waits for."""
+
+    def __init__(self, store: SharedStore, waiters: Waiters, inside: Inside) -> None:
+        self._store = store
+        self._waiters = waiters
+        self._inside = inside
+        self._loop = asyncio.get_running_loop()
+        self._looks: dict[str, tuple[float, float]] = {}
+        """By workflow: when to look next, and how long after that again."""
+        self._added = asyncio.Event()
+
+    def added(self, workflow: str) -> None:
+        """Somebody has begun to wait."""
+        self._looks[workflow] = (self._loop.time() + FIRST_S, FIRST_S)
+        self._added.set()
+
+    def moved_here(self, workflow: str) -> None:
+        """This process has moved the workflow, and has told whoever waits for it."""
+        if workflow in self._looks:
+            self._looks[workflow] = (self._loop.time() + MOVED_HERE_S, MOVED_HERE_S)
+
+    async def run(self) -> None:
+        """Look until the engine closes."""
+        while True:
+            self._looks = {each: look for each, look in self._looks.items() if self._waiters.waits_for(each)}
+            if not self._looks:
+                self._added.clear()
+                await self._added.wait()
+            soonest_s = min(when_s for when_s, _ in self._looks.values())
+            await asyncio.sleep(max(FIRST_S / 2, soonest_s - self._loop.time()))
+            with contextlib.suppress(UnavailableError):
+                await self._look()
+
+    async def _look(self) -> None:
+        now_s = self._loop.time()
+        wanted = [
+            each for each, (when_s, _) in self._looks.items() if when_s <= now_s and self._waiters.waits_for(each)
+        ]
+        for workflow in wanted:
+            every_s = min(EVERY_S_MAX, 2 * self._looks[workflow][1])
+            self._looks[workflow] = (now_s + every_s, every_s)
+        for begin in range(0, len(wanted), PAGE):
+            for row in (await self._store.load(wanted[begin : begin + PAGE])).values():
+                try:
+                    self._waiters.moved(self._inside.read(row))
+                except InterlockError as error:
+                    log.error("workflow %r is waited for and cannot be read: %s", row.id, error)  # noqa: TRY400

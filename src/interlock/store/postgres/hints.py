@@ -1,0 +1,88 @@
+"""Hints that something is due: NOTIFY, said by whoever leaves work that it does not do itself.
+
+A hint carries nothing and is only a hint: polling alone is correct. That is why it is said in a transaction of its own
+and not within a group: a NOTIFY takes a lock over the whole server when its transaction commits. Listening needs a
+session, so behind a pooler nothing is heard; the connection for it is opened when somebody first listens, and again
+when it was lost. It never is in a transaction, so it holds nothing back.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from interlock.errors import InterlockError
+from interlock.sql.postgres.link import Link, connected
+from interlock.sql.postgres.pool import Pool
+
+AGAIN_S = 1.0
+"""How long a lost connection stays lost before it is opened again."""
+
+
+def channel(schema: str) -> str:
+    """The name that hints of a schema are told under."""
+    return f"interlock_{schema}"
+
+
+class Listening(Protocol):
+    """What the driver's connection can do beyond statements."""
+
+    async def add_listener(self, channel: str, callback: Callable[..., None], /) -> None:
+        """Call back with every notification of the channel."""
+        ...
+
+    def add_termination_listener(self, callback: Callable[..., None], /) -> None:
+        """Call back when the connection is lost."""
+        ...
+
+
+class Hints:
+    """Saying and hearing, for one store."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._channel = channel(pool.address.schema)
+        self._heard = asyncio.Event()
+        self._link: Link | None = None
+        self._closed = False
+
+    async def say(self) -> None:
+        """Tell everybody who listens."""
+        await self._pool.write("SELECT pg_notify($1::text, '')", (self._channel,))
+
+    async def heard(self) -> None:
+        """Wait until somebody has said something since this was last asked."""
+        if self._pool.address.pgbouncer:
+            await asyncio.get_running_loop().create_future()
+        while not self._closed and (self._link is None or not self._link.usable):
+            await self._listen()
+        await self._heard.wait()
+        self._heard.clear()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+        if self._link is not None:
+            self._link.driver.terminate()
+
+    async def _listen(self) -> None:
+        try:
+            link = await connected(self._pool.address)
+        except InterlockError:
+            await asyncio.sleep(AGAIN_S)
+            return
+        if self._closed:
+            link.driver.terminate()
+            return
+        ears = cast("Listening", link.driver)
+        ears.add_termination_listener(self._told)
+        try:
+            await ears.add_listener(self._channel, self._told)
+        except Exception:  # noqa: BLE001 -- lost again already: whatever the driver says, it is opened anew.
+            link.driver.terminate()
+            await asyncio.sleep(AGAIN_S)
+            return
+        self._link = link
+        self._heard.set()  # Whatever was said while nobody listened.
+
+    def _told(self, *_: object) -> None:
+        self._heard.set()
