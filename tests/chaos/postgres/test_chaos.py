@@ -49,17 +49,17 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sabotaged", "name", "told"),
+    ("sabotaged", "name", "told", "patience_s"),
     [
-        ("acknowledge_before_commit", "worker_killed", "was acknowledged|was refused: workflow-not-found"),
-        ("result_of_any_visit", "worker_frozen", "applied twice|has the result of"),
-        ("leases_without_end", "worker_killed", "others take over"),
+        ("acknowledge_before_commit", "worker_killed", "was acknowledged|was refused: workflow-not-found", 30),
+        ("result_of_any_visit", "worker_frozen", "applied twice|has the result of", 30),
+        ("leases_without_end", "worker_killed", "others take over", 6),
     ],
 )
 def test_a_sabotaged_worker_is_caught(
-    server: Server, processes: Processes, sabotaged: str, name: str, told: str
+    server: Server, processes: Processes, sabotaged: str, name: str, told: str, patience_s: float
 ) -> None:
     """The campaign can fail: each of these workers is broken in one way, and it says in which."""
-    campaign = Campaign(server, processes, seed=SEED, sabotaged=sabotaged, patience_s=6)
+    campaign = Campaign(server, processes, seed=SEED, sabotaged=sabotaged, patience_s=patience_s)
     with pytest.raises(AssertionError, match=told):
         campaign.run([name] * 4)

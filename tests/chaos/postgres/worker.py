@@ -54,9 +54,9 @@ def live(say: Say, url: str, world: str, life: int, worker: bool, sabotaged: str
 
     async def main() -> None:
         orders.gateways.append(Gateway(world, life))
+        reader, writer = await connected(world, "control", life)
         engine = await opened(url, worker=worker)
         try:
-            reader, writer = await connected(world, "control", life)
             async with asyncio.TaskGroup() as group:
                 for _ in range(CUSTOMERS):
                     group.create_task(Customer(engine).live(world, life))

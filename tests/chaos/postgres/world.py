@@ -39,7 +39,7 @@ class World:
         self.broken: str | None = None
         """A life has ended that nobody has killed."""
         self.controls: dict[int, asyncio.StreamWriter] = {}
-        """Processes that have opened their engines."""
+        """Processes that are well."""
         self._ended: set[int] = set()
         self._closing = False
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
