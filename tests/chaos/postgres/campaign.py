@@ -89,6 +89,8 @@ class Campaign:
                 await self._disturbed(name)
             await self._finish()
         finally:
+            for life in scene.lives.values():
+                life.kill()
             await world.close()
         self.times = scene.times
         self.seen.update(world.customers.seen + world.gateway.seen + world.repeated + scene.seen)

@@ -60,7 +60,7 @@ async def backends_terminated_repeatedly(scene: Scene) -> None:
 async def worker_killed(scene: Scene) -> None:
     """Kill -9 in the middle of some calls, and another one in its place."""
     life = await scene.busy_worker()
-    left, since = scene.world.gateway.under_way_of(life), len(scene.world.gateway.lines)
+    left, since = scene.left_by(life), len(scene.world.gateway.lines)
     scene.kill(life)
     killed_s = scene.now_s()
     scene.start_worker()
@@ -72,7 +72,7 @@ async def worker_replaced_while_the_server_is_away(scene: Scene) -> None:
     """Nobody is there whom the new one could ask when it starts."""
     life = await scene.busy_worker()
     await asyncio.to_thread(scene.server.stop, "fast")
-    left, since = scene.world.gateway.under_way_of(life), len(scene.world.gateway.lines)
+    left, since = scene.left_by(life), len(scene.world.gateway.lines)
     scene.kill(life)
     scene.start_worker()
     await asyncio.to_thread(scene.server.start)
@@ -84,7 +84,7 @@ async def worker_replaced_while_the_server_is_away(scene: Scene) -> None:
 async def worker_frozen(scene: Scene) -> None:
     """A worker stands still for longer than its leases, and goes on as if nothing had happened."""
     life = await scene.busy_worker()
-    left, since = scene.world.gateway.under_way_of(life), len(scene.world.gateway.lines)
+    left, since = scene.left_by(life), len(scene.world.gateway.lines)
     os.kill(scene.lives[life].number, signal.SIGSTOP)
     frozen_s = scene.now_s()
     try:

@@ -42,6 +42,8 @@ class Gateway:
         self.calls: Counter[int] = Counter()
         """How often each life has asked."""
         self.seen: Counter[str] = Counter()
+        self.last: dict[str, int] = {}
+        """Which life has asked last, by workflow."""
         self._answers: dict[str, str] = {}
         self._chance = chance
         self._told = told
@@ -54,6 +56,7 @@ class Gateway:
             self.seen["two attempts of one worker at once"] += 1
         self._write(ASKED, call)
         self.calls[call.life] += 1
+        self.last[call.line.workflow] = call.life
         self.under_way[number] = call
         try:
             with contextlib.suppress(TimeoutError):

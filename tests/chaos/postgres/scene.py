@@ -92,6 +92,11 @@ class Scene:
         await self.until("a worker asks the gateway for something", lambda: bool(gateway.under_way_of(chosen)))
         return chosen
 
+    def left_by(self, life: int) -> set[str]:
+        """Orders on their way for which this life has asked last."""
+        last = self.world.gateway.last
+        return {workflow for workflow in self.world.customers.active if last.get(workflow) == life}
+
     async def taken_over(self, life: int, left: set[str], since: int) -> None:
         """Wait until others have gone on with what a life has left."""
         gateway, active = self.world.gateway, self.world.customers.active

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.core.values import StepContext
-from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.runtime.engine import Engine
 from interlock.store.postgres.claims import Claims
 from interlock.store.shared import Due
@@ -123,9 +123,9 @@ def test_a_row_that_cannot_be_read_does_not_stop_the_rescue_of_the_others(
     run(scenario)
 
 
-@pytest.mark.parametrize("error", [UnavailableError, OutcomeUnknown])
+@pytest.mark.parametrize("error", [UnavailableError, OutcomeUnknown, TransactionError])
 def test_the_rescue_goes_on_after_the_server_has_refused_it(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, error: type[UnavailableError]
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, error: type[InterlockError]
 ) -> None:
     """B6, G9: elsewhere the rescuer itself stalls (procrastinate 1408)."""
     claim, refusals = Claims.claim, [error("not now.") for _ in range(3)]

@@ -99,9 +99,10 @@ class World:
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._connected(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._served)
+        task.add_done_callback(functools.partial(self._served, writer))
 
-    def _served(self, task: asyncio.Task[None]) -> None:
+    def _served(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        writer.close()
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken = f"the world outside is at fault: {error!r}"
@@ -114,8 +115,6 @@ class World:
             await serve(int(life), reader, writer)
         except ConnectionError:
             pass  # Whoever it was is dead; what that means is known where it matters.
-        finally:
-            writer.close()
 
     async def _customer(self, life: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (operation := await self._next()) is not None:
