@@ -119,6 +119,13 @@ venv: $(DEV) ## Make the environment with all tools
 .PHONY: servers
 servers: $(SERVERS) ## Install the servers that come from npm (Azurite, s3rver); without them their tests are skipped
 
+.PHONY: pgbouncer
+pgbouncer: ## Install PgBouncer from the distribution's packages (needs root); without it its tests are skipped
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; if command -v pgbouncer >/dev/null; then pgbouncer --version | head -n 1; \
+	elif command -v apt-get >/dev/null; then \
+		$$([ "$$(id -u)" -eq 0 ] || echo sudo) apt-get install -y --no-install-recommends pgbouncer; \
+	else echo "error: install the package pgbouncer of this system, or name one: INTERLOCK_PGBOUNCER=…" >&2; exit 1; fi
+
 .PHONY: constraints
 constraints: | $(PY) ## Resolve the newest versions within the ranges into constraints.txt
 	@echo "Resolving the newest versions…"

@@ -29,6 +29,7 @@ from interlock.errors import (
     InvalidTransition,
     KeyReused,
     LaneOwned,
+    LeaseHeld,
     LimitReached,
     MissingExtra,
     MovedElsewhere,
@@ -65,9 +66,12 @@ from interlock.signals import (
 if TYPE_CHECKING:
     from interlock.database.database import Database
     from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
-    from interlock.runtime.blocking import BlockingEngine, BlockingWorkflows
+    from interlock.runtime.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
     from interlock.runtime.engine import Engine
+    from interlock.runtime.leases import Lease
+    from interlock.runtime.pruning import Pruned
     from interlock.runtime.settings import Admission
+    from interlock.runtime.transactions.blocks import BlockingTransaction, Transaction
     from interlock.runtime.typed import Workflows
     from interlock.runtime.views import (
         Compensation,
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
         View,
         Workflow,
     )
+    from interlock.store.leases import Granted, Held, Leases
 
 __all__ = [
     "Admission",
@@ -87,6 +92,8 @@ __all__ = [
     "AlertWebhook",
     "Allowed",
     "BlockingEngine",
+    "BlockingLease",
+    "BlockingTransaction",
     "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
@@ -107,7 +114,9 @@ __all__ = [
     "Event",
     "Fenced",
     "Finding",
+    "Granted",
     "GuardRejected",
+    "Held",
     "HistoryRow",
     "InterlockError",
     "InternalError",
@@ -115,6 +124,9 @@ __all__ = [
     "InvalidTransition",
     "KeyReused",
     "LaneOwned",
+    "Lease",
+    "LeaseHeld",
+    "Leases",
     "LimitReached",
     "Machine",
     "MachineDescription",
@@ -133,6 +145,7 @@ __all__ = [
     "PipelineState",
     "PipelineStep",
     "Plan",
+    "Pruned",
     "Record",
     "Refusal",
     "Refused",
@@ -149,6 +162,7 @@ __all__ = [
     "StepError",
     "StepFailure",
     "Subscribers",
+    "Transaction",
     "TransactionError",
     "TransitionApplied",
     "TransitionRejected",
@@ -168,22 +182,32 @@ __all__ = [
 ]
 
 _BLOCKING = "interlock.runtime.blocking"
+_BLOCKS = "interlock.runtime.transactions.blocks"
+_LEASES = "interlock.store.leases"
 _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
     "BlockingEngine": _BLOCKING,
+    "BlockingTransaction": _BLOCKS,
+    "BlockingLease": _BLOCKING,
     "BlockingWorkflows": _BLOCKING,
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
     "DeadLetter": _VIEWS,
     "Engine": "interlock.runtime.engine",
+    "Granted": _LEASES,
+    "Held": _LEASES,
     "HistoryRow": _VIEWS,
+    "Lease": "interlock.runtime.leases",
+    "Leases": _LEASES,
     "Moved": _VIEWS,
     "Page": _VIEWS,
     "PagerDuty": "interlock.runtime.alerts.receivers",
+    "Pruned": "interlock.runtime.pruning",
     "Refused": _VIEWS,
+    "Transaction": _BLOCKS,
     "View": _VIEWS,
     "Workflow": _VIEWS,
     "Workflows": "interlock.runtime.typed",

@@ -22,7 +22,7 @@
     │   ├── NonRetryable               will not work next time; is known not to have happened
     │   └── UserCodeError              a guard or action raised, or returned another type
     ├── UnavailableError           not now, or not here
-    │   ├── Overloaded · OutcomeUnknown · LaneOwned · Fenced · MovedElsewhere
+    │   ├── Overloaded · OutcomeUnknown · LaneOwned · LeaseHeld · Fenced · MovedElsewhere
     ├── CorruptionError            stored bytes contradict themselves: stop and look
     └── InternalError              a bug in Interlock
 
@@ -31,6 +31,7 @@ happened, *why*, and how to *fix* it. A new class exists only where the reader w
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import ClassVar, Literal
 
 RetryAdvice = Literal["never", "now", "later"]
@@ -75,8 +76,7 @@ class DefinitionError(InterlockError):
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", rule: str = "", location: str = "") -> None:
         super().__init__(what, why=why, fix=fix)
-        self.rule = rule
-        self.location = location
+        self.rule, self.location = rule, location
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
@@ -107,9 +107,7 @@ class Refusal(RequestError):
     code = "refused"
 
     def __init__(self, what: str, *, machine: str, state: str, event: str, allowed: Iterable[str], fix: str) -> None:
-        self.machine = machine
-        self.state = state
-        self.event = event
+        self.machine, self.state, self.event = machine, state, event
         self.allowed = tuple(allowed)
         super().__init__(what, fix=fix)
 
@@ -121,14 +119,9 @@ class InvalidTransition(Refusal):
     default_why = "At any moment a workflow is in exactly one state, and only the declared events move it from there."
 
     def __init__(self, *, machine: str, state: str, event: str, allowed: Sequence[str]) -> None:
-        super().__init__(
-            f"{machine}: event {event} has no transition from state {state!r}; allowed here: {_listed(allowed)}.",
-            machine=machine,
-            state=state,
-            event=event,
-            allowed=allowed,
-            fix=f"Send one of the allowed events, or declare {event} from {state!r}.",
-        )
+        what = f"{machine}: event {event} has no transition from state {state!r}; allowed here: {_listed(allowed)}."
+        fix = f"Send one of the allowed events, or declare {event} from {state!r}."
+        super().__init__(what, machine=machine, state=state, event=event, allowed=allowed, fix=fix)
 
 
 class GuardRejected(Refusal):
@@ -144,15 +137,12 @@ class GuardRejected(Refusal):
         self.reasons = tuple(reason for _, reason in guards if reason)
         self.guard = self.guards[0]
         told = "; ".join(f"{name} ({reason})" if reason else name for name, reason in guards)
-        super().__init__(
+        what = (
             f"{machine}: event {event} in state {state!r} was rejected by guard {told}; "
-            f"events with a transition here: {_listed(allowed)}.",
-            machine=machine,
-            state=state,
-            event=event,
-            allowed=allowed,
-            fix="Send it when the condition holds, or with a payload that satisfies it.",
+            f"events with a transition here: {_listed(allowed)}."
         )
+        fix = "Send it when the condition holds, or with a payload that satisfies it."
+        super().__init__(what, machine=machine, state=state, event=event, allowed=allowed, fix=fix)
 
 
 class InvalidPayload(RequestError):
@@ -171,8 +161,7 @@ class PayloadTooLarge(RequestError):
     default_fix = "Keep large documents elsewhere and put a reference into the context, or raise context_bytes_max."
 
     def __init__(self, what: str, *, size_bytes: int, limit_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
         super().__init__(f"{what} is {size_bytes:,} bytes; the limit is {limit_bytes:,}.")
 
 
@@ -196,9 +185,7 @@ class WorkflowExists(RequestError):
     """The id is taken by a workflow with another machine or other input."""
 
     code = "workflow-exists"
-    default_why = (
-        "Starting is idempotent on the id: the same input returns the existing workflow, other input is an error."
-    )
+    default_why = "Starting is idempotent on the id: the same input returns the existing workflow, another is an error."
     default_fix = "Use another id, or start it with the same machine and input."
 
 
@@ -361,8 +348,20 @@ class LaneOwned(UnavailableError):
     default_fix = "Stop the owner that is named, or send the request to it."
 
 
+class LeaseHeld(UnavailableError, TimeoutError):
+    """Somebody else held the lease for all the time that was waited. Says who, and since when."""
+
+    code = "lease-held"
+    default_why = "A lease has one holder at a time; it ends when it is released, or not renewed in time."
+    default_fix = "Wait longer (wait_s), or look at what the holder that is named is doing."
+
+    def __init__(self, what: str, *, lease: str, owner: str, since: datetime) -> None:
+        self.lease, self.owner, self.since = lease, owner, since
+        super().__init__(what)
+
+
 class Fenced(UnavailableError):
-    """Another owner took this lane over; this one can never acknowledge again."""
+    """Another owner took this lane or lease over; this one can never acknowledge again."""
 
     code = "fenced"
     retry = "now"

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from interlock import Engine, Event, Machine, StepContext, StepFailure, pipeline, step
+from interlock import BlockingEngine, Engine, Event, Machine, StepContext, StepFailure, pipeline, step
 
 
 class State(Enum):
@@ -180,3 +180,17 @@ async def running(engine: Engine) -> None:
     (await orders.get("o-1")).context.grams  # wrong: another context's field
     (await orders.get("o-1")).state = State.DONE  # wrong: a view is never changed
     Engine.open("memory:", machines=[order], drain_s="5")  # wrong: a setting is a number
+
+
+async def inside(engine: Engine, blocking: BlockingEngine, connection: object) -> None:
+    with engine.transaction(connection) as tx:
+        await tx.send("o-1", Submit(cents=5))  # wrong: without an event loop nothing is awaited
+        tx.start(order, "o-1", Parcel())  # wrong: another context
+    async with engine.transaction(connection) as waited:
+        waited.send("o-1", Submit(cents=5))  # wrong: it must be awaited
+        (await waited.start(order, "o-1", Order())).context.grams  # wrong: another context's field
+        await waited.send("o-1", Submit)  # wrong: an instance is sent, not a class
+    async with blocking.transaction(connection) as tx:  # wrong: a blocking engine has no event loop for it
+        pass
+    async with engine.transaction() as waited:  # wrong: a connection is lent
+        pass

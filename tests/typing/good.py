@@ -6,10 +6,15 @@ from enum import Enum
 from typing import TypedDict, assert_type
 
 import msgspec
+import psycopg
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from interlock import (
     Admission,
     Allowed,
+    BlockingEngine,
+    BlockingTransaction,
     Compensation,
     Counts,
     DeadLetter,
@@ -29,6 +34,7 @@ from interlock import (
     StepContext,
     StepFailure,
     Subscribers,
+    Transaction,
     TransitionApplied,
     View,
     Workflow,
@@ -249,3 +255,25 @@ async def running() -> None:
         await engine.retry_dead_letter("d-1")
         await engine.resolve_dead_letter("d-1", note="by hand")
         engine.subscribe(watch)
+
+
+async def inside(engine: Engine, session: AsyncSession, awaited: psycopg.AsyncConnection) -> int:
+    async with engine.transaction(awaited) as tx:
+        assert_type(tx, Transaction)
+        assert_type(await tx.start(order, "o-1", Order()), View[State, Order])
+        await tx.send("o-1", Submit(cents=5), key="k", if_allowed=True, expect_version=1)
+    async with session.begin(), engine.transaction(session) as tx:
+        return (await tx.send("o-1", Submit(cents=5))).version
+
+
+def inside_without_a_loop(engine: BlockingEngine, session: Session, connection: psycopg.Connection) -> int:
+    with connection.transaction(), engine.transaction(connection) as tx:
+        assert_type(tx, BlockingTransaction)
+        assert_type(tx.start(checkout, "c-1", Checkout()).context, Checkout)
+    with session.begin(), engine.transaction(session) as tx:
+        return tx.send("o-1", Submit(cents=5), key="k").version
+
+
+def in_a_thread(engine: Engine, connection: psycopg.Connection) -> None:
+    with engine.transaction(connection) as tx:
+        assert_type(tx, BlockingTransaction)

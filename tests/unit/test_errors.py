@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -25,6 +26,9 @@ MADE: dict[type[errors.InterlockError], Callable[[], errors.InterlockError]] = {
     errors.MissingExtra: lambda: errors.MissingExtra("it needs hypothesis", extra="testing"),
     errors.RetryAfter: lambda: errors.RetryAfter(2.5),
     errors.Overloaded: lambda: errors.Overloaded(0.5),
+    errors.LeaseHeld: lambda: errors.LeaseHeld(
+        "held", lease="report", owner="db1:4711", since=datetime(2027, 1, 15, tzinfo=UTC)
+    ),
 }
 
 

@@ -124,7 +124,7 @@ def find(
     async def run() -> tuple[list[ShownWorkflow], str | None]:
         async with store_at(home) as store:
             if machine is None:
-                await _refuse_unknown(store, name)
+                await refuse_unknown(store, name)
             with given_here():
                 found = await store.find(name, wanted, after=cursor, limit=limit)
             return [_shown(row, machines) for row in found.rows], found.cursor
@@ -276,7 +276,8 @@ async def _history(store: Store, row: Row, machines: dict[str, Bound] | None) ->
     return shown
 
 
-async def _refuse_unknown(store: Store, machine: str) -> None:
+async def refuse_unknown(store: Store, machine: str) -> None:
+    """Raise TargetNotFound for the name of a machine that has never written here."""
     noted = {name.removeprefix(PREFIX).rpartition("/")[0] for name in await store.noted() if name.startswith(PREFIX)}
     if machine not in noted:
         raise TargetNotFound(

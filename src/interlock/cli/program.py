@@ -25,6 +25,7 @@ from interlock.cli.migrate import migrate
 from interlock.cli.moving import send, start
 from interlock.cli.output import show_error, show_raw, stderr, tolerate_narrow_encodings
 from interlock.cli.plan import plan
+from interlock.cli.prune import prune
 from interlock.cli.restore import restore
 from interlock.cli.simulate import simulate
 from interlock.errors import InterlockError, InternalError
@@ -58,6 +59,9 @@ app.command(epilog="Example: interlock stalled shop.orders:order --older-than 2h
 app.command(epilog="Example: interlock allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop")(allowed)
 app.command(epilog="Example: interlock compensations shop.orders --home lanes:///var/shop")(compensations)
 app.add_typer(dead_letters, name="dead-letters")
+app.command(epilog="Example: interlock prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop")(
+    prune
+)
 app.command(epilog="Example: interlock migrate postgresql://shop@db.internal/shop --dry-run")(migrate)
 app.add_typer(bench, name="bench")
 app.add_typer(simulate, name="simulate")

@@ -12,6 +12,7 @@ thread, and may not call the engine from there.
 import functools
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Generic, ParamSpec, Self, TypeVar
 
@@ -19,8 +20,10 @@ from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.values import ContextT, StateT
 from interlock.runtime.engine import Engine
+from interlock.runtime.leases import LEASE_S, WAIT_S, Lease, Leasing
 from interlock.runtime.opening import Opening
 from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.transactions.blocks import BlockingTransaction
 from interlock.runtime.typed import Workflows
 
 EventT = TypeVar("EventT", bound=Event)
@@ -38,6 +41,46 @@ class BlockingWorkflows(Behind[Workflows[StateT, ContextT, EventT]], Generic[Sta
     find = blocking(Workflows[StateT, ContextT, EventT].find)
     stalled = blocking(Workflows[StateT, ContextT, EventT].stalled)
     allowed = blocking(Workflows[StateT, ContextT, EventT].allowed)
+
+
+class BlockingLease(Behind[Lease]):
+    """A lease that was given. Made by `engine.lease(…)`, and given up when its block is left."""
+
+    @property
+    def name(self) -> str:
+        """As it was asked for."""
+        return self._inside.name
+
+    @property
+    def token(self) -> int:
+        """Higher than that of anybody who has held this name before."""
+        return self._inside.token
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else may have it by now, as far as is known here."""
+        return self._inside.lost
+
+    def check(self) -> None:
+        """Raise Fenced when it is lost."""
+        self._inside.check()
+
+    held = blocking(Lease.held)
+
+
+class BlockingLeasing(Behind[Leasing]):
+    """A lease that is about to be held: `with engine.lease(…) as lease`."""
+
+    def __enter__(self) -> BlockingLease:
+        """Wait for it. Raises LeaseHeld when the time is over."""
+        return BlockingLease(self._portal, self._portal.call(self._inside.__aenter__))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it up, whatever happened inside. A closed engine has given it up before."""
+        if not self._portal.is_forked and not self._portal.is_stopped:
+            self._portal.call(self._inside.__aexit__, kind, error, trace)
 
 
 def _opened(open_engine: Callable[P, Opening[Engine]]) -> Callable[P, "BlockingEngine"]:
@@ -88,10 +131,19 @@ class BlockingEngine(Behind[Engine]):
     dead_letters = blocking(Engine.dead_letters)
     retry_dead_letter = blocking(Engine.retry_dead_letter)
     resolve_dead_letter = blocking(Engine.resolve_dead_letter)
+    prune = blocking(Engine.prune)
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> BlockingLeasing:
+        """As `Engine.lease`: `with engine.lease("nightly-report") as lease`."""
+        return BlockingLeasing(self._portal, self._inside.lease(name, wait_s=wait_s, lease_s=lease_s))
 
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingWorkflows[StateT, ContextT, EventT]:
         """The same calls, typed by the machine."""
         return BlockingWorkflows(self._portal, self._inside.of(machine))
+
+    def transaction(self, connection: object) -> AbstractContextManager[BlockingTransaction]:
+        """As `Engine.transaction`, for connections without an event loop; it does not go through the engine's own."""
+        return self._inside.transaction(connection)
 
     def close(self) -> None:
         """As `Engine.close`; then the thread ends. Twice is once, and the second waits for the first."""

@@ -21,45 +21,38 @@ from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
 from interlock.runtime.inside import Inside
-from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
+from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.opening import Opening
+from interlock.runtime.operating import PAGE_MAX, Operating
 from interlock.runtime.settings import Admission
+from interlock.runtime.transactions.blocks import Acting, TransactionBlock
+from interlock.runtime.transactions.deciding import Deciding
 from interlock.runtime.typed import Workflows
 from interlock.runtime.views import (
-    Compensation,
     Counts,
-    DeadLetter,
     HistoryRow,
     Moved,
     Page,
     Refused,
     View,
-    compensations_of,
     history_row,
-    letter_of,
     view_of,
 )
 from interlock.runtime.waiters import Waiter
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Observer
-from interlock.store.values import Letter
 
 EventT = TypeVar("EventT", bound=Event)
 
 PAGE = 1_000
-PAGE_MAX = 10_000
 
 
-class Engine:
+class Engine(Operating):
     """An open engine. Make one with `Engine.open`."""
 
     def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-        self._store = inside.store
-        self._pipeline = inside.pipeline
+        super().__init__(inside)
         self._loop = asyncio.get_running_loop()
-        self._ruled: set[str] = set()
-        """Dead letters about which somebody has just said something."""
 
     @staticmethod
     def open(
@@ -149,6 +142,15 @@ class Engine:
         if waiting:
             await asyncio.wait(waiting)
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
+
+    def transaction(self, connection: object) -> TransactionBlock:
+        """Send events inside a transaction of your own, on PostgreSQL: they commit or roll back with your data (B11).
+
+        `async with engine.transaction(connection) as tx: await tx.send(…)`, or `with` and without `await` for a
+        connection without an event loop, from any thread. It is one of asyncpg, psycopg 3 or SQLAlchemy 2.
+        """
+        deciding = Deciding(self._inside, self._pipeline.means.ids)
+        return TransactionBlock(Acting(deciding, self._bound), connection)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -260,39 +262,21 @@ class Engine:
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
 
-    # --- what needs a person -----------------------------------------------------------------------------------------
+    # --- one at a time -----------------------------------------------------------------------------------------------
 
-    async def compensations(self) -> list[Compensation]:
-        """The undos that are pending or being tried, of all workflows that unwind."""
-        self._inside.refuse_if_closed()
-        found: list[Compensation] = []
-        for bound in self._inside.machines.values():
-            for node in bound.table.nodes.values():
-                if node.unwinds_to is not None:
-                    rows = await self._inside.all_in(bound, node)
-                    lives = self._inside.readable(bound, rows)
-                    found += [each for live in lives for each in compensations_of(live)]
-        return found
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> Leasing:
+        """Do something in one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
 
-    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
-        self._inside.refuse_if_closed()
-        check_kind(kind)
-        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
-
-    async def retry_dead_letter(self, letter_id: str) -> None:
-        """Have it tried again, with the same idempotency key and all its attempts."""
-        await self._rule(letter_id, TryAgain)
-
-    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
-        """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
-
-        The note goes to the log `interlock.operators` and to observers.
+        Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and ends after
+        `lease_s` when this process does not live. `lease.token` grows with every holder, `lease.check()` raises Fenced
+        when it was lost.
         """
-        self._inside.settled(await self._rule(letter_id, Settle), note)
+        self._inside.refuse_if_closed()
+        return Leasing(self._inside.leases, name, wait_s=wait_s, lease_s=lease_s)
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
+        await self._inside.leases.close()
         await self._inside.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -301,19 +285,6 @@ class Engine:
         self._inside.refuse_if_closed()
         self._inside.gate.enter()
         return self._pipeline.admit(envelope)
-
-    async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
-        """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
-        self._inside.refuse_if_closed()
-        if letter_id in self._ruled:
-            raise no_letter(letter_id)
-        self._ruled.add(letter_id)
-        try:
-            letter = await find_letter(self._store, letter_id)
-            await self._pipeline.admit(ruling(letter))
-        finally:
-            self._ruled.discard(letter_id)
-        return letter
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:

@@ -17,6 +17,7 @@ from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
+from interlock.runtime.leases import LeaseBook
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
 from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
@@ -80,6 +81,7 @@ class Inside:
         self.gate = Gate(admission, clock)
         self.teller = Teller(subscribers, clock)
         self.alarms = alarms
+        self.leases = LeaseBook(store.leases, chance=chance, ids=ids)
         self._settings = settings
         self._worker = worker
         self._closed = False

@@ -9,7 +9,7 @@ used. The id of a new workflow likewise. What applies pays for nothing but the s
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Protocol
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
@@ -139,6 +139,12 @@ class Pipeline:
     def known(self, workflow: str) -> Live | None:
         """The workflow as it is durable, if it is in memory and nobody else writes to the store."""
         return None if self.store.shared else self._live.get(workflow)
+
+    def forget(self, workflows: Iterable[str]) -> None:
+        """These are gone from the store: what is in memory of them is not true any more."""
+        for workflow in workflows:
+            self._live.pop(workflow, None)
+            self.counted.pop(workflow, None)
 
     async def _run(self) -> None:
         try:

@@ -23,6 +23,7 @@ from interlock.errors import BadUsage, UnavailableError
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 InsideT = TypeVar("InsideT")
+InsideT_co = TypeVar("InsideT_co", covariant=True)
 
 
 class Portal:
@@ -143,10 +144,10 @@ class Portal:
                     self._stopped = True
 
 
-class Behind(Generic[InsideT]):
+class Behind(Generic[InsideT_co]):
     """Something whose methods run in a portal."""
 
-    def __init__(self, portal: Portal, inside: InsideT) -> None:
+    def __init__(self, portal: Portal, inside: InsideT_co) -> None:
         self._portal = portal
         self._inside = inside
 

@@ -4,11 +4,14 @@ Every rule of the protocol is written here in the plainest way, so that the othe
 is closed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from interlock.errors import InternalError, UnavailableError
 from interlock.seams import Clock
 from interlock.store import cursors
+from interlock.store.leases import Granted, Held
+from interlock.store.pruning import Batch, Old
 from interlock.store.storetime import StoreTime
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
@@ -20,12 +23,23 @@ class _Kept:
         self.rows: dict[str, Row] = {}
         self.numbers: dict[str, int] = {}
         """In the order of creation."""
+        self.started = 0
+        """How many there ever were: a number is not given again when its workflow is pruned."""
         self.history: dict[str, dict[int, Happened]] = {}
         """By version."""
         self.keys: dict[tuple[str, str], Happened] = {}
         self.effects: dict[str, OwedEffect] = {}
         self.letters: dict[str, Letter] = {}
         self.notes: dict[str, str] = {}
+        self.leases: dict[str, _Lease] = {}
+
+
+class _Lease(NamedTuple):
+    owner: str
+    token: int
+    since_us: int
+    until_us: int | None
+    """None: it was released."""
 
 
 class MemoryStore:
@@ -36,6 +50,8 @@ class MemoryStore:
     def __init__(self, clock: Clock) -> None:
         self._time = StoreTime(clock)
         self._remembered: _Kept | None = _Kept()
+        self.leases = MemoryLeases(lambda: self._kept.leases, self.now_us)
+        self.pruning = MemoryPruning(lambda: self._kept)
 
     @property
     def _kept(self) -> _Kept:
@@ -143,6 +159,82 @@ class MemoryStore:
         self._remembered = None
 
 
+class MemoryLeases:
+    """Leases in a dictionary."""
+
+    def __init__(self, given: Callable[[], dict[str, _Lease]], now_us: Callable[[], int]) -> None:
+        self._given = given
+        self._now_us = now_us
+
+    async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
+        """Give the lease to the owner, unless somebody else has it."""
+        given, now_us = self._given(), self._now_us()
+        last = given.get(name) or _Lease("", 0, 0, None)
+        if last.until_us is not None and last.until_us > now_us and last.owner != owner:
+            return Held(last.owner, last.since_us, now_us)
+        mine = last.owner == owner and last.until_us is not None
+        token, since_us = (last.token, last.since_us) if mine else (last.token + 1, now_us)
+        given[name] = _Lease(owner, token, since_us, now_us + round(lease_s * 1_000_000))
+        return Granted(token)
+
+    async def renew(self, name: str, token: int, lease_s: float) -> bool:
+        """Have it for so long from now on."""
+        return self._change(name, token, self._now_us() + round(lease_s * 1_000_000))
+
+    async def release(self, name: str, token: int) -> bool:
+        """Give it up."""
+        return self._change(name, token, None)
+
+    def _change(self, name: str, token: int, until_us: int | None) -> bool:
+        given = self._given()
+        last = given.get(name)
+        if last is None or last.token != token or last.until_us is None:
+            return False
+        given[name] = last._replace(until_us=until_us)
+        return True
+
+
+class MemoryPruning:
+    """The way out of dictionaries."""
+
+    def __init__(self, kept: Callable[[], _Kept]) -> None:
+        self._kept = kept
+
+    async def batch(self, old: Old, *, after: cursors.Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """Look at the next workflows and remove those that may go."""
+        kept = self._kept()
+        places = sorted(
+            (cursors.Cursor(row.entered_us, kept.numbers[row.id]), row.id)
+            for row in kept.rows.values()
+            if row.machine == old.machine and row.state == old.state and row.entered_us < old.before_us
+        )
+        looked = [place for place in places if after is None or place[0] > after][:limit]
+        owing = {each.workflow for each in kept.effects.values()} | {each.workflow for each in kept.letters.values()}
+        chosen = [
+            workflow
+            for _, workflow in looked
+            if not kept.rows[workflow].active
+            and kept.rows[workflow].wake_us is None
+            and (old.owing or workflow not in owing)
+            and (kept.history.get(workflow) or not old.history_only)
+        ]
+        events = sum(len(kept.history.get(workflow, {})) for workflow in chosen)
+        if not dry_run:
+            _remove(kept, set(chosen), history_only=old.history_only)
+        return Batch(tuple(chosen), events, looked[-1][0] if len(looked) == limit else None)
+
+
+def _remove(kept: _Kept, workflows: set[str], *, history_only: bool) -> None:
+    for workflow in workflows:
+        kept.history.pop(workflow, None)
+        if not history_only:
+            del kept.rows[workflow], kept.numbers[workflow]
+    kept.keys = {place: each for place, each in kept.keys.items() if place[0] not in workflows}
+    if not history_only:
+        kept.effects = {name: each for name, each in kept.effects.items() if each.workflow not in workflows}
+        kept.letters = {name: each for name, each in kept.letters.items() if each.workflow not in workflows}
+
+
 def _lost(kept: _Kept, change: Change) -> bool:
     before = kept.rows.get(change.row.id)
     if (0 if before is None else before.revision) != change.expected:
@@ -165,7 +257,9 @@ def _refuse_contradiction(kept: _Kept, change: Change) -> None:
 def _apply(kept: _Kept, change: Change) -> None:
     row = change.row
     kept.rows[row.id] = row
-    kept.numbers.setdefault(row.id, len(kept.numbers) + 1)
+    if row.id not in kept.numbers:
+        kept.started += 1
+        kept.numbers[row.id] = kept.started
     kept.history.setdefault(row.id, {}).update({each.version: each for each in change.history})
     kept.keys.update({(row.id, each.key): each for each in change.history if each.key is not None})
     kept.effects.update({effect.id: effect for effect in change.effects})

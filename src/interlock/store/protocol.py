@@ -16,6 +16,8 @@ the page before, and what comes, goes or changes between two pages neither hides
 from collections.abc import Sequence
 from typing import Protocol
 
+from interlock.store.leases import Leases
+from interlock.store.pruning import Pruning
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
 
 
@@ -27,6 +29,16 @@ class Store(Protocol):
     """
 
     shared: bool
+
+    @property
+    def leases(self) -> Leases:
+        """Who of several may do something, one at a time (C10)."""
+        ...
+
+    @property
+    def pruning(self) -> Pruning:
+        """The way out for what is final and old."""
+        ...
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """The rows of these workflows; those that do not exist are missing."""

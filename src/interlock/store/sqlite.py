@@ -24,6 +24,8 @@ from interlock.seams import Clock
 from interlock.store import columns, cursors
 from interlock.store.applying import Applied, apply
 from interlock.store.columns import delivered_of, happened_of, row_of
+from interlock.store.lane_leases import LaneLeases
+from interlock.store.lane_pruning import LanePruning
 from interlock.store.storetime import StoreTime
 from interlock.store.tables import make_tables, written_time_us
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
@@ -79,6 +81,8 @@ class SqliteStore:
         self._clock = clock
         self._time = StoreTime(clock)
         self._numbers: dict[str, int] = {}
+        self.leases = LaneLeases(self._read, self._submit, self.now_us)
+        self.pruning = LanePruning(self._read, self._submit)
 
     async def begin(self) -> None:
         """Make the tables where there are none, and go on with the time that was written last (G8)."""
@@ -91,8 +95,7 @@ class SqliteStore:
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One transaction of the lane for the whole group."""
         refuse_twice(changes)
-        with _told():
-            done = await self._lane.submit(Work(self._write, changes, self._time.last_us))
+        done = await self._submit(Work(self._write, changes, self._time.last_us))
         # Only now: numbers that a group has learned and that is not durable may be given to others.
         lost, learned = cast("Applied", done)
         if len(self._numbers) + len(learned) > NUMBERS_MAX:
@@ -167,8 +170,7 @@ class SqliteStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        with _told():
-            await self._lane.submit(Work(_note, (name, text)))
+        await self._submit(Work(_note, (name, text)))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
@@ -196,6 +198,10 @@ class SqliteStore:
             return found
 
         return await self._read(read)
+
+    async def _submit(self, work: Work) -> object:
+        with _told():
+            return await self._lane.submit(work)
 
     async def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._read(lambda run: run(sql, values).fetchall())

@@ -72,10 +72,13 @@ CREATE TABLE dead_letters (
     error TEXT NOT NULL, since INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, context BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX dead_letters_by_age ON dead_letters (since);
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY, owner TEXT NOT NULL, token INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER
+) WITHOUT ROWID;
 CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE workflow_store (id INTEGER PRIMARY KEY CHECK (id = 1), format INTEGER NOT NULL, time_us INTEGER NOT NULL);
 """
-NAMES = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "notes", "workflow_store")
+NAMES = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "leases", "notes", "workflow_store")
 
 PRESENT = f"SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ({', '.join('?' * len(NAMES))})"  # noqa: S608
 

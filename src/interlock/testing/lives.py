@@ -17,7 +17,10 @@ from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Observer, Subscribers
+from interlock.store.cursors import Cursor
+from interlock.store.leases import Granted, Held
 from interlock.store.protocol import Store
+from interlock.store.pruning import Batch, Old
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row
 from interlock.testing.virtual import VirtualLoop
 
@@ -34,6 +37,8 @@ class Life:
         self._loop = loop
         self._keep = keep
         """The store is in memory: closing it would lose it, and no thread works for it."""
+        self.leases = _Leases(self)
+        self.pruning = _Pruning(self)
 
     def end(self) -> None:
         """The process dies now."""
@@ -43,49 +48,49 @@ class Life:
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """As the store."""
-        return await self._asked(lambda: self.store.load(ids))
+        return await self.asked(lambda: self.store.load(ids))
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """As the store."""
-        return await self._asked(lambda: self.store.commit(changes))
+        return await self.asked(lambda: self.store.commit(changes))
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
         """As the store."""
-        return await self._asked(lambda: self.store.delivered(keys))
+        return await self.asked(lambda: self.store.delivered(keys))
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """As the store."""
-        return await self._asked(lambda: self.store.history(workflow, after=after, limit=limit))
+        return await self.asked(lambda: self.store.history(workflow, after=after, limit=limit))
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """As the store."""
-        return await self._asked(lambda: self.store.find(machine, state, after=after, limit=limit))
+        return await self.asked(lambda: self.store.find(machine, state, after=after, limit=limit))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """As the store."""
-        return await self._asked(lambda: self.store.stalled(machine, before_us, limit=limit))
+        return await self.asked(lambda: self.store.stalled(machine, before_us, limit=limit))
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """As the store."""
-        return await self._asked(lambda: self.store.effects(after=after, limit=limit))
+        return await self.asked(lambda: self.store.effects(after=after, limit=limit))
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
         """As the store."""
-        return await self._asked(lambda: self.store.letters(kind, after=after, limit=limit))
+        return await self.asked(lambda: self.store.letters(kind, after=after, limit=limit))
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """As the store."""
-        return await self._asked(self.store.living)
+        return await self.asked(self.store.living)
 
     async def note(self, name: str, text: str) -> None:
         """As the store."""
-        await self._asked(lambda: self.store.note(name, text))
+        await self.asked(lambda: self.store.note(name, text))
 
     async def noted(self) -> dict[str, str]:
         """As the store."""
-        return await self._asked(self.store.noted)
+        return await self.asked(self.store.noted)
 
     def now_us(self) -> int:
         """As the store."""
@@ -94,9 +99,10 @@ class Life:
     async def close(self) -> None:
         """Give the store up; one in memory is kept for the next life."""
         if not self._keep:
-            await self._asked(self.store.close)
+            await self.asked(self.store.close)
 
-    async def _asked(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    async def asked(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """What the store answers, if this life is there to hear it."""
         if self.dead:
             await never()
         # A store with threads answers in its own time, and no virtual time passes meanwhile.
@@ -105,6 +111,38 @@ class Life:
         if self.dead:
             await never()
         return answer
+
+
+class _Leases:
+    """The store's leases, as one life sees them."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
+        """As the store."""
+        return await self._life.asked(lambda: self._life.store.leases.acquire(name, owner, lease_s))
+
+    async def renew(self, name: str, token: int, lease_s: float) -> bool:
+        """As the store."""
+        return await self._life.asked(lambda: self._life.store.leases.renew(name, token, lease_s))
+
+    async def release(self, name: str, token: int) -> bool:
+        """As the store."""
+        return await self._life.asked(lambda: self._life.store.leases.release(name, token))
+
+
+class _Pruning:
+    """The way out of the store, as one life sees it."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
+        """As the store."""
+        return await self._life.asked(
+            lambda: self._life.store.pruning.batch(old, after=after, limit=limit, dry_run=dry_run)
+        )
 
 
 async def never() -> None:

@@ -12,10 +12,8 @@ from tests.conformance.engine.places import Place
 from tests.integration.objects.servers import Server
 from tests.integration.postgres.settime import set_by_the_test
 
-POSTGRES_LEASE_S = 0.5
-"""An engine that was crashed holds its workflows for so long."""
-
-KEPT = ("local", "bucket", "postgres")
+OWNED = ("local", "bucket")
+KEPT = (*OWNED, "postgres")
 KINDS = ("memory", *KEPT)
 
 
@@ -37,7 +35,7 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
         return Place(folder, "s3://memory/home")
     if kind == "postgres":
         set_by_the_test(request.getfixturevalue("monkeypatch"))
-        return Place(folder, request.getfixturevalue("postgres_url"), lease_s=POSTGRES_LEASE_S)
+        return Place(folder, request.getfixturevalue("postgres_url"))
     server = request.getfixturevalue(kind)
     assert isinstance(server, Server)
     return Place(folder, server.url(f"engine/{uuid.uuid4().hex}"))
@@ -52,6 +50,12 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture(params=KEPT)
 def kept(request: pytest.FixtureRequest) -> Place:
     """Every store that is still there after it was closed."""
+    return made(str(request.param), request)
+
+
+@pytest.fixture(params=OWNED)
+def owned(request: pytest.FixtureRequest) -> Place:
+    """Every store that has one owner at a time."""
     return made(str(request.param), request)
 
 

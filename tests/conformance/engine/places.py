@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from interlock import Admission, Engine, Machine, Observer, UnavailableError
 from interlock.runtime.bound import Strategy
 from interlock.runtime.opening import Opening
+from interlock.runtime.sharing.inside import SharedInside
 from interlock.seams import Clock
+from interlock.store.postgres.store import PostgresStore
 
 AnyMachine = Machine[Any, Any, Any]
 
@@ -48,7 +50,6 @@ class Place(NamedTuple):
 
     folder: Path
     url: str
-    lease_s: float = LEASE_S
 
     def engine(
         self,
@@ -62,7 +63,7 @@ class Place(NamedTuple):
         **settings: float,
     ) -> Opening[Engine]:
         """Open an engine here. Retries come at once, unless a step asks for more."""
-        chosen = {"lease_s": self.lease_s} | settings
+        chosen = {"lease_s": LEASE_S} | settings
         return Engine.open(
             self.url,
             machines=machines,
@@ -83,6 +84,11 @@ async def crash(engine: Engine) -> None:
     inside = engine._inside
     inside.pipeline.dead = UnavailableError("this engine was crashed by its test.")
     await inside.runner.drain(0)
+    if isinstance(inside.store, PostgresStore):
+        # Others find out when its leases are over; no test is about how long that takes.
+        for table in ("workflows", "workflow_effects"):
+            sql = f"UPDATE {inside.store._schema}.{table} SET lease_until = lease_until - interval '1 day'"
+            await inside.store._pool.write(sql, ())
     await engine.close()
 
 
@@ -107,6 +113,13 @@ async def settled(engine: Engine) -> None:
     await turns()
     await engine._pipeline.idle()
     await turns()
+    inside = engine._inside
+    if isinstance(inside, SharedInside) and inside.runner.working:
+        for _ in range(2):  # What is due is claimed from the store, and what that leaves due as well.
+            await inside._claiming._poll()
+            await turns()
+            await engine._pipeline.idle()
+            await turns()
 
 
 def names(found: Sequence[Any]) -> list[str]:

@@ -41,17 +41,17 @@ from tests.conformance.engine.shop import (
 )
 
 
-def test_a_second_owner_is_told_who_owns_the_lane(kept: Place) -> None:
+def test_a_second_owner_is_told_who_owns_the_lane(owned: Place) -> None:
     """It names the pid and the host."""
 
     async def scenario() -> None:
         order = shop().machine
-        async with kept.engine(order):
-            with pytest.raises(LaneOwned) as owned:
-                await kept.engine(order)
-            assert str(os.getpid()) in str(owned.value)
-            assert socket.gethostname() in str(owned.value)
-        async with kept.engine(order) as engine:
+        async with owned.engine(order):
+            with pytest.raises(LaneOwned) as refused:
+                await owned.engine(order)
+            assert str(os.getpid()) in str(refused.value)
+            assert socket.gethostname() in str(refused.value)
+        async with owned.engine(order) as engine:
             await engine.start(order, "o-1", Order())
 
     run(scenario)

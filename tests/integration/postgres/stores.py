@@ -45,5 +45,5 @@ async def emptied(url: str) -> None:
     """Make the schema new: much quicker than another one, where a property is tried many times."""
     schema = parsed(url).schema
     async with opened(url) as store:
-        tables = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "notes")
+        tables = ("workflows", "workflow_events", "workflow_effects", "dead_letters", "leases", "notes")
         await store._pool.write(f"TRUNCATE {', '.join(f'{schema}.{each}' for each in tables)}", ())

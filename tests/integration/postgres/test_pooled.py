@@ -41,8 +41,8 @@ class Pooled:
         assert self.transaction, "two round trips of one statement may reach two servers"
         return await self.servers[0].fetch(sql, *values, timeout=timeout)
 
-    async def prepare(self, sql: str, /) -> Prepared:
-        raise AssertionError(f"a prepared statement outlives its transaction: {sql}")
+    async def prepare(self, sql: str, /, *, name: str, timeout: float | None = None) -> Prepared:  # noqa: ASYNC109
+        raise AssertionError(f"a prepared statement outlives its transaction: {name} {timeout} {sql}")
 
     async def next(self) -> None:
         if not self.transaction:

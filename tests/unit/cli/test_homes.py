@@ -40,6 +40,7 @@ MOVES = [
     ("start", NAME, "o-9"),
     ("send", NAME, "o-2", "REMARK", '{"note": "x"}'),
     ("dead-letters", "retry", NAME, "nothing"),
+    ("prune", "--older-than", "30d"),
 ]
 
 

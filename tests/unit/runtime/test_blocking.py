@@ -145,8 +145,10 @@ def test_the_calls_of_one_machine_are_typed_by_it(engine: BlockingEngine) -> Non
 def test_every_call_of_the_engine_is_there_with_the_same_parameters(there: type, here: type) -> None:
     """A method that the engine gets is missed here at once."""
     assert public(there) == public(here)
-    for name in public(there) - {"of", "close"}:
-        assert inspect.signature(getattr(here, name)) == inspect.signature(getattr(there, name))
+    for name in public(there) - {"of", "transaction", "close"}:  # What these give back is another class here.
+        mine, theirs = inspect.signature(getattr(here, name)), inspect.signature(getattr(there, name))
+        assert mine.parameters == theirs.parameters
+        assert mine == theirs or name == "lease", "the block of a lease is another one, without async"
         assert not inspect.iscoroutinefunction(getattr(here, name))
         assert getattr(here, name).__doc__
 

@@ -168,8 +168,8 @@ class Keeping:
         leases = self._runner.held(since_s)
         if leases:
             lost = await self._store.renew(leases, owner=self._owner, lease_s=self._store.lease_s)
+            self._pipeline.forget(lost)
             for workflow in lost:
-                self._pipeline.forget(workflow)
                 self._runner.lose(workflow, leases[workflow])
         effects = self._runner.held_effects(since_s)
         if effects:

@@ -29,6 +29,7 @@ from interlock.runtime.sharing.waiting import WaitPolls
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged
 from interlock.runtime.views import Moved
+from interlock.runtime.waiters import Waiter, too_long
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Subscribers
 from interlock.store.shared import SharedStore
@@ -76,6 +77,7 @@ class SharedInside(Inside):
         self._counting = Counting(self.pipeline)
         self._polls = WaitPolls(store, self.waiters, self)
         self.waiters.added = self._polls.added
+        self._asking: set[asyncio.Task[None]] = set()
         self._hint: asyncio.TimerHandle | None = None
         self._hinting: asyncio.Task[None] | None = None
 
@@ -132,6 +134,21 @@ class SharedInside(Inside):
                 self._counting.add(envelope.workflow, 1)
         elif isinstance(answer, Refusal) and isinstance(envelope, Send):
             self._counting.add(envelope.workflow, 2)
+
+    def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        """The time of a wait is over: say where the workflow stands, which only the store knows."""
+        if not waiter.future.done():
+            asking = self._loop.create_task(self._tell_over(workflow, waiter, timeout_s))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+
+    async def _tell_over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        live = None
+        with contextlib.suppress(InterlockError):
+            rows = await self._shared.load([workflow])
+            live = self.read(rows[workflow]) if workflow in rows else None
+        if not waiter.future.done():
+            waiter.future.set_exception(too_long(workflow, live, timeout_s))
 
     def counts(self, workflow: str) -> tuple[int, int, int]:
         """What was counted here and is not in the store yet."""

@@ -68,10 +68,6 @@ class SharedPipeline(Pipeline):
         if row.id not in self._busy:
             self._live[row.id] = self._read(row)
 
-    def forget(self, workflow: str) -> None:
-        """Somebody else writes to it now."""
-        self._live.pop(workflow, None)
-
     async def idle(self) -> None:
         """Wait until nothing waits. What others hold is waited for, but not for ever."""
         deadline_s = self._loop.time() + IDLE_S_MAX
@@ -101,9 +97,9 @@ class SharedPipeline(Pipeline):
         """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
         most, busy, parked = self._settings.group_max, self._busy, self._parked
         if not busy and not parked:
-            taken, self._waiting = self._waiting[:most], self._waiting[most:]
-            return taken
-        taken = []
+            first, self._waiting = self._waiting[:most], self._waiting[most:]
+            return first
+        taken: list[Envelope] = []
         left: list[Envelope] = []
         for envelope in self._waiting:
             workflow = envelope.workflow

@@ -19,9 +19,9 @@ from interlock.store.values import OwedEffect, Row
 class SharedRunner(Runner):
     """Runs the steps, undos and effects that this process has begun or claimed."""
 
-    due: Callable[[int], None] = staticmethod(lambda _time_us: None)
+    due: Callable[[int], None]
     """Told when something is due that somebody has to claim."""
-    freed: Callable[[], None] = staticmethod(lambda: None)
+    freed: Callable[[], None]
     """Told when an attempt has ended, and there is room for another."""
     claimed: dict[str, int]
     """What was claimed and waits for a slot, with its lease."""

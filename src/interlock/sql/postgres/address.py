@@ -1,4 +1,4 @@
-"""The address of a schema in PostgreSQL: the driver's own URL, and four options that are ours.
+"""The address of a schema in PostgreSQL: the driver's own URL, and five options that are ours.
 
     postgresql://user:password@host:5432/shop?schema=stock
     postgresql://user:@/shop?host=/run/postgresql&schema=stock
@@ -6,7 +6,8 @@
 
 What is ours is taken out before the driver sees the rest, because it would hand unknown options to the server as
 settings, and a pooler refuses those. An option of ours that is misspelt must not get that far either: it is refused
-with the one that was probably meant. `statement_timeout_s` bounds one statement as seen from here.
+with the one that was probably meant. `statement_timeout_s` bounds one statement as seen from here, and
+`connect_timeout_s` how long a server is waited for that takes no connection.
 """
 
 import difflib
@@ -20,9 +21,10 @@ SCHEMES = ("postgresql", "postgres")
 SCHEMA = "interlock"
 CONNECTIONS_MAX = 200
 STATEMENT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
 IDENTIFIER_BYTES_MAX = 63
 
-OPTIONS = ("schema", "pgbouncer", "connections_max", "statement_timeout_s")
+OPTIONS = ("schema", "pgbouncer", "connections_max", "statement_timeout_s", "connect_timeout_s")
 """Ours."""
 
 DRIVER_OPTIONS = (
@@ -48,6 +50,8 @@ class Address(NamedTuple):
     """Behind a pooler in transaction mode: nothing is kept between two transactions, not even prepared statements."""
     connections_max: int = CONNECTIONS_MAX
     statement_timeout_s: float = STATEMENT_TIMEOUT_S
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    """How long a call waits for a server that is full, starting or away while this node has no connection to it."""
 
 
 def is_postgres(url: str) -> bool:
@@ -86,6 +90,7 @@ def parsed(url: str) -> Address:
         _switch(shown, ours.get("pgbouncer", "false")),
         int(_number(shown, "connections_max", ours.get("connections_max", str(CONNECTIONS_MAX)), whole=True)),
         _number(shown, "statement_timeout_s", ours.get("statement_timeout_s", str(STATEMENT_TIMEOUT_S)), whole=False),
+        _number(shown, "connect_timeout_s", ours.get("connect_timeout_s", str(CONNECT_TIMEOUT_S)), whole=False),
     )
 
 

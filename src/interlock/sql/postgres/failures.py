@@ -4,6 +4,8 @@ What matters to the caller is whether it can have happened. A server that answer
 transaction back. A connection that breaks while a statement is on its way says nothing at all: for a read that is
 UnavailableError, for a write OutcomeUnknown (G9), whatever the last message was: a backend that is terminated while it
 waits for its replicas has committed, and says so to nobody.
+
+A connection that cannot be opened is told apart too: a server that is full, starting or away may take the next one.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -31,8 +33,25 @@ CONNECTION_STATES = ("08", "57P")
 TRANSIENT_STATES = ("40", "53", "55", "58")
 """It may work the next time: serialization and deadlock, no resources, locks, the server's disk."""
 
+FULL_STATES = ("53300", "57P")
+"""Of a server that takes no connection now: too many clients, starting up, shutting down, recovering from a crash."""
+
+POOLER_IS_FULL = (
+    "no more connections allowed",
+    "server login",
+    "cannot connect",
+    "shutting down",
+    "query_wait_timeout",
+)
+"""PgBouncer says these with the state of a broken protocol, as it says everything else."""
+
+UNPREPARED_STATES = ("26000", "42P05")
+"""A prepared statement is not there, or was there before: another session answers than the one that prepared it."""
+
 UNTELLABLE_STATES = ("22", "54")
 """A value that PostgreSQL cannot keep: NUL and lone surrogates, no JSON, a number or time out of range, too long."""
+
+ADD_THE_OPTION = "Add ?pgbouncer=true to the address (&pgbouncer=true behind another option)."
 
 
 class Blocked(TransactionError):
@@ -40,7 +59,19 @@ class Blocked(TransactionError):
 
 
 class LostConnection(UnavailableError):
-    """The connection broke while a read was on its way; another one may answer it."""
+    """The connection broke and nothing happened: it was a read, or a write that never left. Another one may do it."""
+
+
+class Overdue(UnavailableError):
+    """A read took longer than it may. Its connection is still in the middle of it."""
+
+
+class NotNow(UnavailableError):
+    """The server takes no connection at the moment: it is full, starting or shutting down."""
+
+
+class Away(NotNow):
+    """Nobody answers at the address. It may be a wrong one, unless somebody has answered there before."""
 
 
 @contextlib.contextmanager
@@ -67,6 +98,8 @@ def translated(error: Exception, *, writing: bool) -> InterlockError:
         return _broken(error, writing=writing)
     if state.startswith(UNTELLABLE_STATES):
         return _untellable(error)
+    if state in UNPREPARED_STATES:
+        return _pooled(error)
     for begin, made in _KINDS.items():
         if state.startswith(begin):
             return made(_said(error))
@@ -101,10 +134,26 @@ def not_reached(error: Exception, shown: str) -> InterlockError:
         )
     if isinstance(error, (ValueError, asyncpg.ClientConfigurationError)):
         return BadUsage(f"{shown} cannot be used: {_said(error)}.", fix="Correct the address.")
-    return UnavailableError(
+    if state == "08P01" and "startup parameter" in str(error):
+        return BadUsage(
+            f"{shown} is a pooler that refuses a setting: {_said(error)}.",
+            why="PgBouncer gives one connection to many clients, and lets none of them change it for the others.",
+            fix=ADD_THE_OPTION,
+        )
+    return _may_try_again(error, state)(
         f"PostgreSQL cannot be reached at {shown}: {_said(error)}.",
         why="The server is down, starting, full, or at another address.",
         fix="Check the address and the server; connections are opened again by themselves.",
+    )
+
+
+def waited_too_long(error: NotNow, waited_s: float) -> UnavailableError:
+    """Our error for a server that took no connection for as long as it was waited for."""
+    return UnavailableError(
+        f"{error.what.removesuffix('.')}. It was tried again and again for {waited_s:g} s.",
+        why=f"{error.why} Nothing was sent, so nothing happened.",
+        fix="Give the server room or time: raise max_connections there or lower connections_max here, "
+        "or wait longer with connect_timeout_s.",
     )
 
 
@@ -121,6 +170,22 @@ def closed() -> UnavailableError:
     return UnavailableError("the store is closed.", fix="Open it again.")
 
 
+def _may_try_again(error: Exception, state: str) -> type[UnavailableError]:
+    if state.startswith(FULL_STATES) or (state == "08P01" and any(text in str(error) for text in POOLER_IS_FULL)):
+        return NotNow
+    if (state.startswith("08") and state != "08P01") or isinstance(error, (OSError, TimeoutError)):
+        return Away
+    return UnavailableError
+
+
+def _pooled(error: BaseException) -> UnavailableError:
+    return UnavailableError(
+        f"a prepared statement was not where it was prepared: {_said(error)}.",
+        why="A pooler in transaction mode gave this connection another session. Nothing was changed.",
+        fix=ADD_THE_OPTION,
+    )
+
+
 def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
     if writing:
         return OutcomeUnknown(
@@ -134,14 +199,14 @@ def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
     )
 
 
-def _overdue(*, writing: bool) -> UnavailableError:
+def _overdue(*, writing: bool) -> OutcomeUnknown | Overdue:
     if writing:
         return OutcomeUnknown(
             "PostgreSQL did not answer a commit within statement_timeout_s.",
             why="It was asked to end the statement, and may have committed before it heard of that.",
         )
     # Not a lost connection: another one would be as slow.
-    return UnavailableError(
+    return Overdue(
         "PostgreSQL did not answer within statement_timeout_s.",
         why="The server is busy, or somebody holds a lock on the tables. Nothing was changed.",
         fix="Look at pg_stat_activity, or raise statement_timeout_s in the address.",

@@ -1,25 +1,30 @@
 """One connection: statements are prepared once and cost one round trip after that.
 
 Behind PgBouncer in transaction mode two round trips may reach two servers, so there nothing is prepared: each statement
-runs inside a transaction of its own, which keeps its round trips together. That is the whole price of the option.
+runs inside a transaction of its own, which keeps its round trips together. A statement that is prepared is named after
+its text, so whoever is behind a pooler and does not say so gets an error, and never the rows of another statement.
 
-The planner is told at the start of a connection to plan once and to use indexes. A group is an array whose length it
-cannot know, and a plan made while the tables were empty would read all of them for each row of a group, until the
-statistics catch up. It is a matter of speed alone: where a pooler drops these settings everything is still right.
+The planner is told to plan once and to use indexes: at the start of a connection, or of each transaction where a pooler
+refuses that. A group is an array whose length it cannot know, and a plan made while the tables were empty would read
+all of them for each row of a group, until the statistics catch up.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # asyncpg has no types of its own; mypy --strict looks at what is ours.
 
+import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
 from interlock.sql.postgres.address import Address
 from interlock.sql.postgres.extra import asyncpg
-from interlock.sql.postgres.failures import can_fail_to_connect, is_stale, not_reached, told
+from interlock.sql.postgres.failures import LostConnection, can_fail_to_connect, is_stale, not_reached, told
 
-CONNECT_TIMEOUT_S = 10
 PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+PLANNING_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in PLANNING.items())
+"""For one transaction. It goes with BEGIN and costs no round trip of its own."""
+
 NAME = "interlock"
 
 
@@ -46,7 +51,7 @@ class Prepared(Protocol):
 class Driver(Protocol):
     """As much of the driver's connection as is used here."""
 
-    async def prepare(self, sql: str, /) -> Prepared:
+    async def prepare(self, sql: str, /, *, name: str, timeout: float | None = None) -> Prepared:  # noqa: ASYNC109
         """Make a statement known to the server."""
         ...
 
@@ -67,7 +72,7 @@ class Driver(Protocol):
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the driver's.
-        """End it politely."""
+        """End it politely; a statement that is under way is cancelled on the server."""
         ...
 
 
@@ -76,85 +81,125 @@ class Link:
 
     def __init__(self, driver: Driver, address: Address) -> None:
         self.driver = driver
+        self.idle_since_s = 0.0
+        """By the event loop's clock; kept by the pool."""
+        self.spent = False
+        """Whoever used it has left in the middle of something: it has to be ended."""
         self._pooled = address.pgbouncer
         self._timeout_s = address.statement_timeout_s
         self._prepared: dict[str, Prepared] = {}
+        self._generation = 0
 
     @property
     def usable(self) -> bool:
-        """Whether it is still connected, as far as anybody knows."""
-        return not self.driver.is_closed()
+        """Whether it is still connected, as far as anybody knows, and nothing is under way on it."""
+        return not self.spent and not self.driver.is_closed()
 
     async def read(self, sql: str, values: Sequence[object]) -> list[Record]:
         """Run a statement that changes nothing."""
         with told(writing=False):
-            return await self._run(sql, values)
+            if self._pooled:
+                return await self._run_in_transaction("BEGIN READ ONLY", sql, values, end="ROLLBACK")
+            try:
+                return await (await self._statement(sql)).fetch(*values, timeout=self._timeout_s)
+            except Exception as failure:
+                if not is_stale(failure):
+                    raise
+                self._forget()
+            return await (await self._statement(sql)).fetch(*values, timeout=self._timeout_s)
 
     async def write(self, sql: str, values: Sequence[object]) -> list[Record]:
-        """Run a statement that is a whole transaction. Raises OutcomeUnknown when it may have been committed."""
+        """Run a statement that is a whole transaction.
+
+        Raises OutcomeUnknown when it may have been committed, and LostConnection when it cannot have been: another
+        connection may run it then.
+        """
         if self._pooled:
-            return await self._write_in_transaction(sql, values)
-        with told(writing=False):
-            # To prepare a statement is not to run it: what breaks here has changed nothing.
-            prepared = await self._statement(sql)
-        try:
+            with told(writing=False):
+                rows = await self._run_in_transaction("BEGIN", sql, values)
             with told(writing=True):
-                return await prepared.fetch(*values, timeout=self._timeout_s)
+                await self.driver.execute("COMMIT", timeout=self._timeout_s)
+            return rows
+        try:
+            return await self._write(sql, values)
         except Exception as failure:
             if failure.__cause__ is None or not is_stale(failure.__cause__):
                 raise
-            self._prepared.clear()
-        return await self.write(sql, values)
+            self._forget()
+        return await self._write(sql, values)
 
     async def script(self, sql: str) -> None:
         """Run several statements as one transaction."""
         with told(writing=True):
             await self.driver.execute(sql)
 
-    async def _run(self, sql: str, values: Sequence[object]) -> list[Record]:
-        if self._pooled:
-            await self.driver.execute("BEGIN READ ONLY", timeout=self._timeout_s)
-            try:
-                return await self.driver.fetch(sql, *values, timeout=self._timeout_s)
-            finally:
-                if not self.driver.is_closed():
-                    await self.driver.execute("ROLLBACK", timeout=self._timeout_s)
+    async def end(self, timeout_s: float) -> None:
+        """End it, and what may be under way on it: the server alone would find out when that has run to its end."""
+        self.spent = True
         try:
-            return await (await self._statement(sql)).fetch(*values, timeout=self._timeout_s)
-        except Exception as failure:
-            if not is_stale(failure):
-                raise
-            self._prepared.clear()
-        return await (await self._statement(sql)).fetch(*values, timeout=self._timeout_s)
+            with contextlib.suppress(Exception):  # Whatever it says, it ends here.
+                await self.driver.close(timeout=timeout_s)
+        finally:
+            if not self.driver.is_closed():
+                self.driver.terminate()
 
-    async def _write_in_transaction(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _write(self, sql: str, values: Sequence[object]) -> list[Record]:
         with told(writing=False):
-            await self.driver.execute("BEGIN", timeout=self._timeout_s)
-            try:
-                rows = await self.driver.fetch(sql, *values, timeout=self._timeout_s)
-            except BaseException:
-                if not self.driver.is_closed():
-                    await self.driver.execute("ROLLBACK", timeout=self._timeout_s)
-                raise
+            # To prepare a statement is not to run it: what breaks here has changed nothing.
+            prepared = await self._statement(sql)
+        if self.driver.is_closed():
+            # The driver would say the same as for a connection that breaks later. From here to where it sends nothing
+            # else runs, so a connection that is open now gets the statement.
+            raise LostConnection(
+                "the connection to PostgreSQL was lost before a commit was sent.", why="The server ended it."
+            )
         with told(writing=True):
-            await self.driver.execute("COMMIT", timeout=self._timeout_s)
+            return await prepared.fetch(*values, timeout=self._timeout_s)
+
+    async def _run_in_transaction(
+        self, begin: str, sql: str, values: Sequence[object], *, end: str = ""
+    ) -> list[Record]:
+        """Nothing of it has happened before COMMIT. Without an `end` the transaction is still open afterwards."""
+        try:
+            await self.driver.execute(begin + PLANNING_HERE, timeout=self._timeout_s)
+            rows = await self.driver.fetch(sql, *values, timeout=self._timeout_s)
+            if end:
+                await self.driver.execute(end, timeout=self._timeout_s)
+        except BaseException as failure:
+            # Whoever was cancelled or has waited for too long does not wait for a ROLLBACK: the end of the connection
+            # is one.
+            if isinstance(failure, TimeoutError) or not isinstance(failure, Exception):
+                self.spent = True
+            elif not self.driver.is_closed():
+                await self.driver.execute("ROLLBACK", timeout=self._timeout_s)
+            raise
         return rows
 
     async def _statement(self, sql: str) -> Prepared:
         prepared = self._prepared.get(sql)
         if prepared is None:
-            prepared = self._prepared[sql] = await self.driver.prepare(sql)
+            name = f"interlock_{hashlib.sha256(sql.encode()).hexdigest()[:32]}_{self._generation}"
+            prepared = await self.driver.prepare(sql, name=name, timeout=self._timeout_s)
+            self._prepared[sql] = prepared
         return prepared
+
+    def _forget(self) -> None:
+        # The driver takes the old ones away when it likes; until then their names are taken.
+        self._prepared.clear()
+        self._generation += 1
 
 
 async def connected(address: Address) -> Link:
-    """Open a connection. Raises UnavailableError when the server cannot be reached."""
+    """Open a connection. Raises UnavailableError when the server cannot be reached, NotNow when it may be soon."""
     settings = {} if address.pgbouncer else PLANNING
     if "application_name=" not in address.url:
         settings = {**settings, "application_name": NAME}
     try:
         driver: object = await asyncpg.connect(
-            address.url, timeout=CONNECT_TIMEOUT_S, statement_cache_size=0, server_settings=settings
+            address.url,
+            timeout=address.connect_timeout_s,  # pyright: ignore[reportArgumentType] -- guessed from its default.
+            statement_cache_size=0,
+            server_settings=settings,
         )
     except Exception as failure:
         if can_fail_to_connect(failure):

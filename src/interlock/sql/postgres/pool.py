@@ -4,6 +4,10 @@ A connection carries no state from one user to the next, so nothing is reset bet
 idle ones are thrown away too: they went to the same server, and each would cost its user a failure of its own. The
 share for compensation is a second, smaller cap: the last connections are given only to those who ask for the reserve
 (C16), so that undoing goes on when ordinary work has taken everything else.
+
+A server that takes no more connections is no failure for a node that has some: it waits for one of its own. A node that
+has none tries again for `connect_timeout_s` (see `reaching`). What a burst has opened is closed when it was idle for a
+minute.
 """
 
 import asyncio
@@ -12,51 +16,59 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from interlock.errors import OutcomeUnknown
+from interlock.seams import Chance, SystemChance
 from interlock.sql.postgres.address import Address
-from interlock.sql.postgres.failures import LostConnection, closed
+from interlock.sql.postgres.failures import LostConnection, NotNow, Overdue, closed, waited_too_long
 from interlock.sql.postgres.link import Link, Record, connected
+from interlock.sql.postgres.reaching import Reaching
 
 RESERVED_SHARE = 0.1
 """Of the connections; none when there are fewer than ten."""
 
-READ_ATTEMPTS = 3
-"""A read changes nothing, so it is repeated on another connection when its own was lost."""
+ATTEMPTS_MAX = 3
+"""What cannot have changed anything is repeated on another connection when its own was lost."""
 
+IDLE_S_MAX = 60.0
+"""A connection that nobody has used for so long is closed."""
+
+CLOSE_ENOUGH_S = 0.001
 CLOSE_TIMEOUT_S = 5.0
 
 
 class Pool:
     """Connections to one address."""
 
-    def __init__(self, address: Address, connect: Callable[[Address], Awaitable[Link]] = connected) -> None:
+    def __init__(
+        self,
+        address: Address,
+        connect: Callable[[Address], Awaitable[Link]] = connected,
+        *,
+        chance: Chance | None = None,
+    ) -> None:
         self.address = address
         self.open = 0
         """Connections there are, idle or in use or being opened."""
+        self._opening = 0
         self._connect = connect
+        self._reaching = Reaching(chance or SystemChance())
         self._idle: list[Link] = []
+        """The longest idle first; the last one is taken."""
         self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
         self._closed = False
         self._reserved = int(address.connections_max * RESERVED_SHARE)
+        self._retiring: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def read(self, sql: str, *values: object) -> list[Record]:
         """Run a statement that changes nothing; repeated when the connection was lost."""
-        for attempt in range(1, READ_ATTEMPTS + 1):
-            async with self.link() as link:
-                try:
-                    return await link.read(sql, values)
-                except LostConnection:
-                    self._lost(link)
-                    if attempt == READ_ATTEMPTS:
-                        raise
-        raise AssertionError("the last attempt has returned or raised")
+        return await self._repeated(lambda link: link.read(sql, values), reserve=False)
 
     async def write(self, sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
-        """Run a statement that is a whole transaction.
+        """Run a statement that is a whole transaction; repeated only when it cannot have happened.
 
         Raises OutcomeUnknown when it may have happened, and UnavailableError when it has not.
         """
-        async with self.link(reserve=reserve) as link:
-            return await link.write(sql, values)
+        return await self._repeated(lambda link: link.write(sql, values), reserve=reserve)
 
     @contextlib.asynccontextmanager
     async def link(self, *, reserve: bool = False) -> AsyncGenerator[Link]:
@@ -67,9 +79,9 @@ class Pool:
         except BaseException as error:
             if isinstance(error, (LostConnection, OutcomeUnknown)) or not link.usable:
                 self._lost(link)
-            elif isinstance(error, asyncio.CancelledError):
-                # It may be in the middle of something: nobody else may get it. The others are as good as before.
-                link.driver.terminate()
+            elif isinstance(error, (asyncio.CancelledError, Overdue)):
+                # It is in the middle of something: nobody else may get it. The others are as good as before.
+                link.spent = True
             raise
         finally:
             self._give_back(link)
@@ -77,19 +89,28 @@ class Pool:
     async def close(self) -> None:
         """Close the connections that nobody uses, and each of the others when it is given back."""
         self._closed = True
-        for _, waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+        self._wake_all()
+        if self._retiring is not None:
+            self._retiring.cancel()
         idle, self._idle = self._idle, []
-        self.open -= len(idle)
-        for link in idle:
-            try:
-                await link.driver.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception:  # noqa: BLE001 -- whatever it says, it ends here, and the others must end too.
-                link.driver.terminate()
+        self._end(idle)
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _repeated(self, call: Callable[[Link], Awaitable[list[Record]]], *, reserve: bool) -> list[Record]:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            async with self.link(reserve=reserve) as link:
+                try:
+                    return await call(link)
+                except LostConnection:
+                    self._lost(link)
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+        raise AssertionError("the last attempt has returned or raised")
 
     async def _take(self, *, reserve: bool) -> Link:
+        loop = asyncio.get_running_loop()
+        until_s: float | None = None
         while True:
             if self._closed:
                 raise closed()
@@ -98,9 +119,25 @@ class Pool:
                 if link.usable:
                     return link
                 self.open -= 1
-            if self.open < self._most(reserve=reserve):
-                return await self._opened()
-            await self._turn(reserve=reserve)
+            if self.open < self._most(reserve=reserve) and self._reaching.may_try(loop.time()):
+                opened = await self._opened()
+                if opened is not None:
+                    return opened
+            until_s = self._patience(until_s)
+            pause_s = None if self._reaching.refusal is None else self._reaching.pause_s(loop.time())
+            await self._turn(pause_s, reserve=reserve)
+
+    def _patience(self, until_s: float | None) -> float | None:
+        """Until when whoever was refused waits; None is until somebody gives a connection back."""
+        now_s = asyncio.get_running_loop().time()
+        refusal = self._reaching.refusal
+        if refusal is None or self.open > self._opening:
+            return None
+        if until_s is None:
+            return now_s + self.address.connect_timeout_s
+        if now_s >= until_s:
+            raise waited_too_long(refusal, self.address.connect_timeout_s) from refusal
+        return until_s
 
     def _may_take(self, *, reserve: bool) -> bool:
         return self.open - len(self._idle) < self._most(reserve=reserve)
@@ -108,42 +145,90 @@ class Pool:
     def _most(self, *, reserve: bool) -> int:
         return self.address.connections_max - (0 if reserve else self._reserved)
 
-    async def _opened(self) -> Link:
+    async def _opened(self) -> Link | None:
+        """Another connection; None when the server takes none now."""
+        before, link = self._reaching.refusal, None
         self.open += 1
+        self._opening += 1
         try:
-            return await self._connect(self.address)
-        except BaseException:
-            self.open -= 1
-            self._wake()
-            raise
+            with self._reaching.trying():
+                link = await self._connect(self.address)
+            self._reaching.opened()
+        except NotNow as refusal:
+            self._reaching.refused(refusal, asyncio.get_running_loop().time())
+        finally:
+            self._opening -= 1
+            if link is None:
+                self.open -= 1
+                self._wake()
+        if (before is None) is not (self._reaching.refusal is None):
+            # Whoever waits has to know: from now on for a while only, or for connections of their own again.
+            self._wake_all()
+        return link
 
-    async def _turn(self, *, reserve: bool) -> None:
+    async def _turn(self, pause_s: float | None, *, reserve: bool) -> None:
+        """Wait until a connection was given back, or for so long."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append((reserve, waiting))
-        try:
-            await waiting
-        except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled():
-                self._wake()  # It was this one's turn, and it does not take it.
-            else:
-                self._waiting = deque(each for each in self._waiting if each[1] is not waiting)
-            raise
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                try:
+                    await waiting
+                except asyncio.CancelledError:
+                    if waiting.done() and not waiting.cancelled():
+                        self._wake()  # It was this one's turn, and it does not take it.
+                    else:
+                        self._waiting = deque(each for each in self._waiting if each[1] is not waiting)
+                    raise
 
     def _give_back(self, link: Link) -> None:
-        if self._closed or not link.usable:
-            if link.usable:
-                link.driver.terminate()
+        if self._closed:
+            link.driver.terminate()
+        if link.driver.is_closed():
             self.open -= 1
+        elif link.spent:
+            self._end([link])
         else:
+            loop = asyncio.get_running_loop()
+            link.idle_since_s = loop.time()
             self._idle.append(link)
+            if self._retiring is None:
+                self._retiring = loop.call_later(IDLE_S_MAX, self._retire)
+        self._wake()
+
+    def _retire(self) -> None:
+        """Close what was idle for too long, and look again when the next one may have been."""
+        loop = asyncio.get_running_loop()
+        over = [link for link in self._idle if loop.time() - link.idle_since_s >= IDLE_S_MAX - CLOSE_ENOUGH_S]
+        del self._idle[: len(over)]
+        self._end(over)
+        self._retiring = None
+        if self._idle:
+            self._retiring = loop.call_at(self._idle[0].idle_since_s + IDLE_S_MAX, self._retire)
+
+    def _end(self, links: list[Link]) -> None:
+        for link in links:
+            task = asyncio.ensure_future(link.end(CLOSE_TIMEOUT_S))
+            self._ending.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        self.open -= 1
         self._wake()
 
     def _lost(self, link: Link) -> None:
-        link.driver.terminate()
+        link.spent = True  # What may still be under way on it is ended too, so that it does not happen much later.
         idle, self._idle = self._idle, []
         self.open -= len(idle)
         for each in idle:
             each.driver.terminate()
+
+    def _wake_all(self) -> None:
+        for _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
 
     def _wake(self) -> None:
         """Let the first one go on who may have a connection: those who undo before the others."""

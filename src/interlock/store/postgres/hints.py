@@ -7,20 +7,32 @@ when it was lost. It never is in a transaction, so it holds nothing back.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from interlock.errors import InterlockError
 from interlock.sql.postgres.link import Link, connected
-from interlock.sql.postgres.pool import Pool
+from interlock.sql.postgres.pool import CLOSE_TIMEOUT_S, Pool
 
 AGAIN_S = 1.0
 """How long a lost connection stays lost before it is opened again."""
 
 
+CHANNEL_BYTES_MAX = 63
+"""PostgreSQL's bound for the name of a channel."""
+
+DIGEST_BYTES = 8
+
+
 def channel(schema: str) -> str:
-    """The name that hints of a schema are told under."""
-    return f"interlock_{schema}"
+    """The channel of a schema's hints."""
+    name = f"interlock_{schema}"
+    if len(name) <= CHANNEL_BYTES_MAX:
+        return name
+    # Two long names may begin alike, so a digest of the whole takes the place of the end.
+    digest = hashlib.blake2b(schema.encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return f"{name[: CHANNEL_BYTES_MAX - len(digest) - 1]}_{digest}"
 
 
 class Listening(Protocol):
@@ -58,11 +70,14 @@ class Hints:
         await self._heard.wait()
         self._heard.clear()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Listen no more."""
         self._closed = True
-        if self._link is not None:
-            self._link.driver.terminate()
+        if self._link is not None and self._link.usable:
+            try:
+                await self._link.driver.close(timeout=CLOSE_TIMEOUT_S)
+            except Exception:  # noqa: BLE001 -- whatever it says, it ends here.
+                self._link.driver.terminate()
 
     async def _listen(self) -> None:
         try:

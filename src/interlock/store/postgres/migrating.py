@@ -17,9 +17,15 @@ from interlock.sql.postgres.address import Address, parsed
 from interlock.sql.postgres.failures import told
 from interlock.sql.postgres.link import Link, connected
 
-RECORDED = "SELECT to_regclass($1) IS NOT NULL"
-FOREIGN = "SELECT to_regclass($1)::text"
-PRESENT = "SELECT to_regnamespace($1) IS NOT NULL"
+TABLES = (
+    "SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE nspname = $1 AND relname IN ('migrations', 'workflows')"
+)
+"""One look, so that a migration that is committed meanwhile is seen whole or not at all."""
+
+PRESENT = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)"
+"""From the table: to_regnamespace answers from what the session remembers, which a wait for the lock does not renew."""
+
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 
 
@@ -48,10 +54,9 @@ def known() -> list[Migration]:
 async def pending(link: Link, schema: str) -> list[Migration]:
     """The migrations that the schema has not seen yet. Raises UnusableFile for one that is newer or not a store's."""
     all_known = known()
-    [(recorded,)] = await link.read(RECORDED, (f"{schema}.migrations",))
-    if not recorded:
-        [(foreign,)] = await link.read(FOREIGN, (f"{schema}.workflows",))
-        if foreign is not None:
+    tables = {row[0] for row in await link.read(TABLES, (schema,))}
+    if "migrations" not in tables:
+        if "workflows" in tables:
             raise UnusableFile(
                 f"the schema {schema!r} has a table 'workflows' that no store has made.",
                 why="Somebody else has used that schema before.",

@@ -114,10 +114,11 @@ class Parts(NamedTuple):
 
 
 @cache
-def group_statement(schema: str, parts: Parts) -> str:
+def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
     """The statement for groups with these parts.
 
-    Returns the database's time and the ids that were lost.
+    Returns the database's time and the ids that were lost. With `bounded` it waits no longer than `LOCK_WAIT_MS` for
+    others, nor does any statement behind it in its transaction.
     """
     at = 1
     tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(CHANGE, at)})"]
@@ -130,7 +131,7 @@ def group_statement(schema: str, parts: Parts) -> str:
     if parts.moves:
         tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease)
     if parts.starts:
-        tables += _starts(schema, lease)
+        tables += _starts(schema, lease, bounded=bounded)
     if parts.history:
         tables.append(_events(schema, happened, won, f"${common}::uuid"))
     if parts.effects:
@@ -189,15 +190,16 @@ def _moves(schema: str, happened: str | None, lease: Lease) -> list[str]:
     ]
 
 
-def _starts(schema: str, lease: Lease) -> list[str]:
+def _starts(schema: str, lease: Lease, *, bounded: bool) -> list[str]:
     stored = [(name, kind) for name, kind in CHANGE if name not in {"expected", "hold"}]
     names = [*(name for name, _ in stored), *LEASE]
     values = [*(_value("n", name, kind) for name, kind in stored), *lease.of_start()]
     # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
     # waiting is set: for this transaction only.
+    bound = f", set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)" if bounded else ""
     return [
         f"""numbered AS MATERIALIZED (
-    SELECT c.*, nextval('{schema}.workflow_numbers') AS number, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
+    SELECT c.*, nextval('{schema}.workflow_numbers') AS number{bound}
     FROM change c WHERE c.expected = 0)""",
         f"""begun AS (
     INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)

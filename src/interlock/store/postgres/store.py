@@ -9,7 +9,6 @@ that never left is UnavailableError, and one that may have arrived is OutcomeUnk
 """
 
 import asyncio
-import uuid
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,10 +22,13 @@ from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.hints import Hints
+from interlock.store.postgres.locks import PostgresLeases
+from interlock.store.postgres.pruning import PostgresPruning
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.settling import Settling
+from interlock.store.postgres.transactions import PostgresTransactions
 from interlock.store.postgres.turns import Turns
-from interlock.store.postgres.writing import Writing
+from interlock.store.postgres.writing import NOBODY, Writing
 from interlock.store.shared import Due, Holder
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
@@ -34,9 +36,6 @@ ResultT = TypeVar("ResultT")
 
 BEFORE_ALL_US = -(2**52)
 """A time before all others that PostgreSQL can hold: the year 1827."""
-
-NOBODY = Holder("", 0.0, str(uuid.UUID(int=0)))
-"""Who commits a group without an engine."""
 
 
 class PostgresStore:
@@ -56,6 +55,8 @@ class PostgresStore:
         self._claims = Claims(pool, self._time)
         self._hints = Hints(pool)
         self._settling = Settling(pool)
+        self.leases = PostgresLeases(self._schema, self._safely)
+        self.pruning = PostgresPruning(self._schema, self._safely)
 
     async def begin(self) -> None:
         """Ask the database for its time."""
@@ -128,8 +129,7 @@ class PostgresStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        self._refuse_closed()
-        await self._finished(self._written(self._queries.note, (name, text)))
+        await self._safely(self._queries.note, (name, text))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
@@ -183,9 +183,9 @@ class PostgresStore:
     async def close(self) -> None:
         """Finish what is on its way and close the connections."""
         self._closed = True
-        self._hints.close()
         while self._under_way:
             await asyncio.wait(self._under_way)
+        await self._hints.close()
         await self._pool.close()
 
     async def _commit(self, changes: list[Change], holder: Holder) -> list[str]:
@@ -196,6 +196,10 @@ class PostgresStore:
             except TransactionError as error:
                 raise _unusable(error) from error
         return [change.row.id for change in changes if change.row.id in writing.lost]
+
+    async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
+        self._refuse_closed()
+        return await self._finished(self._written(sql, values))
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
@@ -222,6 +226,10 @@ class PostgresStore:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise closed()
+
+    def transactions(self) -> PostgresTransactions:
+        """What is asked inside a transaction of the caller (B11)."""
+        return PostgresTransactions(self._schema)
 
 
 def _unusable(error: TransactionError) -> UnavailableError:

@@ -6,6 +6,7 @@ change is lost like any other, and everybody else goes on. Each statement is a t
 second one on a failure no longer means that nothing happened, and is told as an unknown outcome (G9).
 """
 
+import uuid
 from collections.abc import Sequence
 
 from interlock.errors import ConstraintViolation, InterlockError, InternalError, OutcomeUnknown
@@ -13,12 +14,20 @@ from interlock.sql.postgres.failures import Blocked
 from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import columns
 from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.statement import group_statement
+from interlock.store.postgres.statement import Parts, group_statement
 from interlock.store.shared import Holder
 from interlock.store.values import Change
 
 GROUP_MAX = 10_000
 """Changes in one statement; a larger group is several, for a statement is held in memory as a whole."""
+
+NOBODY = Holder("", 0.0, str(uuid.UUID(int=0)))
+"""Who commits a group without an engine."""
+
+
+def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:
+    """The parameters of the group's statement."""
+    return [*columns.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
 
 
 class Writing:
@@ -50,7 +59,7 @@ class Writing:
     async def _part(self, changes: Sequence[Change]) -> None:
         holder = self._holder
         parts = columns.parts_of(changes)
-        values = [*columns.arrays_of(changes, parts), holder.envelope, holder.owner, holder.lease_s]
+        values = values_of(changes, parts, holder)
         statement = group_statement(self._pool.address.schema, parts)
         try:
             [row] = await self._pool.write(statement, values, reserve=holder.urgent)

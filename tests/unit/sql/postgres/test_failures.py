@@ -14,7 +14,7 @@ from interlock.errors import (
     TransactionError,
     UnavailableError,
 )
-from interlock.sql.postgres.failures import Blocked, LostConnection, not_reached, told
+from interlock.sql.postgres.failures import Away, Blocked, LostConnection, NotNow, Overdue, not_reached, told
 
 CASES: list[tuple[Exception, type[InterlockError], type[InterlockError]]] = [
     (asyncpg.ConnectionDoesNotExistError("gone"), LostConnection, OutcomeUnknown),
@@ -22,7 +22,7 @@ CASES: list[tuple[Exception, type[InterlockError], type[InterlockError]]] = [
     (asyncpg.CrashShutdownError("crashed"), LostConnection, OutcomeUnknown),
     (asyncpg.InterfaceError("closed"), LostConnection, OutcomeUnknown),
     (ConnectionResetError("reset"), LostConnection, OutcomeUnknown),
-    (TimeoutError(), UnavailableError, OutcomeUnknown),
+    (TimeoutError(), Overdue, OutcomeUnknown),
     (asyncpg.QueryCanceledError("timeout"), UnavailableError, UnavailableError),
     (asyncpg.DeadlockDetectedError("deadlock"), UnavailableError, UnavailableError),
     (asyncpg.SerializationError("conflict"), UnavailableError, UnavailableError),
@@ -34,6 +34,8 @@ CASES: list[tuple[Exception, type[InterlockError], type[InterlockError]]] = [
     (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), InvalidPayload, InvalidPayload),
     (OverflowError("too large"), InvalidPayload, InvalidPayload),
     (asyncpg.DataCorruptedError("page 7"), CorruptionError, CorruptionError),
+    (asyncpg.InvalidSQLStatementNameError("does not exist"), UnavailableError, UnavailableError),
+    (asyncpg.DuplicatePreparedStatementError("already exists"), UnavailableError, UnavailableError),
     (asyncpg.UndefinedTableError("workflows"), TransactionError, TransactionError),
     (asyncpg.ReadOnlySQLTransactionError("a replica"), TransactionError, TransactionError),
     (InternalError("ours"), InternalError, InternalError),
@@ -57,9 +59,14 @@ def test_no_error_of_the_driver_escapes(
 NOT_REACHED: list[tuple[Exception, type[InterlockError], str]] = [
     (asyncpg.InvalidPasswordError("no"), UnavailableError, "does not let this user in"),
     (asyncpg.InvalidCatalogNameError("no"), UnavailableError, "no such database"),
-    (asyncpg.TooManyConnectionsError("full"), UnavailableError, "cannot be reached"),
-    (asyncpg.CannotConnectNowError("starting up"), UnavailableError, "cannot be reached"),
-    (ConnectionRefusedError("refused"), UnavailableError, "cannot be reached"),
+    (asyncpg.TooManyConnectionsError("full"), NotNow, "cannot be reached"),
+    (asyncpg.CannotConnectNowError("starting up"), NotNow, "cannot be reached"),
+    (asyncpg.AdminShutdownError("shutting down"), NotNow, "cannot be reached"),
+    (asyncpg.ProtocolViolationError("no more connections allowed (max_client_conn)"), NotNow, "cannot be reached"),
+    (asyncpg.ProtocolViolationError("no such user"), UnavailableError, "cannot be reached"),
+    (asyncpg.ProtocolViolationError("unsupported startup parameter: jit"), BadUsage, "a pooler that refuses a setting"),
+    (ConnectionRefusedError("refused"), Away, "cannot be reached"),
+    (asyncpg.ConnectionDoesNotExistError("closed in the middle"), Away, "cannot be reached"),
     (ValueError("port"), BadUsage, "cannot be used"),
 ]
 

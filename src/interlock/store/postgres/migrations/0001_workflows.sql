@@ -72,7 +72,12 @@ CREATE TABLE workflow_events (
     payload_written text,
     context_written text,
     PRIMARY KEY (workflow_id, version)
-) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+) WITH (
+    -- After one in twenty rows was added or pruned, so that room is found again soon and reads stay in the index.
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05
+);
 CREATE UNIQUE INDEX workflow_events_by_key ON workflow_events (workflow_id, key) WHERE key IS NOT NULL;
 
 -- Side messages that are owed (B12); a row goes when its message is done.
@@ -104,6 +109,23 @@ CREATE TABLE dead_letters (
     context json
 );
 CREATE INDEX dead_letters_by_age ON dead_letters (since, id);
+-- Pruning, which leaves a workflow alone that a person has to look at.
+CREATE INDEX dead_letters_by_workflow ON dead_letters (workflow_id);
+
+-- Who may do something, one at a time (C10). A row stays when its lease is released, so that its token only ever grows.
+CREATE TABLE leases (
+    name text COLLATE "C" PRIMARY KEY,
+    owner text COLLATE "C" NOT NULL,
+    token bigint NOT NULL,
+    -- When it was given to the owner, and when it ends; null: it was released.
+    since timestamptz NOT NULL,
+    until timestamptz
+) WITH (
+    -- Few rows that are written all the time: each finds room for its next version in its own page.
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.0,
+    autovacuum_vacuum_threshold = 1000
+);
 
 -- What the engine must know of its own past.
 CREATE TABLE notes (name text COLLATE "C" PRIMARY KEY, text text NOT NULL);

@@ -1,0 +1,94 @@
+"""What an operator does with an engine: what is owed or has given up, and what may go.
+
+These calls are the engine's own; they stand apart because a program that takes events has no use for them.
+"""
+
+from interlock.runtime.inside import Inside
+from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
+from interlock.runtime.pruning import BATCH, Pruned, Pruner
+from interlock.runtime.views import Compensation, DeadLetter, compensations_of, letter_of
+from interlock.store.values import Letter
+
+PAGE_MAX = 10_000
+
+
+class Operating:
+    """The calls of an engine that need a person."""
+
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._store = inside.store
+        self._pipeline = inside.pipeline
+        self._ruled: set[str] = set()
+        """Dead letters about which somebody has just said something."""
+
+    async def compensations(self) -> list[Compensation]:
+        """The undos that are pending or being tried, of all workflows that unwind."""
+        self._inside.refuse_if_closed()
+        found: list[Compensation] = []
+        for bound in self._inside.machines.values():
+            for node in bound.table.nodes.values():
+                if node.unwinds_to is not None:
+                    rows = await self._inside.all_in(bound, node)
+                    lives = self._inside.readable(bound, rows)
+                    found += [each for live in lives for each in compensations_of(live)]
+        return found
+
+    async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
+        """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        self._inside.refuse_if_closed()
+        check_kind(kind)
+        return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
+
+    async def retry_dead_letter(self, letter_id: str) -> None:
+        """Have it tried again, with the same idempotency key and all its attempts."""
+        await self._rule(letter_id, TryAgain)
+
+    async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
+        """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
+
+        The note goes to the log `interlock.operators` and to observers.
+        """
+        self._inside.settled(await self._rule(letter_id, Settle), note)
+
+    async def prune(
+        self,
+        *,
+        older_than_s: float,
+        history_only: bool = False,
+        with_owed: bool = False,
+        dry_run: bool = False,
+        batch: int = BATCH,
+        pause_s: float = 0.0,
+    ) -> Pruned:
+        """Remove workflows of this engine's machines that ended so long ago, with their history, effects and letters.
+
+        With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
+        Each batch is a transaction of its own; `pause_s` lies between two.
+        """
+        self._inside.refuse_if_closed()
+        pruner = Pruner(
+            self._store,
+            older_than_s=older_than_s,
+            machines=self._inside.machines,
+            history_only=history_only,
+            owing=with_owed,
+            dry_run=dry_run,
+            batch=batch,
+            pause_s=pause_s,
+        )
+        keeps = history_only or dry_run
+        return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
+
+    async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
+        self._inside.refuse_if_closed()
+        if letter_id in self._ruled:
+            raise no_letter(letter_id)
+        self._ruled.add(letter_id)
+        try:
+            letter = await find_letter(self._store, letter_id)
+            await self._pipeline.admit(ruling(letter))
+        finally:
+            self._ruled.discard(letter_id)
+        return letter

@@ -1,0 +1,50 @@
+"""What is asked inside a transaction of the caller: the workflow, its delivery key, and the grouped statement.
+
+The row is locked first, and waited for: in the caller's own transaction it is the caller who waits, by the caller's own
+`lock_timeout`. The key is looked up in a statement of its own behind that, because a statement sees what was committed
+when it began, which is before the wait. Then the group of one change is written as any other, by the same statement,
+but without its bound on waiting: that is a setting, and would stay for the rest of the caller's transaction.
+"""
+
+# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
+
+from interlock.store.postgres import columns
+from interlock.store.postgres.hints import channel
+from interlock.store.postgres.statement import group_statement, micros
+from interlock.store.postgres.writing import NOBODY, values_of
+from interlock.store.transactional import Asking, Found
+from interlock.store.values import Change, Delivered
+
+
+class PostgresTransactions:
+    """What is asked, for one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        row = columns.row_of_table("w")
+        workflow = f"SELECT {{}} FROM {schema}.workflows w WHERE w.id = $1::text"
+        # The time is taken when the row is locked, and is there when the row is not.
+        time = f"SELECT {micros('clock_timestamp()')}, l.* FROM (VALUES (1)) AS one LEFT JOIN l ON true"
+        self._load = f"WITH l AS MATERIALIZED ({workflow.format(row)}) {time}"
+        self._lock = f"WITH l AS MATERIALIZED ({workflow.format(row)} FOR NO KEY UPDATE) {time}"
+        self._delivered = f"""SELECT e.version, e.to_state, e.key_digest FROM {schema}.workflow_events e
+WHERE e.workflow_id = $1::text AND e.key = $2::text"""
+        self._hint = f", pg_notify('{channel(schema)}', '')::text"
+
+    def load(self, workflow: str, *, lock: bool) -> Asking[Found]:
+        """The workflow as it is now; with `lock` it stays like that until the transaction ends."""
+        [(now_us, *values)] = yield self._lock if lock else self._load, (workflow,)
+        row = None if values[0] is None else columns.row_of(values)
+        return Found(now_us, row)
+
+    def delivered(self, workflow: str, key: str) -> Asking[Delivered | None]:
+        """What the key was used for."""
+        rows = yield self._delivered, (workflow, key)
+        return columns.delivered_of(*rows[0]) if rows else None
+
+    def write(self, change: Change, *, hint: bool) -> Asking[bool]:
+        """Write it; False when somebody else was faster, and nothing was written."""
+        parts = columns.parts_of([change])
+        statement = group_statement(self._schema, parts, bounded=False)
+        [row] = yield statement + self._hint if hint else statement, values_of([change], parts, NOBODY)
+        return not row[1]
