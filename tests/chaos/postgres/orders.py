@@ -156,7 +156,7 @@ async def release(order: Order, done: Reserved | None, ctx: StepContext) -> None
 async def ship(order: Order, ctx: StepContext) -> Shipped | NobodyHome | TryLater:
     await gateways[-1].ask("ship", ctx)
     # Some are tried for so long that a worker that was frozen meets them in a later visit of the same state.
-    if order.tries < (30 if order.number % 6 == 0 else order.number % 4):
+    if order.tries < (60 if order.number % 6 == 0 else order.number % 4):
         return TryLater(ctx.key)
     return NobodyHome(ctx.key) if order.number % 5 == 0 else Shipped(ctx.key)
 

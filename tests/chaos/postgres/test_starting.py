@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from interlock.sql.postgres.address import parsed
 from interlock.sql.postgres.link import Record, connected
-from interlock.store.postgres.migrating import migrate, pending
+from interlock.store.postgres.migrating import migrate, migrated
 from tests.conformance.store.samples import run
 
 
@@ -16,13 +16,13 @@ def test_tables_that_another_process_makes_at_this_moment_are_not_somebody_else_
         link = await connected(address)
         read = link.read
 
-        async def late(sql: str, values: Sequence[object]) -> list[Record]:
-            if f"{address.schema}.workflows" in values:
-                await migrate(postgres_url)  # Between two looks of this one.
-            return await read(sql, values)
+        async def slow(sql: str, values: Sequence[object]) -> list[Record]:
+            rows = await read(sql, values)
+            await migrate(postgres_url)  # Another process, after the first look of this one.
+            return rows
 
-        link.read = late  # type: ignore[method-assign]
-        assert await pending(link, address.schema) == []
+        link.read = slow  # type: ignore[method-assign]
+        assert await migrated(link, address) == []
         await link.driver.close()
 
     run(scenario)

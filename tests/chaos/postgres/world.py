@@ -110,7 +110,10 @@ class World:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            kind, life = (await reader.readline()).decode().split()
+            said = (await reader.readline()).decode().split()
+            if not said:
+                return
+            kind, life = said
             serve = {"customer": self._customer, "gateway": self._gateway, "control": self._control}[kind]
             await serve(int(life), reader, writer)
         except ConnectionError:
