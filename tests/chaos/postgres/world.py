@@ -54,9 +54,16 @@ class World:
         """Everybody is gone."""
         assert self._server is not None
         self._server.close()
+        await self._turns()  # Those who were just let in are served first, so that their connections have an owner.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._turns()
+
+    @staticmethod
+    async def _turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     async def until(self, what: str, happened: Callable[[], bool], deadline_s: float) -> None:
         """Wait for something. Raises Stuck when it has not happened in time, or something has that may never be."""
