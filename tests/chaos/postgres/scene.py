@@ -1,0 +1,185 @@
+"""What a disturbance acts upon: the server, the world outside, the processes, and the times it took to recover."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from interlock.seams import SystemChance, SystemClock
+from interlock.testing.faults.processes import Process, Processes
+from tests.chaos.postgres.audit import dump
+from tests.chaos.postgres.server import FOREIGNER, Server
+from tests.chaos.postgres.worker import LEASE_S
+from tests.chaos.postgres.world import Stuck, World
+
+WORKERS = 4
+HOLD_S = 1.5 * LEASE_S
+"""How long a disturbance lasts that lasts: longer than a lease."""
+
+PATIENCE_S = 30.0
+"""What has not come back after this time never will; it takes a second or two."""
+
+BACK = 3
+"""Operations that each process must have acknowledged before it counts as back."""
+
+
+class Scene:
+    """One store and everything around it."""
+
+    def __init__(
+        self,
+        server: Server,
+        world: World,
+        processes: Processes,
+        *,
+        socket: str,
+        schema: str,
+        seed: int,
+        sabotaged: str | None,
+        patience_s: float,
+    ) -> None:
+        self.world = world
+        self.lives: dict[int, Process] = {}
+        self.workers: list[int] = []
+        self.chance = SystemChance(seed)
+        self.times: dict[str, list[float]] = defaultdict(list)
+        """How long it took, by what."""
+        self.seen: Counter[str] = Counter()
+        self.now_s = SystemClock().monotonic_s
+        self.patience_s = patience_s
+        self.server = server
+        self._processes = processes
+        self._socket = socket
+        self._schema = schema
+        self._sabotaged = sabotaged
+
+    def choice(self, count: int) -> int:
+        """One of so many, by chance."""
+        return int(self.chance.fraction() * count)
+
+    def note(self, what: str, seconds: float) -> None:
+        """Keep how long something took."""
+        self.times[what].append(seconds)
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def start_worker(self) -> int:
+        """Another worker."""
+        life = self.start(worker=True)
+        self.workers.append(life)
+        return life
+
+    def start(self, *, worker: bool) -> int:
+        """Another process; returns the number of its life."""
+        life = len(self.lives) + 1
+        url = f"{self.server.url()}&schema={self._schema}&connections_max=6&statement_timeout_s=10"
+        arguments = (url, self._socket, life, worker, self._sabotaged)
+        self.lives[life] = self._processes.start("tests.chaos.postgres.worker:live", *arguments)
+        return life
+
+    def kill(self, life: int) -> None:
+        """Kill -9."""
+        self.world.dead.add(life)
+        self.workers.remove(life)
+        self.lives[life].kill()
+
+    async def busy_worker(self) -> int:
+        """A worker that waits for an answer of the gateway at this moment."""
+        chosen = self.workers[self.choice(len(self.workers))]
+        gateway = self.world.gateway
+        await self.until("a worker asks the gateway for something", lambda: bool(gateway.under_way_of(chosen)))
+        return chosen
+
+    def left_by(self, life: int) -> set[str]:
+        """Orders on their way for which this life has asked last."""
+        last = self.world.gateway.last
+        return {workflow for workflow in self.world.customers.active if last.get(workflow) == life}
+
+    async def taken_over(self, life: int, left: set[str], since: int) -> None:
+        """Wait until others have gone on with what a life has left."""
+        gateway, active = self.world.gateway, self.world.customers.active
+        await self.until(
+            f"others take over what {life} has left: {left}",
+            lambda: not (left & active) - gateway.asked_by_others(life, since),
+        )
+
+    @property
+    def living(self) -> list[int]:
+        """Lives that nobody has killed."""
+        return [life for life in self.lives if life not in self.world.dead]
+
+    # --- the server --------------------------------------------------------------------------------------------------
+
+    async def away(self, mode: str) -> None:
+        """Shut the server down, and start it again."""
+        await asyncio.to_thread(self.server.stop, mode)
+        await asyncio.to_thread(self.server.start)
+
+    @asynccontextmanager
+    async def administrator(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection of somebody who may do everything."""
+        connection = await asyncpg.connect(self.server.administrator)
+        try:
+            await connection.execute(f"SET search_path TO {self._schema}")
+            yield connection
+        finally:
+            connection.terminate()
+
+    async def take_all(self, held: list[asyncpg.Connection]) -> None:
+        """Open connections of a foreign client until there are no more."""
+        try:
+            while True:
+                held.append(await asyncpg.connect(self.server.url(FOREIGNER)))
+        except asyncpg.TooManyConnectionsError:
+            return
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def held(self, since_s: float) -> None:
+        """Let a disturbance last as long as it is meant to, by the clock that leases are counted by."""
+        async with self.administrator() as connection:
+            await connection.execute("SELECT pg_sleep($1)", max(0.0, HOLD_S - (self.now_s() - since_s)))
+
+    async def flowing(self, when: str) -> None:
+        """Wait until orders were acknowledged, by whomever."""
+        acknowledged = self.world.acknowledged
+        before = acknowledged.total()
+        await self.until(f"orders flow {when}", lambda: acknowledged.total() >= before + BACK * len(self.living))
+
+    async def back(self, after: str) -> None:
+        """Wait until every process acknowledges again, and every worker asks the gateway again."""
+        acknowledged, calls = self.world.acknowledged.copy(), self.world.gateway.calls.copy()
+        world = self.world
+        await self.until(
+            f"everybody is back after {after}",
+            lambda: (
+                all(world.acknowledged[life] >= acknowledged[life] + BACK for life in self.living)
+                and all(world.gateway.calls[life] > calls[life] for life in self.workers)
+            ),
+        )
+
+    async def until(self, what: str, happened: Callable[[], bool]) -> None:
+        """Wait for something that has to happen by itself; fails with everything that is stuck."""
+        try:
+            await self.world.until(what, happened, self.patience_s)
+        except Stuck as stuck:
+            raise Stuck(f"{stuck}\n{await self.stuck()}") from None
+
+    async def stuck(self) -> str:
+        """What everybody is waiting for."""
+        world = self.world
+        lines = [
+            f"acknowledged: {dict(world.acknowledged)}, calls: {dict(world.gateway.calls)}, living: {self.living}",
+            f"repeated: {dict(world.repeated)}, under way: {world.customers.asked}",
+            f"active: {sorted(world.customers.active)}",
+        ]
+        for life in self.living:
+            lines += [f"process {life}: {line}" for line in self.lives[life].lines_for(0.05)]
+        try:
+            async with self.administrator() as connection:
+                lines.append(await dump(connection))
+        except (OSError, asyncpg.PostgresError) as error:
+            lines.append(f"the server cannot be asked: {error!r}")
+        return "\n".join(lines)
