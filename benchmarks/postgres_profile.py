@@ -40,7 +40,7 @@ PHASES = 5
 STEP_S = 10.0
 OWNER = "profile"
 IN_FLIGHT = 256
-TIMED = ("load", "commit", "commit_held", "claim", "renew", "delivered")
+TIMED = ("load", "commit", "commit_as", "claim", "renew", "delivered")
 
 
 class Feed:
@@ -99,7 +99,7 @@ async def pattern_of(on: Server) -> list[Change]:
 
     with (
         patch.object(PostgresStore, "commit", watched(PostgresStore.commit)),
-        patch.object(PostgresStore, "commit_held", watched(PostgresStore.commit_held)),
+        patch.object(PostgresStore, "commit_as", watched(PostgresStore.commit_as)),
     ):
         async with Engine.open(on.address("pattern"), machines=list(MACHINES)) as engine:
             await engine.start(stepped, "pattern", Order(cents=999))
@@ -110,7 +110,7 @@ async def pattern_of(on: Server) -> list[Change]:
 async def committed(store: Any, feed: Feed, size: int) -> int:  # noqa: ANN401 -- a store that is shared.
     """One group; returns how many changes it had."""
     changes, held = feed.group(size)
-    found = await store.commit_held(changes, held, owner=OWNER, lease_s=STEP_S)
+    found = await store.commit_as(changes, held, owner=OWNER, lease_s=STEP_S)
     assert not found.lost, f"lost {found.lost}"
     return len(changes)
 

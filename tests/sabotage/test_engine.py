@@ -17,7 +17,7 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.owed import StepRun, fresh_key
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.recovery import Recovery
-from interlock.runtime.reports import Report, Returned, _Result
+from interlock.runtime.reports import Report, Returned, Result
 from interlock.runtime.runner import Runner
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged, replace
@@ -30,7 +30,7 @@ SEEDS = 400
 
 
 def result_without_visit_check(patch: pytest.MonkeyPatch) -> None:
-    def staged(result: _Result, group: Group) -> Staged | None:
+    def staged(result: Result, group: Group) -> Staged | None:
         found = group.stage(result.workflow)
         return found if found is not None and found.live.owed.run is not None else None
 

@@ -295,7 +295,7 @@ class Engine(Operating):
         live = self._pipeline.known(workflow)
         if live is None:
             check_id(workflow, "the id of a workflow")
-            row = (await self._store.load([workflow])).get(workflow)
+            row = await self._inside.row(workflow)
             if row is None:
                 raise no_workflow(workflow)
             live = self._inside.read(row)

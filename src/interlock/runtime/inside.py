@@ -221,6 +221,10 @@ class Inside:
             raise unknown_machine(row)
         return bound.live(row)
 
+    async def row(self, workflow: str) -> Row | None:
+        """The row of a workflow as it is in the store."""
+        return (await self.store.load([workflow])).get(workflow)
+
     def readable(self, bound: Bound, rows: Sequence[Row]) -> list[Live]:
         """The workflows in these rows. One that cannot be read is left out, and told to the log: it hides no other."""
         lives: list[Live] = []

@@ -120,7 +120,7 @@ def _due(timers: tuple[TimerRun, ...], now_us: int) -> TimerRun | None:
     return min(due, key=lambda timer: timer.at_us, default=None)
 
 
-class _Result(Report):
+class Result(Report):
     """What is said of one attempt."""
 
     __slots__ = ("lease", "run", "token", "visit")
@@ -156,7 +156,7 @@ class _Result(Report):
         """What it does to the workflow."""
 
 
-class Returned(_Result):
+class Returned(Result):
     """A step has returned its event."""
 
     __slots__ = ("event",)
@@ -189,7 +189,7 @@ class Returned(_Result):
         return None
 
 
-class Failed(_Result):
+class Failed(Result):
     """An attempt of a step has failed."""
 
     __slots__ = ("failure",)
@@ -203,7 +203,7 @@ class Failed(_Result):
         return _failed(staged, group, self.failure)
 
 
-class Interrupted(_Result):
+class Interrupted(Result):
     """An attempt was cancelled because the engine stops. It is not counted, and tried again by the next life."""
 
     __slots__ = ()
@@ -286,7 +286,7 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     return None
 
 
-class Undone(_Result):
+class Undone(Result):
     """An undo is done."""
 
     __slots__ = ()
@@ -308,7 +308,7 @@ def undone(staged: Staged, group: Group) -> object:
     return None
 
 
-class UndoFailed(_Result):
+class UndoFailed(Result):
     """An attempt of an undo has failed."""
 
     __slots__ = ("attempts_max", "failure")

@@ -9,11 +9,10 @@ the others time to renew what they hold before it claims again.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 
-from interlock.errors import CorruptionError, InterlockError, OutcomeUnknown, UnavailableError
+from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.seams import Chance
@@ -133,15 +132,13 @@ class Claiming:
         for row in rows:
             try:
                 self._pipeline.learn(row)
-            except (CorruptionError, InterlockError) as error:
-                log.error("workflow %r cannot be taken up, and is left as it is: %s", row.id, error)  # noqa: TRY400
-            else:
                 self._runner.take_up(row)
+            except Exception as error:  # noqa: BLE001 -- whatever is wrong with one, the others are taken up.
+                log.error("workflow %r cannot be taken up, and is left as it is: %s", row.id, error)  # noqa: TRY400
 
     async def _listen(self) -> None:
         while True:
-            with contextlib.suppress(InterlockError):
-                await self._store.hinted()
+            await self._store.hinted()
             self._wake.set()
 
     def _wake_in(self, wait_s: float) -> None:

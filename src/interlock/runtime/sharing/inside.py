@@ -18,12 +18,13 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.inside import Inside
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import ALIVE, Recovery
-from interlock.runtime.runner import Runner
+from interlock.runtime.reports import Result
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.alive import gap_begun_us, minds_the_gap, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
 from interlock.runtime.sharing.counting import Counting
 from interlock.runtime.sharing.pipeline import SharedPipeline
+from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.runtime.sharing.waiting import WaitPolls
 from interlock.runtime.slots import Slots
@@ -33,6 +34,7 @@ from interlock.runtime.waiters import Waiter, too_long
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Subscribers
 from interlock.store.shared import SharedStore
+from interlock.store.values import Row
 
 log = logging.getLogger("interlock.operators")
 
@@ -45,6 +47,7 @@ class SharedInside(Inside):
 
     store: SharedStore
     pipeline: SharedPipeline
+    runner: SharedRunner
 
     def __init__(
         self,
@@ -77,11 +80,12 @@ class SharedInside(Inside):
         self._counting = Counting(self.pipeline)
         self._polls = WaitPolls(store, self.waiters, self)
         self.waiters.added = self._polls.added
+        self._reads = Reads(store)
         self._asking: set[asyncio.Task[None]] = set()
         self._hint: asyncio.TimerHandle | None = None
         self._hinting: asyncio.Task[None] | None = None
 
-    def _wired(self, ids: Ids, judge: Judge) -> tuple[SharedPipeline, Runner]:
+    def _wired(self, ids: Ids, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
         settings, worker = self._settings, self._worker
         owner = f"{socket.gethostname()}:{os.getpid()}:{ids.text()[:8]}"
         slots, effects = Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0)
@@ -127,6 +131,8 @@ class SharedInside(Inside):
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Count what changed nothing."""
         super().answered(envelope, answer)
+        if isinstance(envelope, Result):
+            self.runner.reporting.pop(envelope.workflow, None)  # It was late, or cannot be written at all.
         if isinstance(answer, Moved):
             if answer.duplicate:
                 self._counting.add(envelope.workflow, 0)
@@ -149,6 +155,10 @@ class SharedInside(Inside):
             live = self.read(rows[workflow]) if workflow in rows else None
         if not waiter.future.done():
             waiter.future.set_exception(too_long(workflow, live, timeout_s))
+
+    async def row(self, workflow: str) -> Row | None:
+        """The row of a workflow as it is in the store: asked for together with others."""
+        return await self._reads.row(workflow)
 
     def counts(self, workflow: str) -> tuple[int, int, int]:
         """What was counted here and is not in the store yet."""

@@ -1,4 +1,8 @@
-"""Which inside an engine has: its store says whether it is shared."""
+"""Which inside an engine has: its store says whether it is shared.
+
+A store with one owner answers from memory and is taken up when it opens; one that others write to as well is claimed
+from, workflow by workflow.
+"""
 
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.bound import Bound

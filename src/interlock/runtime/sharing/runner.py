@@ -11,8 +11,10 @@ from collections.abc import Callable
 from interlock.runtime.attempts import Attempt
 from interlock.runtime.owed import Owed, StepRun, UndoRun, decode_owed
 from interlock.runtime.pipeline import Envelope
+from interlock.runtime.reports import Result
 from interlock.runtime.runner import Runner
 from interlock.runtime.sharing.taking import Look, TakeUp, TakeUpEffect
+from interlock.runtime.staging import Staged
 from interlock.store.values import OwedEffect, Row
 
 
@@ -25,11 +27,14 @@ class SharedRunner(Runner):
     """Told when an attempt has ended, and there is room for another."""
     claimed: dict[str, int]
     """What was claimed and waits for a slot, with its lease."""
+    reporting: dict[str, Result]
+    """What has ended here and is on its way to the store, by workflow: until it is there, nobody else may try it."""
 
     def attach(self, due: Callable[[int], None], freed: Callable[[], None]) -> None:
         """Connect it with whoever claims."""
         self.due, self.freed = due, freed
         self.claimed = {}
+        self.reporting = {}
         self.slots.called = self._called
         self.effect_slots.called = self._called_effect
 
@@ -61,6 +66,10 @@ class SharedRunner(Runner):
         if running is not None and current is not None and current.started and current.key == running.key:
             running.lease = row.lease  # Its lease was over for a moment, and nobody has noticed.
             return False
+        report = self.reporting.get(row.id)
+        if report is not None and current is not None and (report.run, report.token) == (current.key, current.token):
+            report.lease = row.lease
+            return False
         self.claimed[row.id] = row.lease
         self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed))
         return True
@@ -73,7 +82,7 @@ class SharedRunner(Runner):
     def held(self, since_s: float) -> dict[str, int]:
         """The leases that must be renewed: of attempts that began before that time, and of what waits for a slot."""
         runs = {each.workflow: each.lease for each in self._running.values() if each.born_s <= since_s}
-        return {**self.claimed, **runs}
+        return {**self.claimed, **{each.workflow: each.lease for each in self.reporting.values()}, **runs}
 
     def held_effects(self, since_s: float) -> list[str]:
         """The same for effects."""
@@ -104,6 +113,13 @@ class SharedRunner(Runner):
         else:
             self._pipeline.add(TakeUp(workflow, lease, self._settings.undo_attempts, self.claimed))
 
+    def act(self, staged: Staged) -> None:
+        """As everywhere; whatever was reported of it is in the store."""
+        self.reporting.pop(staged.live.row.id, None)
+        super().act(staged)
+
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+        if isinstance(report, Result):
+            self.reporting[report.workflow] = report
         super()._settle(attempt, report)
         self.freed()

@@ -129,7 +129,8 @@ class PostgresStore:
 
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name."""
-        await self._safely(self._queries.note, (name, text))
+        self._refuse_closed()
+        await self._finished(self._note(name, text))
 
     async def noted(self) -> dict[str, str]:
         """Everything that was noted."""
@@ -200,6 +201,10 @@ class PostgresStore:
     async def _safely(self, sql: str, values: Sequence[object]) -> list[Record]:
         self._refuse_closed()
         return await self._finished(self._written(sql, values))
+
+    async def _note(self, name: str, text: str) -> None:
+        async with self._turns.turn([f"/{name}"]):  # In the order given; the id of a workflow has no slash.
+            await self._written(self._queries.note, (name, text))
 
     async def _written(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
