@@ -173,7 +173,9 @@ class Engine(Operating):
         waiters.add(workflow, waiter)
         timer = None
         try:
-            live = await self._load(workflow)
+            live = self._inside.supposed(workflow)
+            if live is None or waiter.arrived(live):
+                live = await self._load(workflow)
             for state in states:
                 live.bound.node(state)  # One that the machine does not have would be waited for in vain.
             if waiter.arrived(live):

@@ -80,7 +80,7 @@ class Group:
                 if workflow in self.broken:
                     raise self.broken[workflow]
                 return None
-            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed)
+            staged = self.staged[workflow] = Staged(live, live.row.revision, live.owed, live.row.counts)
         return staged
 
 

@@ -52,6 +52,8 @@ class Staged(msgspec.Struct, gc=False):
     """The revision in the store; 0 for a workflow that this group starts."""
     before: Owed
     """What was owed before this group."""
+    counts: tuple[int, int, int] | None = None
+    """What was counted before this group."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
     effects_again: tuple[OwedEffect, ...] = ()
@@ -89,6 +91,7 @@ class Staged(msgspec.Struct, gc=False):
             self.effects_again,
             self._hold(),
             tuple([effect.id for effect in self.begins]) if self.begins else (),
+            self.live.row.counts is not self.counts,
         )
 
     def _hold(self) -> bool | None:

@@ -121,6 +121,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     does goes on until the visit ends (None)."""
     effects_held: tuple[str, ...] = ()
     """On a shared store: the effects whose attempt begins where this is committed."""
+    counted: bool = True
+    """Whether the row's counts may have changed; a store need not write them otherwise."""
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import socket
 from interlock.errors import InterlockError, Refusal
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
-from interlock.runtime.bound import Bound
+from interlock.runtime.bound import Bound, Live
 from interlock.runtime.envelopes import Send
 from interlock.runtime.inside import Inside
 from interlock.runtime.pipeline import Envelope
@@ -154,6 +154,10 @@ class SharedInside(Inside):
             live = self.read(rows[workflow]) if workflow in rows else None
         if not waiter.future.done():
             waiter.future.set_exception(too_long(workflow, live, timeout_s))
+
+    def supposed(self, workflow: str) -> Live | None:
+        """Good enough to go on waiting: if others have moved the workflow, the next look at the store tells."""
+        return self.pipeline.supposed(workflow)
 
     async def row(self, workflow: str) -> Row | None:
         """The row of a workflow as it is in the store: asked for together with others."""

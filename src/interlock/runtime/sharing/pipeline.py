@@ -68,6 +68,10 @@ class SharedPipeline(Pipeline):
         if row.id not in self._busy:
             self._live[row.id] = self._read(row)
 
+    def supposed(self, workflow: str) -> Live | None:
+        """The workflow as it was when this process last wrote or read it."""
+        return self._live.get(workflow)
+
     async def idle(self) -> None:
         """Wait until nothing waits. What others hold is waited for, but not for ever."""
         deadline_s = self._loop.time() + IDLE_S_MAX

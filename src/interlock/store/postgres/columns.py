@@ -75,20 +75,46 @@ NO_LETTER = (None,) * (len(LETTER) - 3)
 
 def parts_of(changes: Sequence[Change]) -> Parts:
     """What the group has."""
+    history = any(change.history for change in changes)
+    single = history and all(map(_is_single, changes))
     return Parts(
         moves=any(change.expected for change in changes),
         starts=any(not change.expected for change in changes),
-        history=any(change.history for change in changes),
-        keys=any(each.key is not None for change in changes if change.expected for each in change.history),
+        single=single,
+        history=history and not single,
+        keys=any(each.key is not None for change in changes for each in change.history),
+        counts=any(change.counted for change in changes if change.expected),
         effects=any(change.effects or change.effects_again or change.effects_done for change in changes),
         letters=any(change.letters or change.letters_gone for change in changes),
+    )
+
+
+def _is_single(change: Change) -> bool:
+    """Whether its history, if it has any, is one row that says where the workflow stands."""
+    if not change.history:
+        return True
+    last, row = change.history[-1], change.row
+    return (
+        len(change.history) == 1
+        and last.version == row.version
+        and last.to_state == row.state
+        and last.created_us == row.updated_us
+        and last.context == row.context
     )
 
 
 def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
     """The parameters of the group's statement, all but those that are common to the group."""
     arrays = _columns(_change(change) for change in changes)
-    if parts.history:
+    if parts.starts:
+        arrays += _columns(_begin(change) for change in changes)
+    if parts.starts or parts.counts:
+        arrays += _columns(change.row.counts for change in changes)
+    if parts.single:
+        arrays += _columns(_last(change) for change in changes)
+        if parts.keys:
+            arrays += _columns(_key(change) for change in changes)
+    elif parts.history:
         arrays += _columns(_event(each) for change in changes for each in change.history)
     if parts.effects:
         arrays += _columns(each for change in changes for each in _effects(change))
@@ -134,30 +160,38 @@ def _columns(rows: Iterable[tuple[Any, ...]]) -> Columns:
 
 def _change(change: Change) -> tuple[Any, ...]:
     row = change.row
-    duplicates, ignored, refused = row.counts
     return (
         row.id,
         change.expected,
-        row.machine,
         row.machine_version,
         row.state,
         row.context.decode(),
         row.version,
         row.visit,
         row.active,
-        row.created_us,
         row.updated_us,
-        row.entered_us,
-        row.digest,
         row.owed,
         row.wake_us,
-        duplicates,
-        ignored,
-        refused,
-        row.revision,
         row.lease,
         change.hold,
     )
+
+
+def _begin(change: Change) -> tuple[Any, ...]:
+    row = change.row
+    return (None,) * 4 if change.expected else (row.machine, row.created_us, row.entered_us, row.digest)
+
+
+def _last(change: Change) -> tuple[Any, ...]:
+    for last in change.history:
+        return last.from_state, last.event, last.payload.decode() or None
+    return None, None, None
+
+
+def _key(change: Change) -> tuple[Any, ...]:
+    for last in change.history:
+        return last.key, last.key_digest or None
+    return None, None
 
 
 def _event(happened: Happened) -> tuple[Any, ...]:

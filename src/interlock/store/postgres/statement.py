@@ -29,26 +29,33 @@ LOCK_WAIT_MS = 100
 CHANGE = (
     ("id", "text"),
     ("expected", "bigint"),
-    ("workflow_type", "text"),
     ("machine_version", "bigint"),
     ("state", "text"),
     ("context", "text"),
     ("version", "bigint"),
     ("visit", "bigint"),
     ("active", "boolean"),
-    ("created_at", "bigint"),
     ("updated_at", "bigint"),
-    ("entered_at", "bigint"),
-    ("digest", "bytea"),
     ("owed", "bytea"),
     ("wake_at", "bigint"),
-    ("duplicates", "bigint"),
-    ("ignored", "bigint"),
-    ("refused", "bigint"),
-    ("revision", "bigint"),
     ("lease_token", "bigint"),
     ("hold", "boolean"),
 )
+"""What every change has."""
+
+BEGIN = (
+    ("workflow_type", "text"),
+    ("created_at", "bigint"),
+    ("entered_at", "bigint"),
+    ("digest", "bytea"),
+)
+"""Beside a change: what only a workflow that begins has to be told."""
+
+COUNTS = (("duplicates", "bigint"), ("ignored", "bigint"), ("refused", "bigint"))
+
+LAST = (("from_state", "text"), ("event", "text"), ("payload", "text"))
+KEY = (("key", "text"), ("key_digest", "bytea"))
+"""Beside a change: its one row of history, whose other columns stand in the change itself."""
 
 EVENT = (
     ("workflow_id", "text"),
@@ -59,8 +66,7 @@ EVENT = (
     ("payload", "text"),
     ("context", "text"),
     ("created_at", "bigint"),
-    ("key", "text"),
-    ("key_digest", "bytea"),
+    *KEY,
 )
 EFFECT = (
     ("change", "text"),
@@ -88,11 +94,8 @@ LETTER = (
     ("key", "text"),
     ("context", "text"),
 )
-KEPT = {"id", "workflow_type", "created_at", "digest", "expected", "hold", "lease_token"}
-"""Columns of a change that a move does not write."""
-
-COMMON = 3
-"""The last parameters, one value each for the whole group: the envelope, the owner and the length of leases."""
+ASIDE = {"id", "expected", "hold", "lease_token"}
+"""Columns of a change that a move does not write as they are."""
 
 WON = {
     (True, False): "SELECT id FROM moved",
@@ -106,11 +109,24 @@ class Parts(NamedTuple):
 
     moves: bool
     starts: bool
+    single: bool
+    """No change has more than one row of history, and that one says where its workflow stands."""
     history: bool
+    """Otherwise, rows of history of their own."""
     keys: bool
-    """Of moves: a workflow that begins has used none."""
+    """Whether a row of history has a delivery key."""
+    counts: bool
+    """Whether a move changes what was counted."""
     effects: bool
     letters: bool
+
+    @property
+    def change(self) -> tuple[tuple[str, str], ...]:
+        """The columns of a change in such a group."""
+        begin = BEGIN if self.starts else ()
+        counts = COUNTS if self.starts or self.counts else ()
+        last = LAST if self.single else ()
+        return (*CHANGE, *begin, *counts, *last, *(KEY if self.single and self.keys else ()))
 
 
 @cache
@@ -120,20 +136,29 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
     Returns the database's time and the ids that were lost. With `bounded` it waits no longer than `LOCK_WAIT_MS` for
     others, nor does any statement behind it in its transaction.
     """
-    at = 1
-    tables = [f"change AS MATERIALIZED (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(CHANGE, at)})"]
-    at += len(CHANGE)
+    columns = parts.change
+    at = 1 + len(columns)
     common = at + len(EVENT) * parts.history + len(EFFECT) * parts.effects + len(LETTER) * parts.letters
-    lease = Lease(f"${common + 1}::text", f"${common + 2}::float8")
+    # The last parameters are one value each for the whole group.
+    envelope, lease = f"${common}::uuid", Lease(f"${common + 1}::text", f"${common + 2}::float8")
     won = WON[parts.moves, parts.starts]
-    happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
+    tables = [
+        f"""change AS MATERIALIZED (
+    SELECT c.*, {written("c.context")} AS context_written
+    FROM (SELECT c.*, c.context::jsonb AS context_json FROM {_rows(columns, 1)} OFFSET 0) c)"""
+    ]
+    happened = "SELECT c.id AS workflow_id, c.key FROM change c"
+    if parts.history:
+        happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
     at += len(EVENT) * parts.history
     if parts.moves:
-        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease)
+        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease, parts)
     if parts.starts:
         tables += _starts(schema, lease, bounded=bounded)
-    if parts.history:
-        tables.append(_events(schema, happened, won, f"${common}::uuid"))
+    if parts.single:
+        tables.append(_last(schema, won, envelope, parts))
+    elif parts.history:
+        tables.append(_events(schema, happened, won, envelope))
     if parts.effects:
         tables += _aside(schema, "workflow_effects", EFFECT, at, won, lease.aside())
         at += len(EFFECT)
@@ -141,7 +166,7 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
         tables += _aside(schema, "dead_letters", LETTER, at, won, {})
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
     # Every parameter must be seen with its type, also by a group that has no use for it.
-    given = f"(${common}::uuid, {lease.owner}, {lease.seconds}) IS NULL"
+    given = f"({envelope}, {lease.owner}, {lease.seconds}) IS NULL"
     return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}, {given}"
 
 
@@ -170,20 +195,22 @@ def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
     return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
 
 
-def _moves(schema: str, happened: str | None, lease: Lease) -> list[str]:
+def _moves(schema: str, happened: str | None, lease: Lease, parts: Parts) -> list[str]:
     used = ""
     if happened is not None:
         used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
     JOIN {schema}.workflow_events e ON e.workflow_id = h.workflow_id AND e.key = h.key)) IS NOT TRUE"""
-    changed = ", ".join(f"{name} = {_value('l', name, kind)}" for name, kind in CHANGE if name not in KEPT)
-    changed += ", lease_token = greatest(w.lease_token, l.lease_token)"
+    stored = [*CHANGE, *(COUNTS if parts.counts else ())]
+    changed = [f"{name} = {_value('l', name, kind)}" for name, kind in stored if name not in ASIDE]
     return [
         f"""locked AS MATERIALIZED (
     SELECT c.* FROM change c JOIN {schema}.workflows w ON w.id = c.id
     WHERE c.expected > 0 AND w.revision = c.expected{used}
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
         f"""moved AS (
-    UPDATE {schema}.workflows w SET {changed}, context_written = {written("l.context")},
+    UPDATE {schema}.workflows w SET {", ".join(changed)}, context_written = l.context_written,
+    entered_at = CASE WHEN w.visit = l.visit THEN w.entered_at ELSE {moment("l.updated_at")} END,
+    revision = l.expected + 1, lease_token = greatest(w.lease_token, l.lease_token),
     {lease.of_move()}
     FROM locked l WHERE w.id = l.id AND w.revision = l.expected
     RETURNING w.id)""",
@@ -191,7 +218,7 @@ def _moves(schema: str, happened: str | None, lease: Lease) -> list[str]:
 
 
 def _starts(schema: str, lease: Lease, *, bounded: bool) -> list[str]:
-    stored = [(name, kind) for name, kind in CHANGE if name not in {"expected", "hold"}]
+    stored = [(name, kind) for name, kind in (*CHANGE, *BEGIN, *COUNTS) if name not in {"expected", "hold"}]
     names = [*(name for name, _ in stored), *LEASE]
     values = [*(_value("n", name, kind) for name, kind in stored), *lease.of_start()]
     # Numbered in the order given, inserted in the order of ids. The numbers are drawn first, and with them the bound on
@@ -202,10 +229,22 @@ def _starts(schema: str, lease: Lease, *, bounded: bool) -> list[str]:
     SELECT c.*, nextval('{schema}.workflow_numbers') AS number{bound}
     FROM change c WHERE c.expected = 0)""",
         f"""begun AS (
-    INSERT INTO {schema}.workflows ({", ".join(names)}, number, context_written)
-    SELECT {", ".join(values)}, n.number, {written("n.context")} FROM numbered n ORDER BY n.id
+    INSERT INTO {schema}.workflows ({", ".join(names)}, revision, number, context_written)
+    SELECT {", ".join(values)}, 1, n.number, n.context_written FROM numbered n ORDER BY n.id
     ON CONFLICT (id) DO NOTHING RETURNING id)""",
     ]
+
+
+def _last(schema: str, won: str, envelope: str, parts: Parts) -> str:
+    """The one row of history of each change: where its workflow stands, and what led there."""
+    keys = ", key, key_digest" if parts.keys else ""
+    values = "c.id, c.version, c.from_state, c.state, c.event, c.payload_json, c.context_json, c.context_written"
+    return f"""happened AS (
+    INSERT INTO {schema}.workflow_events (workflow_id, version, from_state, to_state, event, payload, context,
+        context_written, created_at, envelope, payload_written{keys})
+    SELECT {values}, {moment("c.updated_at")}, {envelope}, {written("c.payload")}{keys.replace(", ", ", c.")}
+    FROM (SELECT c.*, c.payload::jsonb AS payload_json
+        FROM change c WHERE c.event IS NOT NULL AND (c.id IN ({won})) IS TRUE OFFSET 0) c)"""
 
 
 def _events(schema: str, happened: str, won: str, envelope: str) -> str:
