@@ -113,7 +113,11 @@ class Inside:
         self._recovered = True
         if self._settings.stall_check_s > 0:
             detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
-            self.keep(detector.run())
+            self.keep(self._watched(detector))
+
+    async def _watched(self, detector: StallDetector) -> None:
+        """Look for what stays too long, until the engine closes."""
+        await detector.run()
 
     async def _take_up(self, noted: dict[str, str]) -> None:
         """Take up what the last life of the store has left owed, and begin."""

@@ -3,7 +3,9 @@
 These calls are the engine's own; they stand apart because a program that takes events has no use for them.
 """
 
+from interlock.runtime.envelopes import digest_of
 from interlock.runtime.inside import Inside
+from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
 from interlock.runtime.pruning import BATCH, Pruned, Pruner
 from interlock.runtime.views import Compensation, DeadLetter, compensations_of, letter_of
@@ -87,8 +89,16 @@ class Operating:
             raise no_letter(letter_id)
         self._ruled.add(letter_id)
         try:
-            letter = await find_letter(self._store, letter_id)
-            await self._pipeline.admit(ruling(letter))
+            if not self._store.shared:
+                return await self._ruled_upon(letter_id, ruling)
+            # Of two engines that rule upon it at the same time, too, the second finds it gone.
+            name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
+            async with Leasing(self._inside.leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
+                return await self._ruled_upon(letter_id, ruling)
         finally:
             self._ruled.discard(letter_id)
+
+    async def _ruled_upon(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        letter = await find_letter(self._store, letter_id)
+        await self._pipeline.admit(ruling(letter))
         return letter

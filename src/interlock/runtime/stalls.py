@@ -94,9 +94,11 @@ class StallDetector:
         self._visits: dict[str, tuple[str, int]] = {}
         self._more: dict[Literal["stalled", "dead_letter"], Alert] = {}
 
-    async def run(self) -> None:
+    async def run(self, *, once: bool = False) -> None:
         """Look again and again until it is cancelled; a look that fails is told in the log and followed by the next."""
-        while True:
+        looks = 0
+        while not once or looks == 0:
+            looks += 1
             await asyncio.sleep(self._every_s)
             try:
                 await self.look()

@@ -10,12 +10,13 @@ import logging
 import os
 import socket
 
-from interlock.errors import InterlockError, Refusal
+from interlock.errors import InterlockError, LeaseHeld, Refusal
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.envelopes import Send
 from interlock.runtime.inside import Inside
+from interlock.runtime.leases import Leasing
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.settings import Admission, EngineSettings
@@ -28,6 +29,7 @@ from interlock.runtime.sharing.runner import SharedRunner
 from interlock.runtime.sharing.waiting import WaitPolls
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged
+from interlock.runtime.stalls import StallDetector
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, too_long
 from interlock.seams import Chance, Clock, Ids
@@ -36,6 +38,11 @@ from interlock.store.shared import SharedStore
 from interlock.store.values import Row
 
 log = logging.getLogger("interlock.operators")
+
+STALLS = "interlock.stalls"
+"""The lease of the worker that looks for stalled workflows and dead letters."""
+
+STALLS_S_MIN = 5.0
 
 HINT_S = 0.01
 """Hints are gathered for so long: one is as good as a thousand."""
@@ -114,6 +121,20 @@ class SharedInside(Inside):
         self.runner.open()
         self.keep(self._claiming.run())
         self.keep(self._keeping.run())
+
+    async def _watched(self, detector: StallDetector) -> None:
+        """One worker looks for all of them, so that each alert is raised once; when it is gone, another one does."""
+        every_s = self._settings.stall_check_s
+        while True:
+            try:
+                async with Leasing(self.leases, STALLS, wait_s=0, lease_s=max(STALLS_S_MIN, 2 * every_s)) as lease:
+                    while not lease.lost:
+                        await detector.run(once=True)
+            except LeaseHeld:
+                await asyncio.sleep(every_s)
+            except Exception:
+                log.exception("the look for stalled workflows could not be arranged, and is tried again.")
+                await asyncio.sleep(every_s)
 
     async def begin(self, *, accept_changes: bool) -> None:
         """As every engine; and look for what somebody waits for."""
