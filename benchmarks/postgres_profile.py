@@ -34,7 +34,7 @@ from interlock.sql.postgres.link import Link
 from interlock.store.postgres.opening import open_postgres
 from interlock.store.postgres.store import PostgresStore
 from interlock.store.shared import Holder
-from interlock.store.values import Change
+from interlock.store.values import FREE, HOLD, Change
 
 GROUPS = (64, 128, 256)
 SLOTS = 256
@@ -83,7 +83,7 @@ class Feed:
             wake_us=now_us + int(1e6 * STEP_S) if phase < PHASES - 1 else None,
         )
         history = tuple(msgspec.structs.replace(each, workflow=workflow, created_us=now_us) for each in pattern.history)
-        return Change(row, phase, history, hold=phase < PHASES - 1)
+        return Change(row, phase, history, hold=HOLD if phase < PHASES - 1 else FREE)
 
 
 async def pattern_of(on: Server) -> list[Change]:

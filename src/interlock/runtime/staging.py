@@ -25,7 +25,7 @@ from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
 from interlock.runtime.slots import Slots
 from interlock.seams import Ids
-from interlock.store.values import Change, Happened, Letter, OwedEffect, Row
+from interlock.store.values import FREE, HOLD, KEEP, STAYS, Change, Happened, Letter, OwedEffect, Row
 
 replace = msgspec.structs.replace
 
@@ -66,6 +66,8 @@ class Staged(msgspec.Struct, gc=False):
     touched: bool = False
     ended: bool = False
     """It is in a final state, and owed nothing more."""
+    kept: bool = False
+    """It unwinds while somebody's attempt is under way, which has to end before it is undone."""
     reserved: bool = False
     """A slot is kept for the step or undo that this group begins."""
 
@@ -94,12 +96,14 @@ class Staged(msgspec.Struct, gc=False):
             self.live.row.counts is not self.counts,
         )
 
-    def _hold(self) -> bool | None:
-        """Whether whoever commits looks after the workflow: see `Change.hold`."""
+    def _hold(self) -> int:
+        """What becomes of the lease on the workflow: see `Change.hold`."""
         if self.reserved:
-            return True
+            return HOLD
+        if self.kept:
+            return KEEP
         current = self.live.owed.current
-        return None if current is not None and current.started else False
+        return STAYS if current is not None and current.started else FREE
 
     def move(
         self,
@@ -120,6 +124,9 @@ class Staged(msgspec.Struct, gc=False):
         lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
         if self.reserved and means.owner:
             lease, holder = lease + 1, means.owner
+        elif row.holder and owed.undos and not live.owed.undos and self._under_way:
+            # With another token: whoever holds the lease notices when it renews it.
+            self.kept, lease, holder = True, lease + 1, row.holder
         node = bound.table.nodes[snapshot.state._name_]
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
@@ -154,6 +161,11 @@ class Staged(msgspec.Struct, gc=False):
         self.history += history
         self.touched = True
         self.ended = node.final and not self.effects
+
+    @property
+    def _under_way(self) -> bool:
+        current = self.before.current
+        return current is not None and current.started
 
     def owe(self, owed: Owed, now_us: int, holder: str = "") -> None:
         """Change only what is owed: claims and retries are not moves, so the version stays."""

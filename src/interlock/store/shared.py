@@ -83,10 +83,13 @@ class SharedStore(Store, Protocol):
         """Give workflows up before their lease is over; returns those that this owner had lost before."""
         ...
 
-    async def hint(self) -> None:
-        """Tell those who listen that something is due. Only a hint: it may be lost, and polling finds everything."""
+    async def hint(self, *, left: bool = False) -> None:
+        """Tell those who listen that something is due. Only a hint: it may be lost, and polling finds everything.
+
+        With `left`: that a workflow has left what somebody is just doing for it.
+        """
         ...
 
-    async def hinted(self) -> None:
-        """Wait for a hint of anybody. Never returns where hints cannot be heard."""
+    async def hinted(self) -> bool:
+        """Wait for hints of anybody; whether one was about what was left. Never returns where none can be heard."""
         ...

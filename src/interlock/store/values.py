@@ -99,6 +99,11 @@ class Letter(msgspec.Struct, frozen=True):
     """Of an effect: what it is told when it is tried again."""
 
 
+STAYS, HOLD, FREE, KEEP = 0, 1, -1, 2
+"""A lease stays with its holder until the visit ends; goes to whoever commits; ends; outlives the visit: the attempt
+that it was taken for must end before anybody undoes it."""
+
+
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one group does to one workflow: its final row, and everything that leads there.
 
@@ -116,9 +121,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     letters_gone: tuple[str, ...] = ()
     effects_again: tuple[OwedEffect, ...] = ()
     """Still owed, with another count and time. One that is done meanwhile stays done."""
-    hold: bool | None = None
-    """On a shared store: whoever commits looks after the workflow from now on (True), nobody does (False), or whoever
-    does goes on until the visit ends (None)."""
+    hold: int = STAYS
+    """On a shared store: what becomes of the lease on the workflow."""
     effects_held: tuple[str, ...] = ()
     """On a shared store: the effects whose attempt begins where this is committed."""
     counted: bool = True

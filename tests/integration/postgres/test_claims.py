@@ -6,7 +6,7 @@ import uuid
 import msgspec
 
 from interlock.store.shared import Holder
-from interlock.store.values import Change
+from interlock.store.values import FREE, HOLD, Change
 from tests.conformance.store.samples import MACHINE, begun, effect, moved, run, started
 from tests.integration.postgres.stores import opened, several, somebody
 
@@ -27,7 +27,7 @@ def holder(owner: str, lease_s: float = LONG_S) -> Holder:
 
 def held(change: Change, lease: int = 1) -> Change:
     """The change as one who looks after the workflow from then on makes it."""
-    return replace(change, row=replace(change.row, lease=lease), hold=True)
+    return replace(change, row=replace(change.row, lease=lease), hold=HOLD)
 
 
 def test_two_claimers_never_get_the_same_workflow(postgres_url: str) -> None:
@@ -222,7 +222,7 @@ def test_a_commit_that_stays_in_the_state_leaves_the_lease_to_its_holder_unless_
             assert await one.renew({"w": 1}, owner="one", lease_s=LONG_S) == set()
             assert (await two.load(["w"]))["w"].holder == "one"
             freed = replace(stays, revision=stays.revision + 1)
-            assert await one.commit_as([Change(freed, stays.revision, hold=False)], holder("one")) == []
+            assert await one.commit_as([Change(freed, stays.revision, hold=FREE)], holder("one")) == []
             (claimed,) = await two.claim(MACHINE, owner="two", limit=9, lease_s=LONG_S)
             assert claimed.lease == 2
             assert await one.renew({"w": 1}, owner="one", lease_s=LONG_S) == {"w"}

@@ -9,8 +9,9 @@ the others time to renew what they hold before it claims again.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.sharing.pipeline import SharedPipeline
@@ -59,6 +60,9 @@ class Claiming:
         self.looking = False
         self._reached_s = self._loop.time()
         """When the store last answered."""
+
+    left: Callable[[], None]
+    """Told when a workflow has left what somebody does for it."""
 
     def due(self, time_us: int) -> None:
         """Something is due at that time, or is already."""
@@ -138,7 +142,8 @@ class Claiming:
 
     async def _listen(self) -> None:
         while True:
-            await self._store.hinted()
+            if await self._store.hinted():
+                self.left()
             self._wake.set()
 
     def _wake_in(self, wait_s: float) -> None:
@@ -162,13 +167,48 @@ class Keeping:
         self._runner = runner
         self._owner = pipeline.means.owner
         self._loop = asyncio.get_running_loop()
+        self._asked = asyncio.Event()
+        self._hurry = False
+        self._giving: set[asyncio.Task[None]] = set()
+
+    def soon(self) -> None:
+        """Somebody may have moved a workflow on whose attempt runs here."""
+        self._hurry = True
+        self._asked.set()
+
+    def give_up(self, workflow: str, lease: int) -> None:
+        """Let others have the workflow."""
+        giving = self._loop.create_task(self._give_up(workflow, lease))
+        self._giving.add(giving)
+        giving.add_done_callback(self._giving.discard)
+
+    def check(self, workflow: str) -> None:
+        """What an attempt said was too late: if its workflow unwinds and waits for its end, it need not wait longer."""
+        checking = self._loop.create_task(self._check([workflow]))
+        self._giving.add(checking)
+        checking.add_done_callback(self._giving.discard)
+
+    async def _check(self, workflows: Collection[str]) -> None:
+        with contextlib.suppress(UnavailableError):
+            for row in (await self._store.load(list(workflows))).values():
+                if row.holder == self._owner and not self._runner.holds(row.id, row.lease):
+                    self._runner.unwinds(row.id, row.lease)
+
+    async def _give_up(self, workflow: str, lease: int) -> None:
+        with contextlib.suppress(UnavailableError, OutcomeUnknown):  # It ends by itself, a little later.
+            await self._store.release({workflow: lease}, owner=self._owner)
+            await self._store.hint()
 
     async def run(self) -> None:
         """Renew until the engine closes."""
         while True:
-            await asyncio.sleep(self._store.lease_s / 3)
+            asked = self._loop.call_later(self._store.lease_s / 3, self._asked.set)
+            await self._asked.wait()
+            asked.cancel()
+            self._asked.clear()
             try:
-                await self._renew(self._loop.time() - self._store.lease_s / 4)
+                hurry, self._hurry = self._hurry, False
+                await self._renew(self._loop.time() - (0.0 if hurry else self._store.lease_s / 4))
             except (UnavailableError, OutcomeUnknown) as error:
                 log.debug("leases could not be renewed: %s", error)
             except Exception:
@@ -181,6 +221,8 @@ class Keeping:
             self._pipeline.forget(lost)
             for workflow in lost:
                 self._runner.lose(workflow, leases[workflow])
+            if lost:
+                await self._check(lost)
         effects = self._runner.held_effects(since_s)
         if effects:
             await self._store.renew_effects(effects, owner=self._owner, lease_s=self._store.lease_s)

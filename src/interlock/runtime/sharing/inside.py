@@ -19,6 +19,7 @@ from interlock.runtime.inside import Inside
 from interlock.runtime.leases import Leasing
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import ALIVE, Recovery
+from interlock.runtime.reports import Late
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.alive import gap_begun_us, minds_the_gap, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
@@ -102,8 +103,11 @@ class SharedInside(Inside):
         self._claiming = Claiming(
             self._shared, list(self.machines), pipeline, runner, poll_s=settings.poll_s, chance=self._chance
         )
-        runner.attach(self._claiming.due, self._claiming.freed)
         self._keeping = Keeping(self._shared, pipeline, runner)
+        self._claiming.left = self._keeping.soon
+        runner.attach(
+            due=self._claiming.due, freed=self._claiming.freed, give_up=self._keeping.give_up, left=self._left
+        )
         return pipeline, runner
 
     async def _take_up(self, noted: dict[str, str]) -> None:
@@ -153,6 +157,8 @@ class SharedInside(Inside):
         super().answered(envelope, answer)
         if self.runner.reporting.get(envelope.workflow) is envelope:
             del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
+        if isinstance(answer, Late):
+            self._keeping.check(answer.workflow)
         if isinstance(answer, Moved):
             if answer.duplicate:
                 self._counting.add(envelope.workflow, 0)
@@ -202,14 +208,20 @@ class SharedInside(Inside):
         if (left or len(staged.effects) > len(staged.begins)) and self._hint is None:
             self._hint = self._loop.call_later(HINT_S, self._say)
 
+    def _left(self) -> None:
+        """Somebody else's attempt has to end before it is undone: say so, that it does not take a third of a lease."""
+        asking = self._loop.create_task(self._said(left=True))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+
     def _say(self) -> None:
         self._hint = None
         if self._hinting is None or self._hinting.done():
             self._hinting = self._loop.create_task(self._said())
 
-    async def _said(self) -> None:
+    async def _said(self, *, left: bool = False) -> None:
         with contextlib.suppress(InterlockError):
-            await self._shared.hint()
+            await self._shared.hint(left=left)
 
     async def _given_up(self) -> None:
         """What this worker leaves undone is for others to take up, at once."""

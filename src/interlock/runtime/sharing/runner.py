@@ -31,9 +31,22 @@ class SharedRunner(Runner):
     reporting: dict[str, Result]
     """What has ended here and is on its way to the store, by workflow: until it is there, nobody else may try it."""
 
-    def attach(self, due: Callable[[int], None], freed: Callable[[], None]) -> None:
+    give_up: Callable[[str, int], None]
+    """Told when an attempt has ended whose workflow unwinds: whoever is there may undo it now."""
+    left: Callable[[], None]
+    """Told when a workflow unwinds whose attempt is under way elsewhere."""
+
+    def attach(
+        self,
+        *,
+        due: Callable[[int], None],
+        freed: Callable[[], None],
+        give_up: Callable[[str, int], None],
+        left: Callable[[], None],
+    ) -> None:
         """Connect it with whoever claims."""
-        self.due, self.freed = due, freed
+        self.due, self.freed, self.give_up, self.left = due, freed, give_up, left
+        self._kept: dict[str, int] = {}
         self.claimed = {}
         self.reporting = {}
         self.slots.called = self._called
@@ -116,8 +129,35 @@ class SharedRunner(Runner):
 
     def act(self, staged: Staged) -> None:
         """As everywhere; whatever was reported of it is in the store."""
-        self.reporting.pop(staged.live.row.id, None)
+        workflow = staged.live.row.id
+        self.reporting.pop(workflow, None)
         super().act(staged)
+        if staged.kept:
+            if staged.live.row.holder == self._pipeline.means.owner:
+                self.unwinds(workflow, staged.live.row.lease)
+            else:
+                self.left()
+
+    def unwinds(self, workflow: str, lease: int) -> None:
+        """The workflow unwinds, and its lease is still ours: give it up when what runs for it has ended."""
+        if workflow in self._leaving:
+            self._kept[workflow] = lease
+        else:
+            self.give_up(workflow, lease)
+
+    def holds(self, workflow: str, lease: int) -> bool:
+        """Whether something is under way here under this lease."""
+        running, report = self._running.get(workflow), self.reporting.get(workflow)
+        return lease in (
+            self.claimed.get(workflow),
+            None if running is None else running.lease,
+            None if report is None else report.lease,
+        )
+
+    def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+        super()._end(attempt, report)
+        if attempt.workflow in self._kept and attempt.workflow not in self._leaving:
+            self.give_up(attempt.workflow, self._kept.pop(attempt.workflow))
 
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
         if report is not None and attempt.slots_of == "runs":

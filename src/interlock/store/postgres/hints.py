@@ -15,6 +15,9 @@ from interlock.errors import InterlockError
 from interlock.sql.postgres.link import Link, connected
 from interlock.sql.postgres.pool import CLOSE_TIMEOUT_S, Pool
 
+LEFT = "left"
+"""Said when a workflow unwinds while somebody's attempt is under way."""
+
 AGAIN_S = 1.0
 """How long a lost connection stays lost before it is opened again."""
 
@@ -54,21 +57,24 @@ class Hints:
         self._pool = pool
         self._channel = channel(pool.address.schema)
         self._heard = asyncio.Event()
+        self._left = False
         self._link: Link | None = None
         self._closed = False
 
-    async def say(self) -> None:
+    async def say(self, what: str = "") -> None:
         """Tell everybody who listens."""
-        await self._pool.write("SELECT pg_notify($1::text, '')", (self._channel,))
+        await self._pool.write("SELECT pg_notify($1::text, $2::text)", (self._channel, what))
 
-    async def heard(self) -> None:
-        """Wait until somebody has said something since this was last asked."""
+    async def heard(self) -> bool:
+        """Wait until somebody has said something since this was last asked; whether it was about what was left."""
         if self._pool.address.pgbouncer:
             await asyncio.get_running_loop().create_future()
         while not self._closed and (self._link is None or not self._link.usable):
             await self._listen()
         await self._heard.wait()
         self._heard.clear()
+        left, self._left = self._left, False
+        return left
 
     async def close(self) -> None:
         """Listen no more."""
@@ -102,5 +108,6 @@ class Hints:
         self._link = link
         self._heard.set()  # Whatever was said while nobody listened.
 
-    def _told(self, *_: object) -> None:
+    def _told(self, *told: object) -> None:
+        self._left = self._left or told[-1] == LEFT
         self._heard.set()

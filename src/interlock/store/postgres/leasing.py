@@ -5,11 +5,16 @@ would be a second write, and somebody else could be faster. So a change may say 
 to the committer in the same statement. The same is true of effects, each for itself.
 
 A lease belongs to one visit of a state. A commit that leaves the state ends it; one that stays, such as an event that
-another node was sent, leaves it to whoever holds it. Its token is counted by whoever commits: every new lease changes
-the row's revision too, so a commit that is not lost knew the last token.
+another node was sent, leaves it to whoever holds it. Only an unwinding keeps it beyond the visit: whoever runs the step
+that is undone has to end it first, or to die, so that no undo overtakes what it undoes (G5).
+
+Tokens are counted by whoever commits: every new lease changes the row's revision too, so a commit that is not lost knew
+the last one.
 """
 
 from typing import NamedTuple
+
+from interlock.store.values import HOLD, KEEP, STAYS
 
 LEASE = ("lease_owner", "lease_until")
 
@@ -22,13 +27,14 @@ class Lease(NamedTuple):
 
     def of_move(self) -> str:
         """What a move from `w` to `l` does to the lease."""
-        stays = "WHEN l.hold IS NULL AND w.visit = l.visit THEN"
-        return f"""lease_owner = CASE WHEN l.hold THEN {self.owner} {stays} w.lease_owner END,
-    lease_until = CASE WHEN l.hold THEN {self._end()} {stays} w.lease_until END"""
+        stays = f"WHEN l.hold = {KEEP} OR (l.hold = {STAYS} AND w.visit = l.visit) THEN"
+        return f"""lease_owner = CASE WHEN l.hold = {HOLD} THEN {self.owner} {stays} w.lease_owner END,
+    lease_until = CASE WHEN l.hold = {HOLD} THEN {self._end()} {stays} w.lease_until END"""
 
     def of_start(self) -> list[str]:
         """The columns `LEASE` of a workflow that begins, from `n`."""
-        return [f"CASE WHEN n.hold THEN {self.owner} END", f"CASE WHEN n.hold THEN {self._end()} END"]
+        held = f"CASE WHEN n.hold = {HOLD} THEN"
+        return [f"{held} {self.owner} END", f"{held} {self._end()} END"]
 
     def aside(self) -> dict[str, str]:
         """The lease of an effect that is owed, or owed again, from `p`."""

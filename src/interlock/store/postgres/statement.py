@@ -39,7 +39,7 @@ CHANGE = (
     ("owed", "bytea"),
     ("wake_at", "bigint"),
     ("lease_token", "bigint"),
-    ("hold", "boolean"),
+    ("hold", "smallint"),
 )
 """What every change has."""
 

@@ -21,7 +21,7 @@ from interlock.store import cursors
 from interlock.store.postgres import columns
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.databasetime import DatabaseTime
-from interlock.store.postgres.hints import Hints
+from interlock.store.postgres.hints import LEFT, Hints
 from interlock.store.postgres.locks import PostgresLeases
 from interlock.store.postgres.pruning import PostgresPruning
 from interlock.store.postgres.queries import Queries
@@ -168,14 +168,14 @@ class PostgresStore:
         self._refuse_closed()
         return await self._finished(self._claims.release(leases, owner=owner))
 
-    async def hint(self) -> None:
-        """Tell those who listen that something is due."""
+    async def hint(self, *, left: bool = False) -> None:
+        """Tell those who listen that something is due, or was left."""
         self._refuse_closed()
-        await self._finished(self._hints.say())
+        await self._finished(self._hints.say(LEFT if left else ""))
 
-    async def hinted(self) -> None:
-        """Wait for a hint of anybody."""
-        await self._hints.heard()
+    async def hinted(self) -> bool:
+        """Wait for hints of anybody; whether one was about what was left."""
+        return await self._hints.heard()
 
     def now_us(self) -> int:
         """The database's time, which never goes back."""

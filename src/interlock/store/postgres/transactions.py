@@ -9,11 +9,11 @@ but without its bound on waiting: that is a setting, and would stay for the rest
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
 
 from interlock.store.postgres import columns
-from interlock.store.postgres.hints import channel
+from interlock.store.postgres.hints import LEFT, channel
 from interlock.store.postgres.statement import group_statement, micros
 from interlock.store.postgres.writing import NOBODY, values_of
 from interlock.store.transactional import Asking, Found
-from interlock.store.values import Change, Delivered
+from interlock.store.values import KEEP, Change, Delivered
 
 
 class PostgresTransactions:
@@ -29,7 +29,7 @@ class PostgresTransactions:
         self._lock = f"WITH l AS MATERIALIZED ({workflow.format(row)} FOR NO KEY UPDATE) {time}"
         self._delivered = f"""SELECT e.version, e.to_state, e.key_digest FROM {schema}.workflow_events e
 WHERE e.workflow_id = $1::text AND e.key = $2::text"""
-        self._hint = f", pg_notify('{channel(schema)}', '')::text"
+        self._hint = f", pg_notify('{channel(schema)}', '{{}}')::text"
 
     def load(self, workflow: str, *, lock: bool) -> Asking[Found]:
         """The workflow as it is now; with `lock` it stays like that until the transaction ends."""
@@ -46,5 +46,6 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
         """Write it; False when somebody else was faster, and nothing was written."""
         parts = columns.parts_of([change])
         statement = group_statement(self._schema, parts, bounded=False)
-        [row] = yield statement + self._hint if hint else statement, values_of([change], parts, NOBODY)
+        told = self._hint.format(LEFT if change.hold == KEEP else "") if hint else ""
+        [row] = yield statement + told, values_of([change], parts, NOBODY)
         return not row[1]

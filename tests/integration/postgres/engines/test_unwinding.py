@@ -1,0 +1,148 @@
+"""An undo must not overtake what it undoes, whichever process does either (G5)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import pytest
+
+from interlock import Engine, Event, Machine, StepContext
+
+LEASE_S = 600.0
+"""Longer than any test: whatever waits for a lease to end never ends."""
+
+POLL_S = 0.02
+
+PATIENCE_S = 30.0
+
+
+class State(Enum):
+    DRAFT, CHARGING, DONE, UNDOING, CANCELLED = "draft", "charging", "done", "undoing", "cancelled"
+
+
+@dataclass(frozen=True)
+class Order:
+    cents: int = 0
+
+
+class OrderEvent(Event): ...
+
+
+@dataclass(frozen=True)
+class Submit(OrderEvent): ...
+
+
+@dataclass(frozen=True)
+class Charged(OrderEvent): ...
+
+
+@dataclass(frozen=True)
+class Cancel(OrderEvent): ...
+
+
+class World:
+    """What happens outside, in its order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.charging = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.end = asyncio.Event()
+
+    async def charge(self, _order: Order, _ctx: StepContext) -> Charged:
+        self.told.append("charge begins")
+        self.charging.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+            await self.end.wait()
+            self.told.append("charge ends")
+        return Charged()
+
+    async def refund(self, _order: Order, _done: Charged | None, _ctx: StepContext) -> None:
+        self.told.append("refund")
+
+
+def machine(world: World) -> Machine[State, Order, OrderEvent]:
+    order = Machine(
+        "order",
+        states=State,
+        context=Order,
+        events=OrderEvent,
+        initial=State.DRAFT,
+        final={State.DONE, State.CANCELLED},
+        unwind={State.UNDOING: State.CANCELLED},
+    )
+    order.on(Submit, State.DRAFT, to=State.CHARGING)
+    order.on(Charged, State.CHARGING, to=State.DONE)
+    order.on(Cancel, State.CHARGING, to=State.UNDOING)
+
+    @order.step(State.CHARGING, timeout_s=600, failed=State.UNDOING)
+    async def charge(context: Order, ctx: StepContext) -> Charged:
+        return await world.charge(context, ctx)
+
+    @charge.undo(Charged)
+    async def refund(context: Order, done: Charged | None, ctx: StepContext) -> None:
+        await world.refund(context, done, ctx)
+
+    return order
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await scenario()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("canceller", ["an API process", "another worker", "the worker itself"])
+def test_a_refund_waits_for_the_end_of_the_charge_wherever_that_runs(postgres_url: str, canceller: str) -> None:
+    """G5: the cancelled charge takes its time to end; nobody refunds before, and somebody does at once after."""
+
+    async def scenario() -> None:
+        world = World()
+        order = machine(world)
+        async with Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S) as one:
+            await one.start(order, "o-1", Order())
+            await one.send("o-1", Submit())
+            await world.charging.wait()
+            async with (
+                Engine.open(postgres_url, machines=[order], lease_s=LEASE_S, poll_s=POLL_S) as two,
+                Engine.open(postgres_url, machines=[order], worker=False, lease_s=LEASE_S, poll_s=POLL_S) as api,
+            ):
+                sender = {"an API process": api, "another worker": two, "the worker itself": one}[canceller]
+                await sender.send("o-1", Cancel())
+                await world.cancelled.wait()
+                for _ in range(10):
+                    await two._inside._claiming._poll()  # type: ignore[attr-defined]
+                assert world.told == ["charge begins"]
+                world.end.set()
+                assert (await api.wait("o-1")).state is State.CANCELLED
+                assert world.told == ["charge begins", "charge ends", "refund"]
+
+    run(scenario)
+
+
+def test_the_charge_of_a_dead_worker_is_refunded_when_its_lease_is_over(postgres_url: str) -> None:
+    """G5: nobody waits for ever for one who cannot say that it has ended."""
+
+    async def scenario() -> None:
+        world = World()
+        order = machine(world)
+        dead = await Engine.open(postgres_url, machines=[order], lease_s=1.0, poll_s=POLL_S)
+        await dead.start(order, "o-1", Order())
+        await dead.send("o-1", Submit())
+        await world.charging.wait()
+        for task in dead._inside._tasks:
+            task.cancel()
+        async with Engine.open(postgres_url, machines=[order], lease_s=1.0, poll_s=POLL_S) as two:
+            assert (await two.send("o-1", Cancel())).state is State.UNDOING
+            assert (await two.wait("o-1")).state is State.CANCELLED
+            assert world.told == ["charge begins", "refund"]
+        world.end.set()
+        await dead.close()
+
+    run(scenario)
