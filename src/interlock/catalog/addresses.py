@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from interlock.errors import BadUsage, InvalidPayload
-from interlock.lanes.objects.addresses import RESERVED, is_bucket
+from interlock.lanes.objects.addresses import RESERVED, is_bucket, redacted
 
 NAME_CHARACTERS_MAX = 100
 STREAM_KEY_BYTES_MAX = 4_000
@@ -51,7 +51,7 @@ def lane_path(url: str) -> Path | None:
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + SUFFIX)
     raise BadUsage(
-        f"{url!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
+        f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )

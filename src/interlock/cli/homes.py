@@ -2,8 +2,8 @@
 
 A command that looks opens the store alone, and changes nothing: it neither notes a machine nor takes up what is owed.
 A command that moves opens an engine without a worker: it decides and makes durable, and never runs a step; what is then
-owed runs when the service opens the store. Either way a store has one owner at a time: while the service runs, the
-command is told who that is, and exits with 5.
+owed runs when the service opens the store, or at once where PostgreSQL is shared with workers. A folder or a bucket has
+one owner at a time: while the service runs, the command is told who that is, and exits with 5.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -19,10 +19,14 @@ from interlock.errors import BadUsage, TargetNotFound
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
 from interlock.runtime.engine import Engine
 from interlock.seams import SystemClock
-from interlock.store.opening import NAME, open_store
+from interlock.sql.postgres.address import is_postgres
+from interlock.store.opening import NAME, migrate_store, open_store
 from interlock.store.protocol import Store
 
 AnyMachine = Machine[Any, Any, Any]
+
+FIRST = "0001_workflows"
+"""The migration without which a schema is not ours."""
 
 Home = Annotated[
     str,
@@ -30,7 +34,7 @@ Home = Annotated[
         "--home",
         metavar="URL",
         envvar="INTERLOCK_HOME",
-        help="Where the workflows live: lanes:///var/shop or s3://bucket/shop.",
+        help="Where the workflows live: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
     ),
 ]
 OneMachine = Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="The machine.")]
@@ -51,6 +55,8 @@ def several_machines(target: str) -> list[AnyMachine]:
 async def store_at(home: str) -> AsyncGenerator[Store]:
     """The store, to look at it. Raises TargetNotFound where there is none: looking creates nothing."""
     _refuse_absent(home)
+    if is_postgres(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
+        raise _no_workflows(home)
     store = await open_store(home, clock=SystemClock())
     try:
         yield store
@@ -83,8 +89,12 @@ def _refuse_absent(home: str, *, create: bool = False) -> None:
         with answering("look for workflows"):
             reading.manifest_at(door.bucket_of(address), str(address))
     elif home.startswith("lanes:///") and NAME not in Catalog(home).names():
-        raise TargetNotFound(
-            f"there are no workflows at {redacted(home)}.",
-            why="No engine was ever opened there.",
-            fix="Check the address; `interlock start` and Engine.open make a new home.",
-        )
+        raise _no_workflows(home)
+
+
+def _no_workflows(home: str) -> TargetNotFound:
+    return TargetNotFound(
+        f"there are no workflows at {redacted(home)}.",
+        why="No engine was ever opened there.",
+        fix="Check the address; `interlock start` and Engine.open make a new home.",
+    )

@@ -5,7 +5,7 @@ at this moment: the statement never waits for a row. Whoever decided loads it an
 
 Reads go to the database each time: nothing is answered from memory (`shared`). Times of leases and claims are the
 database's own; `now_us` follows its clock. A lost connection is opened again by itself: a read is repeated, a write
-that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `happened` resolves.
+that never left is UnavailableError, and one that may have arrived is OutcomeUnknown, which `settle` resolves.
 """
 
 import asyncio
