@@ -1,15 +1,17 @@
 """G4, G5 of effects on a shared store: whoever has lost an effect, or a letter, says nothing about it any more."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 import asyncpg
 import pytest
 
 from interlock import Engine, WorkflowNotFound
+from interlock.errors import OutcomeUnknown
 from interlock.runtime.letters import TryAgain, find_letter
+from interlock.sql.postgres.link import Record
+from interlock.store.postgres.store import PostgresStore
 from tests.conformance.store.samples import run
-from tests.integration.postgres.cutting import Cut, cutting
 from tests.integration.postgres.review.shop import Finish, Note, Order, Outside, shop
 from tests.integration.postgres.stores import somebody
 
@@ -97,39 +99,27 @@ def test_what_was_fenced_off_is_not_taken_for_done_when_the_answer_to_the_fence_
         machine = shop(outside, attempts=1)
         async with (
             Engine.open(postgres_url, machines=[machine], poll_s=60, drain_s=0) as one,
-            cutting(postgres_url) as proxy,
-            Engine.open(proxy.url, machines=[machine], worker=False) as two,
+            Engine.open(postgres_url, machines=[machine], worker=False) as two,
         ):
             await one.start(machine, "o-1", Order())
             await one.send("o-1", Finish())
             name = await dead_mail(one, outside)
             store = two._store
-            settle, settled = store.settle, []  # type: ignore[attr-defined]
+            assert isinstance(store, PostgresStore)
+            write, written = store._pool.write, []
 
-            async def settle_cut(*values: object) -> object:
-                settled.append(values)
-                if len(settled) == 1:
-                    proxy.cut = Cut(b"B", delivered=True)
-                return await settle(*values)
+            async def cut(sql: str, values: Sequence[object], *, reserve: bool = False) -> list[Record]:
+                written.append(sql)
+                if len(written) == 1:
+                    raise OutcomeUnknown("the connection was lost before the commit arrived.")
+                rows = await write(sql, values, reserve=reserve)
+                if len(written) == 2:
+                    raise OutcomeUnknown("the connection was lost behind the fence.")
+                return rows
 
-            commit = store.commit_as  # type: ignore[attr-defined]
-
-            async def commit_cut(*values: object) -> object:
-                async with store._pool.link() as link:  # type: ignore[attr-defined]
-                    statement = link._statement
-
-                    async def prepared(sql: str) -> object:
-                        done = await statement(sql)
-                        if not proxy.cuts:
-                            proxy.cut = Cut(b"B")
-                        return done
-
-                    link._statement = prepared
-                return await commit(*values)
-
-            store.settle, store.commit_as = settle_cut, commit_cut  # type: ignore[attr-defined]
+            store._pool.write = cut  # type: ignore[method-assign]
             await two.resolve_dead_letter(name, note="dealt with")
-            assert proxy.cuts == 2
+            assert written[1] == store._settling._fence
             assert await one.dead_letters("effect") == []
 
     run(scenario)
@@ -144,9 +134,10 @@ def test_counts_are_added_once_although_the_workflow_moves_in_the_same_group(pos
             await engine.start(machine, "o-1", Order())
             await engine.send("o-1", Note("a"), key="k")
             assert (await engine.send("o-1", Note("a"), key="k")).duplicate
-            moving = asyncio.ensure_future(engine.send("o-1", Note("b")))
-            await asyncio.sleep(0)
-            engine._inside._save_counts()
+            await engine.send("o-1", Note("b"))  # It is in memory now.
+            moving = asyncio.ensure_future(engine.send("o-1", Note("c")))
+            await asyncio.sleep(0)  # The event waits for its group,
+            engine._inside._save_counts()  # and the counts wait behind it.
             await moving
             await engine._pipeline.idle()
             assert (await engine.stats("o-1")).duplicate == 1
