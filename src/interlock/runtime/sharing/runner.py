@@ -117,6 +117,8 @@ class SharedRunner(Runner):
         """As everywhere; whatever was reported of it is in the store."""
         self.reporting.pop(staged.live.row.id, None)
         super().act(staged)
+        if staged.reserved:
+            self.arm(staged.live.row.id, staged.live.owed)  # It was claimed: its timers are this process's from now on.
 
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
         if isinstance(report, Result):
