@@ -180,7 +180,7 @@ def _moves(schema: str, happened: str | None, lease: Lease) -> list[str]:
     return [
         f"""locked AS MATERIALIZED (
     SELECT c.* FROM change c JOIN {schema}.workflows w ON w.id = c.id
-    WHERE c.expected > 0 AND w.revision = c.expected{used}
+    WHERE c.expected > 0 AND w.revision = c.expected AND w.created_at = {moment("c.created_at")}{used}
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
         f"""moved AS (
     UPDATE {schema}.workflows w SET {changed}, context_written = {written("l.context")},
