@@ -39,7 +39,8 @@ class WaitPolls:
 
     def added(self, workflow: str) -> None:
         """Somebody has begun to wait."""
-        self._looks[workflow] = (self._loop.time() + FIRST_S, FIRST_S)
+        when_s = self._loop.time() + FIRST_S
+        self._looks[workflow] = (min(when_s, self._looks.get(workflow, (when_s, 0.0))[0]), FIRST_S)
         self._added.set()
 
     def moved_here(self, workflow: str) -> None:
