@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 
-from interlock.errors import InterlockError, UnavailableError
+from interlock.errors import UnavailableError
 from interlock.runtime.inside import Inside
 from interlock.runtime.waiters import Waiters
 from interlock.store.shared import SharedStore
@@ -72,5 +72,5 @@ class WaitPolls:
             for row in (await self._store.load(wanted[begin : begin + PAGE])).values():
                 try:
                     self._waiters.moved(self._inside.read(row))
-                except InterlockError as error:
+                except Exception as error:  # noqa: BLE001 -- whatever is wrong with one, the others are woken.
                     log.error("workflow %r is waited for and cannot be read: %s", row.id, error)  # noqa: TRY400
