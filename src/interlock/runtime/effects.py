@@ -91,12 +91,12 @@ class EffectFailed(_EffectReport):
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:
-            staged.effects_again += (replace(effect, attempts=effect.attempts - 1),)
+            staged.effects_again += ((replace(effect, attempts=effect.attempts - 1), effect.attempts),)
         elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
-            staged.effects_again += (replace(effect, wake_us=wake_us),)
+            staged.effects_again += ((replace(effect, wake_us=wake_us), effect.attempts),)
         else:
-            staged.effects_done += (effect.id,)
+            staged.effects_dead += (effect,)
             staged.letters += (
                 Letter(
                     id=group.means.ids.text(),

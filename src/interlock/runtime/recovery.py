@@ -108,17 +108,16 @@ class Recovery:
         for bound in self._machines.values():
             await self._rename(bound)
 
-    async def rearm(self, alive_us: int) -> None:
-        """Only the timers that do not count the time while nobody was there."""
-        for bound in self._machines.values():
-            for state, node in bound.stored.items():
-                cursor = None
-                while any(timer.policy != "deadline" for timer in node.timers):
-                    found = await self._store.find(bound.name, state, after=cursor, limit=PAGE)
-                    await self._take([Rearm(row.id, alive_us) for row in found.rows if row.owed])
-                    cursor = found.cursor
-                    if cursor is None:
-                        break
+    async def rearm(self, machine: str, alive_us: int) -> None:
+        """Only the timers of a machine that do not count the time while nobody was there."""
+        for state, node in self._machines[machine].stored.items():
+            cursor = None
+            while any(timer.policy != "deadline" for timer in node.timers):
+                found = await self._store.find(machine, state, after=cursor, limit=PAGE)
+                await self._take([Rearm(row.id, alive_us) for row in found.rows if row.owed])
+                cursor = found.cursor
+                if cursor is None:
+                    break
 
     async def _rename(self, bound: Bound) -> None:
         for old in bound.table.declared.renamed:

@@ -107,7 +107,7 @@ class Runner:
         for effect in staged.begins:
             self._begin_effect(live.bound, effect)
         if staged.effects or staged.effects_again:
-            for effect in (*staged.effects, *staged.effects_again):
+            for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
                 if effect not in staged.begins:
                     self.owe_effect(effect)
 

@@ -56,8 +56,9 @@ class Staged(msgspec.Struct, gc=False):
     """What was counted before this group."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
-    effects_again: tuple[OwedEffect, ...] = ()
-    """Tried before, and owed still."""
+    effects_again: tuple[tuple[OwedEffect, int], ...] = ()
+    """Tried before, and owed still; with the count of attempts that was known."""
+    effects_dead: tuple[OwedEffect, ...] = ()
     effects_done: tuple[str, ...] = ()
     begins: tuple[OwedEffect, ...] = ()
     """Effects whose attempt begins when this is durable; a slot is kept for each."""
@@ -91,6 +92,7 @@ class Staged(msgspec.Struct, gc=False):
             self.letters,
             self.letters_gone,
             self.effects_again,
+            self.effects_dead,
             self._hold(),
             tuple([effect.id for effect in self.begins]) if self.begins else (),
             self.live.row.counts is not self.counts,
@@ -154,6 +156,7 @@ class Staged(msgspec.Struct, gc=False):
                 self.expected + 1,
                 lease,
                 holder,
+                _timer_us(owed.timers) if owed.timers else None,
             ),
             snapshot,
             owed,
@@ -173,6 +176,8 @@ class Staged(msgspec.Struct, gc=False):
         row = replace(live.row, owed=encode_owed(owed), wake_us=owed.wake_us(now_us), revision=self.expected + 1)
         if holder:
             row = replace(row, lease=row.lease + 1, holder=holder)
+        if owed.timers is not live.owed.timers:
+            row = replace(row, timer_us=_timer_us(owed.timers))
         attempted = owed.run is not None and owed.run.attempted
         snapshot = live.snapshot
         if attempted != snapshot.attempted:
@@ -301,13 +306,18 @@ class Staged(msgspec.Struct, gc=False):
         """Count the effect's next attempt, if there is a slot for it."""
         if not means.effect_slots.reserve(effect.id):
             return False
-        effect = replace(effect, attempts=effect.attempts + 1)
+        known = effect.attempts
+        effect = replace(effect, attempts=known + 1)
         self.begins += (effect,)
         if again:
-            self.effects_again += (effect,)
+            self.effects_again += ((effect, known),)
         else:
             self.effects += (effect,)
         return True
+
+
+def _timer_us(timers: Sequence[TimerRun]) -> int | None:
+    return min([timer.at_us for timer in timers], default=None)
 
 
 def _timer(bound: Bound, command: StartTimer, now_us: int) -> TimerRun:

@@ -30,7 +30,8 @@ NUMBER = "SELECT number FROM workflows WHERE id = ?"
 USED = "SELECT 1 FROM workflow_events WHERE workflow = ? AND key = ?"
 HAPPENED = f"INSERT INTO workflow_events (workflow, {columns.HAPPENED}) VALUES ({', '.join('?' * 11)})"  # noqa: S608
 EFFECT = "INSERT OR REPLACE INTO workflow_effects VALUES (?, ?, ?, ?, ?, ?, ?)"
-EFFECT_AGAIN = "UPDATE workflow_effects SET attempts = ?, wake_at = ? WHERE id = ?"
+EFFECT_AGAIN = "UPDATE workflow_effects SET attempts = ?, wake_at = ? WHERE id = ? AND attempts = ?"
+EFFECT_DEAD = "DELETE FROM workflow_effects WHERE id = ? AND attempts = ?"
 EFFECT_DONE = "DELETE FROM workflow_effects WHERE id = ?"
 LETTER = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 LETTER_GONE = "DELETE FROM dead_letters WHERE id = ?"
@@ -68,7 +69,14 @@ def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mappi
             continue
         for happened in change.history:
             events.append(happening(number, happened))  # noqa: PERF401 -- mostly one: a loop costs less.
-        if change.effects or change.effects_again or change.effects_done or change.letters or change.letters_gone:
+        if (
+            change.effects
+            or change.effects_again
+            or change.effects_dead
+            or change.effects_done
+            or change.letters
+            or change.letters_gone
+        ):
             _aside(cursor, change)
     if events:
         cursor.executemany(HAPPENED, events)
@@ -104,8 +112,10 @@ def _aside(cursor: apsw.Cursor, change: Change) -> None:
     run = cursor.execute
     for effect in change.effects:
         run(EFFECT, msgspec.structs.astuple(effect))
-    for again in change.effects_again:
-        run(EFFECT_AGAIN, (again.attempts, again.wake_us, again.id))
+    for again, known in change.effects_again:
+        run(EFFECT_AGAIN, (again.attempts, again.wake_us, again.id, known))
+    for dead in change.effects_dead:
+        run(EFFECT_DEAD, (dead.id, dead.attempts))
     for done in change.effects_done:
         run(EFFECT_DONE, (done,))
     for letter in change.letters:

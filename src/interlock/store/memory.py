@@ -263,7 +263,12 @@ def _apply(kept: _Kept, change: Change) -> None:
     kept.history.setdefault(row.id, {}).update({each.version: each for each in change.history})
     kept.keys.update({(row.id, each.key): each for each in change.history if each.key is not None})
     kept.effects.update({effect.id: effect for effect in change.effects})
-    kept.effects.update({effect.id: effect for effect in change.effects_again if effect.id in kept.effects})
+    for again, known in change.effects_again:
+        if again.id in kept.effects and kept.effects[again.id].attempts == known:
+            kept.effects[again.id] = again
+    for dead in change.effects_dead:
+        if dead.id in kept.effects and kept.effects[dead.id].attempts == dead.attempts:
+            del kept.effects[dead.id]
     kept.letters.update({letter.id: letter for letter in change.letters})
     for done in change.effects_done:
         kept.effects.pop(done, None)

@@ -45,6 +45,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """The fencing token of the last lease on it, where stores are shared; it only ever grows (G4)."""
     holder: str = ""
     """Who held that lease when the row was read, unless it was over; never written with a row."""
+    timer_us: int | None = None
+    """When its next timer fires: that needs no slot, and must not wait behind what does. Where stores are shared."""
 
 
 class Happened(msgspec.Struct, frozen=True, gc=False):
@@ -119,8 +121,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     effects_done: tuple[str, ...] = ()
     letters: tuple[Letter, ...] = ()
     letters_gone: tuple[str, ...] = ()
-    effects_again: tuple[OwedEffect, ...] = ()
-    """Still owed, with another count and time. One that is done meanwhile stays done."""
+    effects_again: tuple[tuple[OwedEffect, int], ...] = ()
+    """Still owed, with another count and time; and the count that was decided upon. If it has another one by now, or is
+    done, somebody else has tried it, and this is too late (G4)."""
+    effects_dead: tuple[OwedEffect, ...] = ()
+    """Given up, with the count that was decided upon; too late, as above, it leaves no letter of its key either."""
     hold: int = STAYS
     """On a shared store: what becomes of the lease on the workflow."""
     effects_held: tuple[str, ...] = ()

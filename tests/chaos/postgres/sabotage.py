@@ -42,7 +42,9 @@ def leases_without_end() -> None:
     async def committed(self: PostgresStore, changes: Sequence[Change], holder: Holder) -> list[str]:
         return await commit(self, changes, holder._replace(lease_s=3_600))
 
-    async def claimed(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
+    async def claimed(
+        self: Claims, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False
+    ) -> list[Row]:
         return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
 
     PostgresStore.commit_as = committed  # type: ignore[method-assign]

@@ -2,12 +2,13 @@
 
 "remaining" does not count the time while no worker was there, and "restart" begins anew after it. With several workers
 that is the time between the last sign of life of any of them and the first worker that comes back. The sign is one
-small note, written by every worker whose machines have such timers. A worker that opens and finds a fresh sign waits
-until it changes, which means that somebody is alive, or until it is old enough to know that nobody is.
+small note per machine, written by every worker of a machine that has such timers. A worker that opens and finds a
+fresh sign waits until it changes, which means that somebody is alive, or until it is old enough to know that nobody is.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Iterable, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.bound import Bound
@@ -23,26 +24,38 @@ SILENT_S = 1.6
 LOOK_S = 0.1
 
 
-def minds_the_gap(machines: dict[str, Bound]) -> bool:
-    """Whether any of the machines has a timer for which it matters how long nobody was there."""
-    return any(timer.policy != "deadline" for bound in machines.values() for timer in bound.timers)
+def sign_of(machine: str) -> str:
+    """The note in which the workers of a machine show that they are alive."""
+    return f"{ALIVE}/{machine}"
 
 
-async def gap_begun_us(store: SharedStore) -> int | None:
-    """Since when nobody has looked after the store; None when somebody does at this moment."""
-    first = (await store.noted()).get(ALIVE, "0")
+def minding(machines: dict[str, Bound]) -> list[str]:
+    """The machines that have a timer for which it matters how long nobody was there."""
+    return [name for name, bound in machines.items() if any(timer.policy != "deadline" for timer in bound.timers)]
+
+
+async def gap_begun_us(store: SharedStore, machine: str) -> int | None:
+    """Since when nobody has looked after a machine's workflows; None when somebody does at this moment."""
+    sign = sign_of(machine)
+    first = (await store.noted()).get(sign, "0")
     left_s = SILENT_S - (store.now_us() - int(first)) / 1_000_000
     while left_s > 0:
         await asyncio.sleep(LOOK_S)
         left_s -= LOOK_S
-        if (await store.noted()).get(ALIVE, "0") != first:
+        if (await store.noted()).get(sign, "0") != first:
             return None
     return int(first)
 
 
-async def show_signs(store: SharedStore, every_s: float) -> None:
-    """Show that this worker is alive, until the engine closes."""
-    while True:
+async def show_sign(store: SharedStore, machines: Iterable[str]) -> None:
+    """Show that this worker looks after these machines."""
+    for machine in machines:
         with contextlib.suppress(UnavailableError, OutcomeUnknown):
-            await store.note(ALIVE, str(store.now_us()))
+            await store.note(sign_of(machine), str(store.now_us()))
+
+
+async def show_signs(store: SharedStore, machines: Sequence[str], every_s: float) -> None:
+    """Show it again and again, until the engine closes."""
+    while True:
+        await show_sign(store, machines)
         await asyncio.sleep(min(SIGN_S, every_s))

@@ -28,6 +28,9 @@ CLAIMED_MAX = 500
 WAITING_MAX = 100
 """Workflows that may be claimed beyond the slots that are free, so that timers fire although all slots are taken."""
 
+TIMERS_MAX = 100
+"""Timers that a worker without room claims at once."""
+
 GATHER_S = 0.005
 """How long places that become free are gathered before more is claimed."""
 
@@ -104,15 +107,12 @@ class Claiming:
         """Claim what is due and there is room for; returns in how many seconds to come back."""
         due = await self._store.due(self._machines)
         self._hungry = False
-        for machine, time_us in due.machines.items():
+        for machine in self._turn():
+            if due.machines.get(machine, due.now_us + 1) > due.now_us:
+                continue
             room = self._room()
-            if time_us <= due.now_us and room > 0:
-                rows = await self._store.claim(machine, owner=self._owner, limit=room, lease_s=self._store.lease_s)
-                self._take_up(rows)
-                if len(rows) == room:
-                    self._hungry = True
-            elif time_us <= due.now_us:
-                self._hungry = True
+            rows = await self._claimed(machine, room)
+            self._hungry = self._hungry or len(rows) >= room
         effects = self._runner.effect_slots
         if due.effects_us is not None and due.effects_us <= due.now_us:
             room = effects.free - len(effects)
@@ -128,15 +128,32 @@ class Claiming:
         ahead = [time_us for time_us in (*due.machines.values(), due.effects_us) if time_us and time_us > due.now_us]
         return max(0.0, (min(ahead) - due.now_us) / 1_000_000) if ahead else self._poll_s
 
+    def _turn(self) -> list[str]:
+        """The machines; each poll begins with another one, so that none takes all the room for ever."""
+        self._machines.append(self._machines.pop(0))
+        return list(self._machines)
+
+    async def _claimed(self, machine: str, room: int) -> list[Row]:
+        """Claim what there is room for; without room only timers, which need none."""
+        rows = await self._store.claim(
+            machine,
+            owner=self._owner,
+            limit=room if room > 0 else TIMERS_MAX,
+            lease_s=self._store.lease_s,
+            timers=room <= 0,
+        )
+        self._take_up(rows, timers=room <= 0)
+        return rows
+
     def _room(self) -> int:
         waiting = len(self._runner.claimed)
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
-    def _take_up(self, rows: Sequence[Row]) -> None:
+    def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:
         for row in rows:
             try:
                 self._pipeline.learn(row)
-                self._runner.take_up(row)
+                self._runner.take_up(row, timers=timers)
             except Exception as error:  # noqa: BLE001 -- whatever is wrong with one, the others are taken up.
                 log.error("workflow %r cannot be taken up, and is left as it is: %s", row.id, error)  # noqa: TRY400
 

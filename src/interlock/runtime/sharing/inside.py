@@ -18,10 +18,10 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import Leasing
 from interlock.runtime.pipeline import Envelope
-from interlock.runtime.recovery import ALIVE, Recovery
+from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Late
 from interlock.runtime.settings import Admission, EngineSettings
-from interlock.runtime.sharing.alive import gap_begun_us, minds_the_gap, show_signs
+from interlock.runtime.sharing.alive import gap_begun_us, minding, show_sign, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
 from interlock.runtime.sharing.counting import Counting
 from interlock.runtime.sharing.pipeline import SharedPipeline
@@ -117,11 +117,13 @@ class SharedInside(Inside):
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.rename()
-        if minds_the_gap(self.machines):
-            since_us = await gap_begun_us(self._shared)
+        minded = minding(self.machines)
+        for machine in minded:
+            since_us = await gap_begun_us(self._shared, machine)
             if since_us is not None:
-                await recovery.rearm(since_us)
-            self.keep(show_signs(self._shared, self._settings.timers_saved_s))
+                await recovery.rearm(machine, since_us)
+        if minded:
+            self.keep(show_signs(self._shared, minded, self._settings.timers_saved_s))
         self.runner.open()
         self.keep(self._claiming.run())
         self.keep(self._keeping.run())
@@ -228,6 +230,7 @@ class SharedInside(Inside):
         if self._hint is not None:
             self._hint.cancel()
             await self._said()
-        if self._worker and minds_the_gap(self.machines):
+        if self._worker:
             with contextlib.suppress(InterlockError):
-                await self._shared.note(ALIVE, str(self._shared.now_us()))
+                await self._shared.release(self.runner.claimed, owner=self.pipeline.means.owner)
+            await show_sign(self._shared, minding(self.machines))

@@ -235,6 +235,7 @@ def _mark(staged: Staged | None) -> tuple[int, ...] | None:
         len(staged.effects),
         len(staged.effects_again),
         len(staged.effects_done),
+        len(staged.effects_dead),
         len(staged.letters),
         len(staged.letters_gone),
     )

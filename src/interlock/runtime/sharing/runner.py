@@ -73,7 +73,7 @@ class SharedRunner(Runner):
         """Somebody claims it at that time."""
         self.due(effect.wake_us)
 
-    def take_up(self, row: Row) -> bool:
+    def take_up(self, row: Row, *, timers: bool = False) -> bool:
         """The workflow was claimed; returns whether it has to be looked at: not if its attempt runs here and now."""
         running = self._running.get(row.id)
         current = decode_owed(row.owed).current
@@ -85,7 +85,7 @@ class SharedRunner(Runner):
             report.lease = row.lease
             return False
         self.claimed[row.id] = row.lease
-        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed))
+        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed, timers=timers))
         return True
 
     def take_up_effect(self, effect: OwedEffect) -> None:
@@ -132,6 +132,8 @@ class SharedRunner(Runner):
         workflow = staged.live.row.id
         self.reporting.pop(workflow, None)
         super().act(staged)
+        if staged.reserved:
+            self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
         if staged.kept:
             if staged.live.row.holder == self._pipeline.means.owner:
                 self.unwinds(workflow, staged.live.row.lease)

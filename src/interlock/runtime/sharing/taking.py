@@ -15,12 +15,16 @@ from interlock.runtime.staging import Staged
 class TakeUp(Report):
     """The workflow was claimed, under this lease."""
 
-    __slots__ = ("attempts_max", "claimed", "lease")
+    __slots__ = ("attempts_max", "claimed", "lease", "timers")
 
-    def __init__(self, workflow: str, lease: int, attempts_max: int, claimed: dict[str, int]) -> None:
+    def __init__(
+        self, workflow: str, lease: int, attempts_max: int, claimed: dict[str, int], *, timers: bool = False
+    ) -> None:
         super().__init__(workflow)
         self.lease = lease
         self.attempts_max = attempts_max
+        self.timers = timers
+        """It was claimed for its timers alone, by a worker without room."""
         self.claimed = claimed
         """What waits for a slot, and keeps its lease meanwhile."""
 
@@ -49,7 +53,7 @@ class TakeUp(Report):
     def _begin(self, staged: Staged, group: Group) -> None:
         slots = group.means.slots
         current = None if gone(staged, group) else staged.live.owed.current
-        if current is None or (current.retry_us or 0) > group.now_us:
+        if self.timers or current is None or (current.retry_us or 0) > group.now_us:
             slots.decline(self.workflow)
             staged.owe(staged.live.owed, group.now_us)
         elif not staged.begin(group.means):

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 
-from interlock.errors import InterlockError, UnavailableError
+from interlock.errors import UnavailableError
 from interlock.runtime.inside import Inside
 from interlock.runtime.waiters import Waiters
 from interlock.store.shared import SharedStore
@@ -39,7 +39,8 @@ class WaitPolls:
 
     def added(self, workflow: str) -> None:
         """Somebody has begun to wait."""
-        self._looks[workflow] = (self._loop.time() + FIRST_S, FIRST_S)
+        when_s = self._loop.time() + FIRST_S
+        self._looks[workflow] = (min(when_s, self._looks.get(workflow, (when_s, 0.0))[0]), FIRST_S)
         self._added.set()
 
     def moved_here(self, workflow: str) -> None:
@@ -54,8 +55,7 @@ class WaitPolls:
             if not self._looks:
                 self._added.clear()
                 await self._added.wait()
-            soonest_s = min(when_s for when_s, _ in self._looks.values())
-            await asyncio.sleep(max(FIRST_S / 2, soonest_s - self._loop.time()))
+            await asyncio.sleep(FIRST_S)  # Somebody may begin to wait at any time, and is looked for soon.
             with contextlib.suppress(UnavailableError):
                 await self._look()
 
@@ -71,5 +71,5 @@ class WaitPolls:
             for row in (await self._store.load(wanted[begin : begin + PAGE])).values():
                 try:
                     self._waiters.moved(self._inside.read(row))
-                except InterlockError as error:
+                except Exception as error:  # noqa: BLE001 -- whatever is wrong with one, the others are woken.
                     log.error("workflow %r is waited for and cannot be read: %s", row.id, error)  # noqa: TRY400

@@ -34,17 +34,26 @@ class Claims:
         self._pool = pool
         self._time = time
         due = "greatest(w.wake_at, w.lease_until)"
+        taken = f"""UPDATE {schema}.workflows w
+SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
+    revision = w.revision + 1
+FROM due WHERE w.id = due.id
+RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
         # By workflows_to_wake, machine by machine: what is due of a machine that nobody runs is in nobody's way.
         self._claim = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND {due} <= now()
     ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {schema}.workflows w
-SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
-    revision = w.revision + 1
-FROM due WHERE w.id = due.id
-RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
+{taken}"""
+        # By workflows_by_timer.
+        self._claim_timers = f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.timer_at IS NOT NULL AND w.workflow_type = $1 AND w.timer_at <= now()
+    AND (w.lease_until > now()) IS NOT TRUE
+    ORDER BY w.timer_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+{taken}"""
         # By workflow_effects_to_wake.
         self._claim_effects = f"""
 WITH due AS MATERIALIZED (
@@ -62,8 +71,11 @@ SELECT {micros("clock_timestamp()")}, m.name, (
      WHERE (e.lease_until > now()) IS NOT TRUE ORDER BY e.wake_at, e.id LIMIT 1)
 FROM unnest($1::text[]) AS m(name)"""
         self._renew_effects = f"""
-UPDATE {schema}.workflow_effects e SET lease_until = now() + $3 * interval '1 second'
-WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL"""
+WITH held AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL
+    ORDER BY e.id FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflow_effects e SET lease_until = now() + $3 * interval '1 second' FROM held WHERE e.id = held.id"""
         self._renew = f"""
 WITH {_held(schema)}, renewed AS (
     UPDATE {schema}.workflows w SET lease_until = now() + $4 * interval '1 second' FROM held WHERE w.id = held.id)
@@ -81,9 +93,10 @@ WITH {_held(schema)}, released AS (
         self._time.heard(rows[-1][0])
         return Due(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
 
-    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
+    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False) -> list[Row]:
         """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
-        rows = await self._pool.write(self._claim, (machine, owner, min(limit, CLAIMED_MAX), lease_s))
+        statement = self._claim_timers if timers else self._claim
+        rows = await self._pool.write(statement, (machine, owner, min(limit, CLAIMED_MAX), lease_s))
         if rows:
             self._time.heard(rows[-1][TIME])
         claimed = [columns.row_of(row) for row in rows]

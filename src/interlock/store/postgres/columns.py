@@ -37,12 +37,13 @@ def row_of_table(table: str) -> str:
         "{0}.revision",
         "{0}.lease_token",
         "CASE WHEN {0}.lease_until > now() THEN {0}.lease_owner ELSE '' END",
+        micros("{0}.timer_at"),
     )
     return ", ".join(every).format(table)
 
 
 ROW = row_of_table("workflows")
-ROW_WIDTH = 20
+ROW_WIDTH = 21
 ENTERED_AT = 10
 """Where the time of entering stands in `ROW`."""
 
@@ -69,7 +70,7 @@ def effect_of_table(table: str) -> str:
 EFFECTS = effect_of_table("workflow_effects")
 LETTERS = f"id, kind, workflow_id, name, attempts, error, {micros('since')}, version, key, context::text"
 
-NO_EFFECT = (None,) * (len(EFFECT) - 3)
+NO_EFFECT = (None,) * (len(EFFECT) - 4)
 NO_LETTER = (None,) * (len(LETTER) - 3)
 
 
@@ -84,9 +85,13 @@ def parts_of(changes: Sequence[Change]) -> Parts:
         history=history and not single,
         keys=any(each.key is not None for change in changes for each in change.history),
         counts=any(change.counted for change in changes if change.expected),
-        effects=any(change.effects or change.effects_again or change.effects_done for change in changes),
+        effects=any(map(_has_effects, changes)),
         letters=any(change.letters or change.letters_gone for change in changes),
     )
+
+
+def _has_effects(change: Change) -> bool:
+    return bool(change.effects or change.effects_again or change.effects_dead or change.effects_done)
 
 
 def _is_single(change: Change) -> bool:
@@ -169,9 +174,11 @@ def _change(change: Change) -> tuple[Any, ...]:
         row.version,
         row.visit,
         row.active,
+        row.created_us,
         row.updated_us,
         row.owed,
         row.wake_us,
+        row.timer_us,
         row.lease,
         change.hold,
     )
@@ -179,7 +186,7 @@ def _change(change: Change) -> tuple[Any, ...]:
 
 def _begin(change: Change) -> tuple[Any, ...]:
     row = change.row
-    return (None,) * 4 if change.expected else (row.machine, row.created_us, row.entered_us, row.digest)
+    return (None,) * 3 if change.expected else (row.machine, row.entered_us, row.digest)
 
 
 def _last(change: Change) -> tuple[Any, ...]:
@@ -211,15 +218,17 @@ def _event(happened: Happened) -> tuple[Any, ...]:
 
 def _effects(change: Change) -> Iterable[tuple[Any, ...]]:
     workflow, held = change.row.id, change.effects_held
-    for put, effects in ((True, change.effects), (None, change.effects_again)):
-        for each in effects:
-            context = each.context.decode() or None
-            yield (
-                workflow, put, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
-                each.id in held,
-            )  # fmt: skip
+    new = [(True, each, None) for each in change.effects]
+    for put, each, known in (*new, *((None, each, known) for each, known in change.effects_again)):
+        context = each.context.decode() or None
+        yield (
+            workflow, put, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
+            each.id in held, known,
+        )  # fmt: skip
+    for dead in change.effects_dead:
+        yield (workflow, False, dead.id, *NO_EFFECT, dead.attempts)
     for done in change.effects_done:
-        yield (workflow, False, done, *NO_EFFECT)
+        yield (workflow, False, done, *NO_EFFECT, None)
 
 
 def _letters(change: Change) -> Iterable[tuple[Any, ...]]:
@@ -228,7 +237,7 @@ def _letters(change: Change) -> Iterable[tuple[Any, ...]]:
         context = each.context.decode() or None
         yield (
             workflow, True, each.id, each.kind, each.workflow, each.name, each.attempts, each.error, each.since_us,
-            each.version, each.key, context,
+            each.version, each.key, context, any(dead.id == each.key for dead in change.effects_dead),
         )  # fmt: skip
     for gone in change.letters_gone:
         yield (workflow, False, gone, *NO_LETTER)

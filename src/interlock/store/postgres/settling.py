@@ -4,8 +4,9 @@ The connection was lost, and the statement may have been carried out, may be wai
 this moment. So it is not enough to look: whoever decides again could be overtaken by the first try. The rows that are
 still at the revision that was decided upon are written: their revision goes up, and the first try, however late it
 comes, finds another one and is lost. That waits for a row that the first try is just writing. Of the rows that have
-moved on, history tells by the envelope whether it was the group that moved them; a change without history is known by
-what it left to be owed.
+moved on, history tells by the envelope whether it was the group that moved them, and so does the row itself, as long as
+nobody else has written it. What has no history and was written over since is taken for not happened: what is reported
+of attempts and effects names the attempt, so that deciding it again does nothing twice.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from interlock.errors import UnavailableError
 from interlock.sql.postgres.failures import Blocked
 from interlock.sql.postgres.pool import Pool
+from interlock.store.postgres.statement import moment
 from interlock.store.values import Change
 
 LOCK_WAIT_MS = 2_000
@@ -30,23 +32,24 @@ class Settling:
         self._fence = f"""
 WITH asked AS MATERIALIZED (
     SELECT k.*, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
-    FROM unnest($1::text[], $2::bigint[]) AS k(id, expected)),
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS k(id, expected, created_us)),
 locked AS MATERIALIZED (
     SELECT w.id, k.expected FROM asked k JOIN {schema}.workflows w ON w.id = k.id
-    WHERE k.expected > 0 ORDER BY w.id FOR NO KEY UPDATE OF w)
+    WHERE k.expected > 0 AND w.created_at = {moment("k.created_us")} ORDER BY w.id FOR NO KEY UPDATE OF w)
 UPDATE {schema}.workflows w SET revision = w.revision + 1 FROM locked l WHERE w.id = l.id AND w.revision = l.expected
 RETURNING w.id"""
         self._happened = f"""
-SELECT k.id FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) AS k(id, version, owed, revision)
+SELECT k.id FROM unnest($1::text[], $2::bigint[]) AS k(id, version)
 LEFT JOIN {schema}.workflow_events e ON e.workflow_id = k.id AND e.version = k.version
 LEFT JOIN {schema}.workflows w ON w.id = k.id
-WHERE e.envelope = $5::uuid OR (k.version IS NULL AND w.owed = k.owed AND w.revision = k.revision)"""
+WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
         """Which of the changes have happened."""
         ids = [change.row.id for change in changes]
         try:
-            rows = await self._pool.write(self._fence, (ids, [change.expected for change in changes]))
+            created = [change.row.created_us for change in changes]
+            rows = await self._pool.write(self._fence, (ids, [change.expected for change in changes], created))
         except Blocked as blocked:
             raise UnavailableError(
                 "somebody holds a workflow of a group whose outcome is unknown.",
@@ -61,8 +64,6 @@ WHERE e.envelope = $5::uuid OR (k.version IS NULL AND w.owed = k.owed AND w.revi
             self._happened,
             [change.row.id for change in left],
             [change.history[-1].version if change.history else None for change in left],
-            [change.row.owed for change in left],
-            [change.row.revision for change in left],
             envelope,
         )
         return {row[0] for row in found}

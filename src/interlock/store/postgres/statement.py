@@ -35,9 +35,11 @@ CHANGE = (
     ("version", "bigint"),
     ("visit", "bigint"),
     ("active", "boolean"),
+    ("created_at", "bigint"),
     ("updated_at", "bigint"),
     ("owed", "bytea"),
     ("wake_at", "bigint"),
+    ("timer_at", "bigint"),
     ("lease_token", "bigint"),
     ("hold", "smallint"),
 )
@@ -45,7 +47,6 @@ CHANGE = (
 
 BEGIN = (
     ("workflow_type", "text"),
-    ("created_at", "bigint"),
     ("entered_at", "bigint"),
     ("digest", "bytea"),
 )
@@ -79,6 +80,7 @@ EFFECT = (
     ("wake_at", "bigint"),
     ("context", "text"),
     ("hold", "boolean"),
+    ("known", "bigint"),
 )
 LETTER = (
     ("change", "text"),
@@ -93,9 +95,13 @@ LETTER = (
     ("version", "bigint"),
     ("key", "text"),
     ("context", "text"),
+    ("tied", "boolean"),
 )
-ASIDE = {"id", "expected", "hold", "lease_token"}
+ASIDE = {"id", "expected", "created_at", "hold", "lease_token"}
 """Columns of a change that a move does not write as they are."""
+
+INSTRUCTIONS = {"change", "put", "hold", "known", "tied"}
+"""Columns of effects and letters that say what to do with them, and are not stored."""
 
 WON = {
     (True, False): "SELECT id FROM moved",
@@ -152,9 +158,9 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
         happened = f"SELECT h.* FROM {_rows(EVENT, at, 'h')}"
     at += len(EVENT) * parts.history
     if parts.moves:
-        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease, parts)
+        tables += _moves(schema, f"({happened}) h" if parts.keys else None, lease, envelope, parts)
     if parts.starts:
-        tables += _starts(schema, lease, bounded=bounded)
+        tables += _starts(schema, lease, envelope, bounded=bounded)
     if parts.single:
         tables.append(_last(schema, won, envelope, parts))
     elif parts.history:
@@ -195,7 +201,7 @@ def _rows(columns: Sequence[tuple[str, str]], at: int, name: str = "c") -> str:
     return f"unnest({arrays}) AS {name}({', '.join(column for column, _ in columns)})"
 
 
-def _moves(schema: str, happened: str | None, lease: Lease, parts: Parts) -> list[str]:
+def _moves(schema: str, happened: str | None, lease: Lease, envelope: str, parts: Parts) -> list[str]:
     used = ""
     if happened is not None:
         used = f""" AND (c.id IN (SELECT h.workflow_id FROM {happened}
@@ -205,19 +211,19 @@ def _moves(schema: str, happened: str | None, lease: Lease, parts: Parts) -> lis
     return [
         f"""locked AS MATERIALIZED (
     SELECT c.* FROM change c JOIN {schema}.workflows w ON w.id = c.id
-    WHERE c.expected > 0 AND w.revision = c.expected{used}
+    WHERE c.expected > 0 AND w.revision = c.expected AND w.created_at = {moment("c.created_at")}{used}
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)""",
         f"""moved AS (
     UPDATE {schema}.workflows w SET {", ".join(changed)}, context_written = l.context_written,
     entered_at = CASE WHEN w.visit = l.visit THEN w.entered_at ELSE {moment("l.updated_at")} END,
-    revision = l.expected + 1, lease_token = greatest(w.lease_token, l.lease_token),
+    revision = l.expected + 1, envelope = {envelope}, lease_token = greatest(w.lease_token, l.lease_token),
     {lease.of_move()}
     FROM locked l WHERE w.id = l.id AND w.revision = l.expected
     RETURNING w.id)""",
     ]
 
 
-def _starts(schema: str, lease: Lease, *, bounded: bool) -> list[str]:
+def _starts(schema: str, lease: Lease, envelope: str, *, bounded: bool) -> list[str]:
     stored = [(name, kind) for name, kind in (*CHANGE, *BEGIN, *COUNTS) if name not in {"expected", "hold"}]
     names = [*(name for name, _ in stored), *LEASE]
     values = [*(_value("n", name, kind) for name, kind in stored), *lease.of_start()]
@@ -229,8 +235,8 @@ def _starts(schema: str, lease: Lease, *, bounded: bool) -> list[str]:
     SELECT c.*, nextval('{schema}.workflow_numbers') AS number{bound}
     FROM change c WHERE c.expected = 0)""",
         f"""begun AS (
-    INSERT INTO {schema}.workflows ({", ".join(names)}, revision, number, context_written)
-    SELECT {", ".join(values)}, 1, n.number, n.context_written FROM numbered n ORDER BY n.id
+    INSERT INTO {schema}.workflows ({", ".join(names)}, revision, envelope, number, context_written)
+    SELECT {", ".join(values)}, 1, {envelope}, n.number, n.context_written FROM numbered n ORDER BY n.id
     ON CONFLICT (id) DO NOTHING RETURNING id)""",
     ]
 
@@ -264,7 +270,7 @@ def _aside(
 
     `put` is true for one that is put in, false for one that is taken out, and null for one that changes if it is there.
     """
-    stored = [(name, kind) for name, kind in columns if name not in {"change", "put", "hold"}]
+    stored = [(name, kind) for name, kind in columns if name not in INSTRUCTIONS]
     arrays = _rows((*columns,), at).partition(" AS ")[0]
     names = ", ".join(name for name, _ in columns)
     into = [*(name for name, _ in stored), *leased]
@@ -274,19 +280,27 @@ def _aside(
                        *(f"{name} = {value}" for name, value in leased.items())])  # fmt: skip
     updated = [] if table != "workflow_effects" else [
         f"""again_{table} AS (
-    UPDATE {schema}.{table} t SET {again} FROM last_{table} p WHERE t.id = p.id AND p.put IS NULL)"""
+    UPDATE {schema}.{table} t SET {again} FROM last_{table} p
+    WHERE t.id = p.id AND p.put IS NULL AND t.attempts = p.known)"""
     ]  # fmt: skip
+    known, tied = "", ""
+    if table == "workflow_effects":
+        known = " AND (p.known = t.attempts) IS NOT FALSE"
+    else:
+        # As it was before this statement: the letter of an effect that somebody else has tried meanwhile is too late.
+        tried = f"SELECT FROM {schema}.workflow_effects e WHERE e.id = p.key AND e.attempts = p.attempts"
+        tied = f" AND (NOT p.tied OR EXISTS ({tried}))"
     return [
         f"""last_{table} AS MATERIALIZED (
     SELECT DISTINCT ON (p.id) p.* FROM {arrays} WITH ORDINALITY AS p({names}, place)
     WHERE (p.change IN ({won})) IS TRUE ORDER BY p.id, p.place DESC)""",
         f"""put_{table} AS (
     INSERT INTO {schema}.{table} ({", ".join(into)})
-    SELECT {values} FROM last_{table} p WHERE p.put
+    SELECT {values} FROM last_{table} p WHERE p.put{tied}
     ON CONFLICT (id) DO UPDATE SET {replaced})""",
         *updated,
         f"""taken_{table} AS (
-    DELETE FROM {schema}.{table} t USING last_{table} p WHERE t.id = p.id AND NOT p.put)""",
+    DELETE FROM {schema}.{table} t USING last_{table} p WHERE t.id = p.id AND NOT p.put{known})""",
     ]
 
 

@@ -21,12 +21,16 @@ CREATE TABLE workflows (
     active boolean NOT NULL,
     -- When somebody has to look at it again, at the latest; nobody has to when it is null.
     wake_at timestamptz,
+    -- When its next timer fires, which needs no worker with room.
+    timer_at timestamptz,
     -- Who looks after it, until when, and the how-manieth claim that is (G4: a fencing token).
     lease_owner text COLLATE "C",
     lease_until timestamptz,
     lease_token bigint NOT NULL DEFAULT 0,
     -- Counts every write of the row; what was decided upon another one is lost (B2).
     revision bigint NOT NULL,
+    -- Of the group that wrote it last.
+    envelope uuid,
     number bigint NOT NULL,
     duplicates bigint NOT NULL,
     ignored bigint NOT NULL,
@@ -51,6 +55,9 @@ CREATE INDEX workflows_by_state ON workflows (workflow_type, state, entered_at, 
 -- Claims. What somebody looks after is out of sight until the lease is over.
 CREATE INDEX workflows_to_wake ON workflows (workflow_type, (greatest(wake_at, lease_until)))
 WHERE wake_at IS NOT NULL;
+
+-- Claims of workers without room: timers do not wait behind steps.
+CREATE INDEX workflows_by_timer ON workflows (workflow_type, timer_at) WHERE timer_at IS NOT NULL;
 
 -- One row per transition (B1), only ever added to.
 CREATE TABLE workflow_events (
