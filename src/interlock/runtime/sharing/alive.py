@@ -7,12 +7,14 @@ until it changes, which means that somebody is alive, or until it is old enough 
 """
 
 import asyncio
-import contextlib
+import logging
 
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.recovery import ALIVE
 from interlock.store.shared import SharedStore
+
+log = logging.getLogger("interlock.steps")
 
 SIGN_S = 0.4
 """How often a worker shows that it is alive."""
@@ -43,6 +45,10 @@ async def gap_begun_us(store: SharedStore) -> int | None:
 async def show_signs(store: SharedStore, every_s: float) -> None:
     """Show that this worker is alive, until the engine closes."""
     while True:
-        with contextlib.suppress(UnavailableError, OutcomeUnknown):
+        try:
             await store.note(ALIVE, str(store.now_us()))
+        except (UnavailableError, OutcomeUnknown) as error:
+            log.debug("this worker could not show that it is alive: %s", error)
+        except Exception:
+            log.exception("this worker could not show that it is alive; it is tried again.")
         await asyncio.sleep(min(SIGN_S, every_s))

@@ -5,7 +5,6 @@ and less often, for all of them together.
 """
 
 import asyncio
-import contextlib
 import logging
 
 from interlock.errors import InterlockError, UnavailableError
@@ -56,8 +55,12 @@ class WaitPolls:
                 await self._added.wait()
             soonest_s = min(when_s for when_s, _ in self._looks.values())
             await asyncio.sleep(max(FIRST_S / 2, soonest_s - self._loop.time()))
-            with contextlib.suppress(UnavailableError):
+            try:
                 await self._look()
+            except UnavailableError as error:
+                log.debug("workflows that are waited for could not be looked at: %s", error)
+            except Exception:
+                log.exception("workflows that are waited for could not be looked at; it is tried again.")
 
     async def _look(self) -> None:
         now_s = self._loop.time()
