@@ -15,6 +15,7 @@ import itertools
 import pstats
 import tempfile
 import time
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from interlock.seams import SystemClock
 from interlock.sql.postgres.link import Link
 from interlock.store.postgres.opening import open_postgres
 from interlock.store.postgres.store import PostgresStore
+from interlock.store.shared import Holder
 from interlock.store.values import Change
 
 GROUPS = (64, 128, 256)
@@ -54,10 +56,9 @@ class Feed:
         self._phases = [-(slot % PHASES) for slot in range(SLOTS)]
         self._slot = 0
 
-    def group(self, size: int) -> tuple[list[Change], set[str]]:
-        """The next changes, and the workflows among them that run a step from now on."""
+    def group(self, size: int) -> list[Change]:
+        """The next changes."""
         changes: list[Change] = []
-        held: set[str] = set()
         for _ in range(SLOTS):
             if len(changes) == size:
                 break
@@ -66,8 +67,7 @@ class Feed:
             self._phases[slot] = (phase + 1) % PHASES if phase >= 0 else phase + 1
             if phase >= 0:
                 changes.append(self._change(slot, phase))
-                held |= {self._ids[slot]} if phase < PHASES - 1 else set()
-        return changes, held
+        return changes
 
     def _change(self, slot: int, phase: int) -> Change:
         if phase == 0:
@@ -83,7 +83,7 @@ class Feed:
             wake_us=now_us + int(1e6 * STEP_S) if phase < PHASES - 1 else None,
         )
         history = tuple(msgspec.structs.replace(each, workflow=workflow, created_us=now_us) for each in pattern.history)
-        return Change(row, phase, history)
+        return Change(row, phase, history, hold=phase < PHASES - 1)
 
 
 async def pattern_of(on: Server) -> list[Change]:
@@ -109,9 +109,9 @@ async def pattern_of(on: Server) -> list[Change]:
 
 async def committed(store: Any, feed: Feed, size: int) -> int:  # noqa: ANN401 -- a store that is shared.
     """One group; returns how many changes it had."""
-    changes, held = feed.group(size)
-    found = await store.commit_as(changes, held, owner=OWNER, lease_s=STEP_S)
-    assert not found.lost, f"lost {found.lost}"
+    changes = feed.group(size)
+    lost = await store.commit_as(changes, Holder(OWNER, STEP_S, str(uuid.uuid4())))
+    assert not lost, f"lost {lost}"
     return len(changes)
 
 

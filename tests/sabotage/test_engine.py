@@ -17,7 +17,7 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.owed import StepRun, fresh_key
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.recovery import Recovery
-from interlock.runtime.reports import Report, Returned, Result
+from interlock.runtime.reports import Report, Result, Returned
 from interlock.runtime.runner import Runner
 from interlock.runtime.slots import Slots
 from interlock.runtime.staging import Means, Staged, replace

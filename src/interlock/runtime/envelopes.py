@@ -37,6 +37,7 @@ class Start:
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
 
+    admitted = True
     begins = True
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
@@ -90,6 +91,7 @@ class Send:
 
     __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
 
+    admitted = True
     begins = False
 
     def __init__(

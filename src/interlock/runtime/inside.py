@@ -186,7 +186,7 @@ class Inside:
 
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Somebody is told something: count it, and tell observers what was refused or late."""
-        if envelope.future is not None and not isinstance(envelope, Report):
+        if envelope.admitted and envelope.future is not None:
             self.gate.leave()
         if self.pipeline.dead is not None:
             self.waiters.close(stopped(self.pipeline.dead))  # Nothing moves here any more.

@@ -35,6 +35,11 @@ class Envelope(Protocol):
     """Its key, or its id, must be looked up before it is decided."""
 
     @property
+    def admitted(self) -> bool:
+        """It came from outside, through the gate."""
+        ...
+
+    @property
     def begins(self) -> bool:
         """It starts a workflow: unless it must look, it is decided as if there were none; the store knows better."""
         ...

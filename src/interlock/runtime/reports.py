@@ -50,6 +50,7 @@ class Report(ABC):
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
+    admitted = False
     begins = False
 
     def __init__(self, workflow: str) -> None:

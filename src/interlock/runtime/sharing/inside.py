@@ -18,7 +18,6 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.inside import Inside
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import ALIVE, Recovery
-from interlock.runtime.reports import Result
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.alive import gap_begun_us, minds_the_gap, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
@@ -131,8 +130,8 @@ class SharedInside(Inside):
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Count what changed nothing."""
         super().answered(envelope, answer)
-        if isinstance(envelope, Result):
-            self.runner.reporting.pop(envelope.workflow, None)  # It was late, or cannot be written at all.
+        if self.runner.reporting.get(envelope.workflow) is envelope:
+            del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
         if isinstance(answer, Moved):
             if answer.duplicate:
                 self._counting.add(envelope.workflow, 0)

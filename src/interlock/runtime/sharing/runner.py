@@ -7,6 +7,7 @@ lease keeps others from claiming the workflow, so this process keeps an eye on t
 """
 
 from collections.abc import Callable
+from typing import cast
 
 from interlock.runtime.attempts import Attempt
 from interlock.runtime.owed import Owed, StepRun, UndoRun, decode_owed
@@ -119,7 +120,7 @@ class SharedRunner(Runner):
         super().act(staged)
 
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
-        if isinstance(report, Result):
-            self.reporting[report.workflow] = report
+        if report is not None and attempt.slots_of == "runs":
+            self.reporting[report.workflow] = cast("Result", report)
         super()._settle(attempt, report)
         self.freed()
