@@ -224,7 +224,7 @@ class Stores(RuleBasedStateMachine):
                 self.started += 1
                 for store in (self.specification, self.store):
                     await store.commit([started(f"last {self.started}", machine="young")])
-            # Each goes on from where it is itself: numbers may have gaps, and those of one store say nothing to another.
+            # Each goes on from where it is itself: numbers may have gaps, and are not those of the other store.
             afters: list[Cursor | None] = [None, None]
             while True:
                 batches = [

@@ -29,6 +29,9 @@ replace = msgspec.structs.replace
 
 LEASE_S = 9.0
 
+PATIENCE_S = 3_000.0
+"""Virtual seconds after which a scenario hangs: it fails instead."""
+
 
 class Luck:
     """Luck that always says the same."""
@@ -306,7 +309,8 @@ def play(scenario: Callable[[], Awaitable[None]]) -> None:
     loop = VirtualLoop()
 
     async def main() -> None:
-        await scenario()
+        async with asyncio.timeout(PATIENCE_S):
+            await scenario()
 
     try:
         loop.run(main())

@@ -1,4 +1,4 @@
-"""G5, G7: memory makes an engine quick, and never refuses: whatever changes nothing is decided on the row of the store."""
+"""G5, G7: memory makes an engine quick and never refuses: what changes nothing is decided on the row of the store."""
 
 import pytest
 
