@@ -198,15 +198,17 @@ def test_nothing_makes_a_worker_stop_looking(call: str, error: Callable[[str], E
     async def scenario() -> None:
         store = SharedMemory()
         order, world, _ = shop(World(mail=Outside(OSError("once"), None)))
-        async with engine_on(store, order, poll_s=1) as worker:
-            async with engine_on(store, order, worker=False, seed=2) as door:
-                store.down[call] = error("away.")
-                await submitted(door, order, "o-1")
-                await passed(3 * LEASE_S)
-                del store.down[call]
-                assert (await worker.wait("o-1")).state is State.DONE
-                await passed(2 * LEASE_S)
-                assert world.mail.attempts == [1, 2]
+        async with (
+            engine_on(store, order, poll_s=1) as worker,
+            engine_on(store, order, worker=False, seed=2) as door,
+        ):
+            store.down[call] = error("away.")
+            await submitted(door, order, "o-1")
+            await passed(3 * LEASE_S)
+            del store.down[call]
+            assert (await worker.wait("o-1")).state is State.DONE
+            await passed(2 * LEASE_S)
+            assert world.mail.attempts == [1, 2]
 
     play(scenario)
 
