@@ -33,7 +33,7 @@ def test_an_attempt_that_takes_long_is_held_and_nobody_else_begins_it() -> None:
     async def scenario() -> None:
         store, held = SharedMemory(), Held(Charged())
         order, world, _ = shop(World(charge=Outside(held)), timeout_s=1_000)
-        async with engine_on(store, order) as engine, engine_on(store, order, seed=2):
+        async with engine_on(store, order, poll_s=1_000) as engine, engine_on(store, order, seed=2):
             await submitted(engine, order, "o-1")
             await passed(10 * LEASE_S)
             assert store.held["o-1"].owner == owner_of(engine)
