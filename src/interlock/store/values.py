@@ -109,7 +109,8 @@ that it was taken for must end before anybody undoes it."""
 class Change(msgspec.Struct, frozen=True, gc=False):
     """What one group does to one workflow: its final row, and everything that leads there.
 
-    A workflow keeps its id, machine, digest and time of creation; a store need not write them again.
+    A workflow keeps its id, machine, digest and time of creation, and within a visit the time of its entering; a store
+    need not write them again.
     """
 
     row: Row

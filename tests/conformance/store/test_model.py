@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from interlock.errors import InternalError
+from interlock.store.cursors import Cursor
 from interlock.store.leases import Granted
 from interlock.store.memory import MemoryStore
 from interlock.store.opening import open_store
@@ -75,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
             self.active,
             1,
             self.at_us,
-            self.at_us,
+            before.entered_us if before is not None and before.visit == version else self.at_us,
             b"digest",
             b"owed",
             self.wake_us,
@@ -223,19 +224,20 @@ class Stores(RuleBasedStateMachine):
                 self.started += 1
                 for store in (self.specification, self.store):
                     await store.commit([started(f"last {self.started}", machine="young")])
-            after = None
+            # Each goes on from where it is itself: numbers may have gaps, and are not those of the other store.
+            afters: list[Cursor | None] = [None, None]
             while True:
                 batches = [
                     await store.pruning.batch(old, after=after, limit=2, dry_run=dry_run)
-                    for store in (self.specification, self.store)
+                    for store, after in zip((self.specification, self.store), afters, strict=True)
                 ]
                 first, second = [
                     (sorted(each.workflows), each.events, None if each.after is None else each.after.entered_us)
                     for each in batches
                 ]
                 assert first == second
-                after = batches[0].after
-                if after is None:
+                afters = [each.after for each in batches]
+                if afters[0] is None:
                     return
 
         self.runner.run(both())

@@ -256,7 +256,7 @@ def test_an_effect_is_given_to_one_who_tries_it_until_its_lease_is_over(postgres
             assert await one.claim_effects([MACHINE], owner="one", limit=9, lease_s=LONG_S) == [owed[0]]
             assert await two.claim_effects([MACHINE], owner="two", limit=9, lease_s=LONG_S) == []
             again = effect("a", wake_us=3_000, attempts=1)
-            change = replace(moved(row, effects_done=("b",)), effects_again=(again, effect("done long ago")))
+            change = replace(moved(row, effects_done=("b",)), effects_again=((again, 0), (effect("done long ago"), 0)))
             await begun(one, change)
             assert await two.claim_effects([MACHINE], owner="two", limit=9, lease_s=LONG_S) == [again]
             assert [each.id for each in await one.effects(limit=9)] == ["a", "later"]

@@ -110,8 +110,9 @@ def test_each_question_is_answered_by_its_index(postgres_url: str) -> None:
                 store._claims._claim: (("order", "o", 10, 1.0), "workflows_to_wake"),
                 store._claims._due: ((["order"],), "workflows_to_wake"),
                 store._claims._claim_effects: (("o", 10, 1.0, ["order"]), "workflow_effects_to_wake"),
-                store._settling._happened: ((["w"], [1], [b""], [1], nobody), "workflow_events_pkey"),
-                store._settling._fence: ((["w"], [1]), "workflows_pkey"),
+                store._settling._happened: ((["w"], [1], nobody), "workflow_events_pkey"),
+                store._settling._fence: ((["w"], [1], [1]), "workflows_pkey"),
+                store._claims._claim_timers: (("order", "o", 10, 1.0), "workflows_by_timer"),
             }
             for sql, (given, wanted) in others.items():
                 text = "\n".join(line[0] for line in await link.driver.fetch(f"EXPLAIN {sql}", *given))

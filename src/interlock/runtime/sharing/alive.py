@@ -7,13 +7,15 @@ fresh sign waits until it changes, which means that somebody is alive, or until 
 """
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Iterable, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.recovery import ALIVE
 from interlock.store.shared import SharedStore
+
+log = logging.getLogger("interlock.steps")
 
 SIGN_S = 0.4
 """How often a worker shows that it is alive."""
@@ -50,8 +52,12 @@ async def gap_begun_us(store: SharedStore, machine: str) -> int | None:
 async def show_sign(store: SharedStore, machines: Iterable[str]) -> None:
     """Show that this worker looks after these machines."""
     for machine in machines:
-        with contextlib.suppress(UnavailableError, OutcomeUnknown):
+        try:
             await store.note(sign_of(machine), str(store.now_us()))
+        except (UnavailableError, OutcomeUnknown) as error:
+            log.debug("this worker could not show that it is alive: %s", error)
+        except Exception:
+            log.exception("this worker could not show that it is alive; it is tried again.")
 
 
 async def show_signs(store: SharedStore, machines: Sequence[str], every_s: float) -> None:

@@ -63,6 +63,10 @@ class Claiming:
         self.looking = False
         self._reached_s = self._loop.time()
         """When the store last answered."""
+        self._failed = False
+        """It has not answered since."""
+        self._quiet_s = self._reached_s
+        """Until when nothing is claimed, because the others renew what they hold."""
 
     left: Callable[[], None]
     """Told when a workflow has left what somebody does for it."""
@@ -91,8 +95,7 @@ class Claiming:
                     self._reached_s = self._loop.time()
                 except (UnavailableError, OutcomeUnknown) as error:
                     log.info("work could not be claimed: %s", error)
-                    if self._loop.time() - self._reached_s > self._store.lease_s / 2:
-                        wait_s = self._store.lease_s / 2  # Leases may be over: everybody renews before anybody claims.
+                    self._failed = True
                 except Exception:
                     log.exception("work could not be claimed; a worker that gave up here would look alive and be dead.")
                 self.looking = False
@@ -106,6 +109,14 @@ class Claiming:
     async def _poll(self) -> float:
         """Claim what is due and there is room for; returns in how many seconds to come back."""
         due = await self._store.due(self._machines)
+        now_s = self._loop.time()
+        if self._failed:
+            self._failed = False
+            if now_s - self._reached_s > self._store.lease_s / 2:
+                # Leases may be over: everybody renews before anybody claims.
+                self._quiet_s = now_s + self._store.lease_s / 2
+        if now_s < self._quiet_s:
+            return self._quiet_s - now_s
         self._hungry = False
         for machine in self._turn():
             if due.machines.get(machine, due.now_us + 1) > due.now_us:
@@ -122,6 +133,7 @@ class Claiming:
                 )
                 for effect in claimed:
                     self._runner.take_up_effect(effect)
+                room -= len(claimed)
             self._hungry = self._hungry or room <= 0
         if self._hungry and self._room() > 0 and effects.free > len(effects):
             return 0.0
@@ -169,10 +181,14 @@ class Claiming:
             return
         when_s = self._loop.time() + wait_s
         if self._timer is not None:
-            if not self._timer.cancelled() and self._loop.time() < self._timer.when() <= when_s:
+            if self._timer.when() <= when_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when_s, self._wake.set)
+        self._timer = self._loop.call_at(when_s, self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None  # Whether it has fired is not told by the time: event loops may call a little early.
+        self._wake.set()
 
 
 class Keeping:

@@ -6,6 +6,7 @@ so that a flood of duplicates is not a flood of writes. A crash may lose the las
 
 import asyncio
 
+from interlock.runtime.bound import Live
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.reports import Report
 from interlock.runtime.staging import replace
@@ -31,11 +32,12 @@ class AddCounts(Report):
         staged = group.stage(self.workflow)
         if staged is not None:
             staged.touch()
-            row = staged.live.row
-            duplicate, ignored, refused = row.counts
+            live = staged.live
+            duplicate, ignored, refused = live.row.counts
             mine = self.counts
             counts = (duplicate + mine[0], ignored + mine[1], refused + mine[2])
-            staged.live.row = replace(row, counts=counts)
+            # Another object: by it the data path sees that this changes something, also behind an event of its group.
+            staged.live = Live(live.bound, replace(live.row, counts=counts), live.snapshot, live.owed)
         return None
 
 

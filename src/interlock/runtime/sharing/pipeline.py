@@ -81,6 +81,12 @@ class SharedPipeline(Pipeline):
             else:
                 await asyncio.sleep(PARKED_S_MIN)
 
+    def close(self) -> None:
+        """Nothing is brought again, and whoever waits for a workflow that others hold is told so."""
+        super().close()
+        for workflow, parked in self._parked.items():
+            self._give_up(parked, None, _held_to_the_end(workflow))
+
     async def _run(self) -> None:
         try:
             await asyncio.sleep(0)  # Whatever this turn of the event loop has to say is in one group.
@@ -224,6 +230,14 @@ class SharedPipeline(Pipeline):
             why="Others write to it without a pause, or a transaction that sent it an event is still open.",
             fix="Send the event again; keep transactions that send events short.",
         )
+
+
+def _held_to_the_end(workflow: str) -> UnavailableError:
+    return UnavailableError(
+        f"the engine is closed; until then others wrote to workflow {workflow!r}, or had it locked.",
+        why="What was sent was decided again and again, and nothing of it was written.",
+        fix="Send it to another engine; keep transactions that send events short.",
+    )
 
 
 def _mark(staged: Staged | None) -> tuple[int, ...] | None:

@@ -5,7 +5,6 @@ and less often, for all of them together.
 """
 
 import asyncio
-import contextlib
 import logging
 
 from interlock.errors import UnavailableError
@@ -56,8 +55,12 @@ class WaitPolls:
                 self._added.clear()
                 await self._added.wait()
             await asyncio.sleep(FIRST_S)  # Somebody may begin to wait at any time, and is looked for soon.
-            with contextlib.suppress(UnavailableError):
+            try:
                 await self._look()
+            except UnavailableError as error:
+                log.debug("workflows that are waited for could not be looked at: %s", error)
+            except Exception:
+                log.exception("workflows that are waited for could not be looked at; it is tried again.")
 
     async def _look(self) -> None:
         now_s = self._loop.time()

@@ -1,0 +1,94 @@
+"""B9: since when nobody has looked after the store, and how a worker shows that it does."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.runtime.bound import Bound
+from interlock.runtime.sharing.alive import LOOK_S, SIGN_S, SILENT_S, gap_begun_us, minding, show_signs, sign_of
+from tests.conformance.engine.places import AnyMachine
+from tests.conformance.engine.shop import Cancel, OrderMachine, State, shop
+from tests.unit.runtime.sharing.stores import SharedMemory, now_s, passed, play
+
+
+def timed(policy: str | None) -> AnyMachine:
+    def declare(order: OrderMachine) -> None:
+        if policy is not None:
+            order.after(State.DRAFT, after_s=60, send=Cancel(), policy=policy)  # type: ignore[arg-type]
+
+    return shop(declare=declare).machine
+
+
+@pytest.mark.parametrize(
+    ("policy", "minds"), [(None, False), ("deadline", False), ("restart", True), ("remaining", True)]
+)
+def test_only_some_timers_mind_how_long_nobody_was_there(policy: str | None, minds: bool) -> None:
+    assert minding({"order": Bound(timed(policy), {})}) == (["order"] if minds else [])
+
+
+def test_without_a_sign_nobody_was_ever_there() -> None:
+    async def scenario() -> None:
+        assert await gap_begun_us(SharedMemory(), "order") == 0
+        assert now_s() == 0.0
+
+    play(scenario)
+
+
+def test_an_old_sign_is_where_the_gap_begins() -> None:
+    async def scenario() -> None:
+        store = SharedMemory()
+        last_us = store.now_us()
+        await store.note(sign_of("order"), str(last_us))
+        await passed(SILENT_S)
+        begun_s = now_s()
+        assert await gap_begun_us(store, "order") == last_us
+        assert now_s() == begun_s
+
+    play(scenario)
+
+
+def test_a_fresh_sign_that_stays_the_same_is_one_of_the_dead() -> None:
+    async def scenario() -> None:
+        store = SharedMemory()
+        last_us = store.now_us()
+        await store.note(sign_of("order"), str(last_us))
+        await passed(0.4)
+        begun_s = now_s()
+        assert await gap_begun_us(store, "order") == last_us
+        assert now_s() - begun_s == pytest.approx(SILENT_S - 0.4, abs=2 * LOOK_S)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("every_s", [10.0, 0.05])
+def test_a_sign_that_changes_is_one_of_the_living(every_s: float) -> None:
+    """Also when its notes fail for a moment."""
+
+    async def scenario() -> None:
+        store = SharedMemory()
+        living = asyncio.ensure_future(show_signs(store, ["order"], every_s))
+        await passed(0.01)
+        begun_s = now_s()
+        assert await gap_begun_us(store, "order") is None
+        assert now_s() - begun_s <= min(SIGN_S, every_s) + 2 * LOOK_S
+        living.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [UnavailableError, OutcomeUnknown, OSError])
+def test_a_store_that_is_away_does_not_end_the_signs(error: Callable[[str], Exception]) -> None:
+    async def scenario() -> None:
+        store = SharedMemory()
+        store.down["note"] = error("away.")
+        living = asyncio.ensure_future(show_signs(store, ["order"], 1.0))
+        await passed(5)
+        assert await gap_begun_us(store, "order") == 0
+        del store.down["note"]
+        await passed(1)
+        assert await gap_begun_us(store, "order") is None
+        living.cancel()
+
+    play(scenario)

@@ -1,0 +1,143 @@
+"""Hints are heard as long as there is a connection for it, and a lost one is opened again without a hurry."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from interlock.errors import UnavailableError
+from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.link import Link
+from interlock.sql.postgres.pool import Pool
+from interlock.store.postgres import hints
+from interlock.store.postgres.hints import AGAIN_S, Hints
+from interlock.testing.virtual import VirtualLoop
+from tests.unit.sql.postgres.test_pool import Server, Wire, passed
+
+
+class Ear(Wire):
+    """A connection that listens, or cannot."""
+
+    def __init__(self, odd: BaseException | None = None) -> None:
+        super().__init__()
+        self.odd = odd
+        self.told: Callable[..., None] | None = None
+        self.lost: Callable[..., None] | None = None
+
+    async def add_listener(self, _channel: str, callback: Callable[..., None], /) -> None:
+        if self.odd is not None:
+            raise self.odd
+        self.told = callback
+
+    def add_termination_listener(self, callback: Callable[..., None], /) -> None:
+        self.lost = callback
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the driver's.
+        if self.odd is not None:
+            raise self.odd
+        await super().close(timeout=timeout)
+
+
+Ears = list["Ear | Exception"]
+
+
+def play(
+    ears: Ears,
+    scenario: Callable[[Hints, Ears], Coroutine[Any, Any, None]],
+    patch: pytest.MonkeyPatch,
+    *,
+    pgbouncer: bool = False,
+) -> None:
+    """In virtual time, with the connections that are opened one after the other."""
+    left = list(ears)
+
+    async def connected(address: Address) -> Link:
+        ear = left.pop(0)
+        if isinstance(ear, Exception):
+            raise ear
+        return Link(ear, address)
+
+    patch.setattr(hints, "connected", connected)
+    address = Address("postgresql://h/d", "postgresql://h/d", connections_max=2, pgbouncer=pgbouncer)
+    loop = VirtualLoop()
+    try:
+        loop.run(scenario(Hints(Pool(address, Server().connect)), ears))
+    finally:
+        loop.leave()
+
+
+def test_a_hint_is_heard_once_and_what_was_said_before_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        (ear,) = ears
+        assert isinstance(ear, Ear)
+        await heard.heard()
+        waiting = asyncio.ensure_future(heard.heard())
+        await passed(100)
+        assert not waiting.done()
+        assert ear.told is not None
+        ear.told("connection", 1, "channel", "")
+        await waiting
+        await heard.close()
+        assert ear.is_closed()
+
+    play([Ear()], scenario, monkeypatch)
+
+
+def test_a_lost_connection_counts_as_a_hint_and_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was said meanwhile is looked for."""
+
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        first, *_, last = ears
+        assert isinstance(first, Ear)
+        assert isinstance(last, Ear)
+        await heard.heard()
+        waiting = asyncio.ensure_future(heard.heard())
+        await passed(1)
+        assert first.lost is not None
+        first.terminate()
+        first.lost()
+        await waiting
+        begun_s = asyncio.get_running_loop().time()
+        await heard.heard()
+        assert asyncio.get_running_loop().time() - begun_s == pytest.approx(2 * AGAIN_S)
+        assert last.told is not None
+
+    play([Ear(), UnavailableError("away."), Ear(OSError("lost again")), Ear()], scenario, monkeypatch)
+
+
+def test_a_listener_that_is_given_up_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        (ear,) = ears
+        assert isinstance(ear, Ear)
+        with pytest.raises(asyncio.CancelledError):
+            await heard.heard()
+        assert ear.is_closed()
+
+    play([Ear(asyncio.CancelledError())], scenario, monkeypatch)
+
+
+def test_a_connection_that_comes_after_the_end_or_does_not_close_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        first, second = ears
+        assert isinstance(first, Ear)
+        assert isinstance(second, Ear)
+        await heard.heard()
+        first.odd = OSError("it says no")
+        await heard.close()
+        assert first.is_closed()
+        await heard._listen()
+        assert second.is_closed()
+
+    play([Ear(), Ear()], scenario, monkeypatch)
+
+
+def test_behind_a_pooler_nothing_is_heard_and_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(heard: Hints, ears: Ears) -> None:
+        waiting = asyncio.ensure_future(heard.heard())
+        await passed(1_000)
+        assert not waiting.done()
+        waiting.cancel()
+        await heard.close()
+
+    play([], scenario, monkeypatch, pgbouncer=True)
