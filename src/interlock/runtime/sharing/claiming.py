@@ -150,7 +150,11 @@ class Claiming:
 
     async def _listen(self) -> None:
         while True:
-            await self._store.hinted()
+            try:
+                await self._store.hinted()
+            except Exception:
+                log.exception("hints cannot be heard; work is found by looking, and listening is tried again.")
+                await asyncio.sleep(self._poll_s)
             self._wake.set()
 
     def _wake_in(self, wait_s: float) -> None:

@@ -203,6 +203,7 @@ class SharedMemory(MemoryStore):
         self.hints.set()
 
     async def hinted(self) -> None:
+        await self._called("hinted")
         await self.hints.wait()
         self.hints.clear()
 

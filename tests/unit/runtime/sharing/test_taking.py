@@ -1,6 +1,5 @@
 """B6, G4, G5: what becomes of a workflow or an effect that was claimed."""
 
-
 import msgspec
 import pytest
 
