@@ -168,6 +168,7 @@ class Engine(Operating):
 
         Raises WaitFailed when it ends in another final state, WaitTimeout when the time is over.
         """
+        self._inside.refuse_if_closed()
         waiter = Waiter(states)
         waiters = self._inside.waiters
         waiters.add(workflow, waiter)
@@ -278,7 +279,6 @@ class Engine(Operating):
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
-        await self._inside.leases.close()
         await self._inside.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------

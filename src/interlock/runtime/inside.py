@@ -161,6 +161,7 @@ class Inside:
             if self._saving is not None:
                 self._saving.cancel()
             try:
+                await self.leases.close()
                 await self.store.close()
             finally:
                 await self.alarms.close()

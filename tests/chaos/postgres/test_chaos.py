@@ -51,7 +51,12 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
 @pytest.mark.parametrize(
     ("sabotaged", "name", "told", "patience_s"),
     [
-        ("acknowledge_before_commit", "worker_killed", "was acknowledged|was refused: workflow-not-found", 30),
+        (
+            "acknowledge_before_commit",
+            "worker_killed",
+            "was acknowledged|was answered|was refused: workflow-not-found",
+            30,
+        ),
         ("result_of_any_visit", "worker_frozen", "applied twice|has the result of", 30),
         ("leases_without_end", "worker_killed", "others take over", 6),
     ],

@@ -130,10 +130,12 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
     """B6, G9: elsewhere the rescuer itself stalls (procrastinate 1408)."""
     claim, refusals = Claims.claim, [error("not now.") for _ in range(3)]
 
-    async def refused(self: Claims, machine: str, *, owner: str, limit: int, lease_s: float) -> list[Row]:
+    async def refused(
+        self: Claims, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False
+    ) -> list[Row]:
         if refusals:
             raise refusals.pop()
-        return await claim(self, machine, owner=owner, limit=limit, lease_s=lease_s)
+        return await claim(self, machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers)
 
     async def scenario() -> None:
         Work(monkeypatch)

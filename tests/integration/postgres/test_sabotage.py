@@ -1,14 +1,15 @@
 """The tests can fail: a statement that is broken in one place is caught by one of them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from interlock.errors import InterlockError
-from interlock.store.postgres import claims, statement, writing
+from interlock.store.postgres import claims, settling, statement, writing
 from interlock.store.postgres.statement import group_statement
-from tests.integration.postgres import test_claims, test_readable, test_traps
+from interlock.store.values import Change
+from tests.integration.postgres import test_claims, test_readable, test_settling, test_traps
 
 SOON = "statement_timeout_s=0.5"
 """For what would wait for ever."""
@@ -42,6 +43,26 @@ def claims_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(claims.Claims, "__init__", careless)
 
 
+def settled_as(happened: Callable[[Sequence[Change]], set[str]]) -> Sabotage:
+    """Whatever the database says, an unknown outcome is this."""
+
+    async def settle(_: settling.Settling, changes: Sequence[Change], envelope: str) -> set[str]:
+        del envelope
+        return happened(changes)
+
+    return lambda patch: patch.setattr(settling.Settling, "settle", settle)
+
+
+def claims_with_the_same_token(patch: pytest.MonkeyPatch) -> None:
+    made = claims.Claims.__init__
+
+    def careless(self: claims.Claims, *words: object) -> None:
+        made(self, *words)  # type: ignore[arg-type]
+        self._claim = self._claim.replace("lease_token = w.lease_token + 1", "lease_token = w.lease_token")
+
+    patch.setattr(claims.Claims, "__init__", careless)
+
+
 SABOTAGES: list[tuple[str, Sabotage, Callable[[str], None]]] = [
     (
         "history for losers",
@@ -64,6 +85,21 @@ SABOTAGES: list[tuple[str, Sabotage, Callable[[str], None]]] = [
         test_traps.test_a_foreign_key_to_a_workflow_does_not_make_it_lose,
     ),
     ("claims without a lease", claims_without_a_lease, test_claims.test_two_claimers_never_get_the_same_workflow),
+    (
+        "claims with the same token",
+        claims_with_the_same_token,
+        test_claims.test_a_lease_that_is_over_is_claimed_again_with_a_higher_token,
+    ),
+    (
+        "whatever is unknown has happened",
+        settled_as(lambda changes: {change.row.id for change in changes}),
+        test_settling.test_each_change_of_a_group_is_settled_for_itself,
+    ),
+    (
+        "whatever is unknown has not happened",
+        settled_as(lambda _: set()),
+        test_settling.test_each_change_of_a_group_is_settled_for_itself,
+    ),
     (
         "letters as JSONB has them",
         instead("context_written = l.context_written", "context_written = NULL"),

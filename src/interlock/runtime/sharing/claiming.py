@@ -171,8 +171,12 @@ class Claiming:
 
     async def _listen(self) -> None:
         while True:
-            if await self._store.hinted():
-                self.left()
+            try:
+                if await self._store.hinted():
+                    self.left()
+            except Exception:
+                log.exception("hints cannot be heard; work is found by looking, and listening is tried again.")
+                await asyncio.sleep(self._poll_s)
             self._wake.set()
 
     def _wake_in(self, wait_s: float) -> None:

@@ -145,6 +145,7 @@ class SharedInside(Inside):
     async def begin(self, *, accept_changes: bool) -> None:
         """As every engine; and look for what somebody waits for."""
         await super().begin(accept_changes=accept_changes)
+        self._recovered = True  # Whoever only takes events has something to give up as well: a hint that is not said.
         self.keep(self._polls.run())
 
     def durable(self, staged: Staged) -> None:

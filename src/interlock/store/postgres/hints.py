@@ -109,5 +109,5 @@ class Hints:
         self._heard.set()  # Whatever was said while nobody listened.
 
     def _told(self, *told: object) -> None:
-        self._left = self._left or told[-1] == LEFT
+        self._left = self._left or told[-1:] == (LEFT,)
         self._heard.set()

@@ -207,6 +207,7 @@ class SharedMemory(MemoryStore):
         self.hints.set()
 
     async def hinted(self) -> bool:
+        await self._called("hinted")
         await self.hints.wait()
         self.hints.clear()
         left, self.hints_left = self.hints_left, False

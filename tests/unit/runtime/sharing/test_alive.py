@@ -9,8 +9,8 @@ from interlock.errors import OutcomeUnknown, UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.sharing.alive import LOOK_S, SIGN_S, SILENT_S, gap_begun_us, minding, show_signs, sign_of
 from tests.conformance.engine.places import AnyMachine
-from tests.conformance.engine.shop import Cancel, OrderMachine, State, shop
-from tests.unit.runtime.sharing.stores import SharedMemory, now_s, passed, play
+from tests.conformance.engine.shop import Cancel, Order, OrderMachine, State, shop
+from tests.unit.runtime.sharing.stores import SharedMemory, engine_on, now_s, passed, play
 
 
 def timed(policy: str | None) -> AnyMachine:
@@ -90,5 +90,47 @@ def test_a_store_that_is_away_does_not_end_the_signs(error: Callable[[str], Exce
         await passed(1)
         assert await gap_begun_us(store, "order") is None
         living.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("policy", "left_s"), [("remaining", 40.0), ("restart", 60.0), ("deadline", 0.0)])
+def test_a_timer_goes_on_by_its_policy_when_the_first_worker_comes_back(policy: str, left_s: float) -> None:
+    """B9: the time while nobody was there."""
+
+    async def scenario() -> None:
+        store, order = SharedMemory(), timed(policy)
+        async with engine_on(store, order) as engine:
+            await engine.start(order, "o-1", Order())
+            await passed(20)
+        await passed(1_000)
+        async with engine_on(store, order, seed=2) as engine:
+            begun_s = now_s()
+            assert (await engine.wait("o-1")).state is State.CANCELLED
+            assert now_s() - begun_s == pytest.approx(left_s, abs=1.0)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("policy", ["remaining", "restart"])
+def test_a_worker_that_joins_another_leaves_the_timers_as_they_are(policy: str) -> None:
+    async def scenario() -> None:
+        store, order = SharedMemory(), timed(policy)
+        async with engine_on(store, order) as first:
+            await first.start(order, "o-1", Order())
+            await passed(50)
+            async with engine_on(store, order, seed=2):
+                assert (await first.wait("o-1")).state is State.CANCELLED
+                assert now_s() == pytest.approx(60, abs=1.0)
+
+    play(scenario)
+
+
+def test_a_note_that_fails_does_not_keep_a_worker_from_stopping() -> None:
+    async def scenario() -> None:
+        store, order = SharedMemory(), timed("remaining")
+        async with engine_on(store, order):
+            await passed(1)
+            store.down["note"] = UnavailableError("away.")
 
     play(scenario)

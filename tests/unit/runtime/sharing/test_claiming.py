@@ -116,6 +116,43 @@ def test_a_hint_that_cannot_be_said_harms_nobody_and_the_last_one_is_said_before
     play(scenario)
 
 
+def test_whoever_takes_an_event_and_goes_at_once_has_hinted_at_it() -> None:
+    """A command that sends one event is gone before hints are gathered."""
+
+    async def scenario() -> None:
+        store, order = SharedMemory(), shop().machine
+        async with engine_on(store, order, poll_s=LONG_S, seed=2) as worker:
+            await passed(1)
+            async with engine_on(store, order, worker=False) as door:
+                await submitted(door, order, "o-1")
+            begun_s = now_s()
+            assert store.hints_said == 1
+            assert (await worker.wait("o-1")).state is State.DONE
+            assert now_s() - begun_s < 1
+
+    play(scenario)
+
+
+def test_an_ear_that_fails_is_tried_again() -> None:
+    async def scenario() -> None:
+        store, order = SharedMemory(), shop().machine
+        store.down["hinted"] = OSError("odd")
+        async with (
+            engine_on(store, order, worker=False) as door,
+            engine_on(store, order, poll_s=10, seed=2) as worker,
+        ):
+            await passed(25)
+            assert 2 <= store.calls("hinted") <= 3
+            del store.down["hinted"]
+            await passed(10)
+            begun_s = now_s()
+            await submitted(door, order, "o-1")
+            assert (await worker.wait("o-1")).state is State.DONE
+            assert now_s() - begun_s < 1
+
+    play(scenario)
+
+
 def test_a_retry_is_begun_at_its_time_and_not_at_the_next_look() -> None:
     async def scenario() -> None:
         store = SharedMemory()
