@@ -12,6 +12,7 @@ happened, in a way that settles it for ever, before anything is decided again (G
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -27,6 +28,9 @@ from interlock.store.values import Change, Row
 PARKED_S_MIN = 0.005
 PARKED_S_MAX = 0.2
 """How long a workflow that others write to is left alone: more each time, up to this."""
+
+GROUP_MIN = 32
+"""Fewer than this are not shared out: each group has its price."""
 
 SETTLE_S = 0.1
 """Between two attempts to learn what became of a group."""
@@ -105,7 +109,11 @@ class SharedPipeline(Pipeline):
 
     def _gathered(self) -> list[Envelope]:
         """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
-        most, busy, parked = self._settings.group_max, self._busy, self._parked
+        busy, parked = self._busy, self._parked
+        # Shared out over the groups that may be under way: one that took everything would leave nothing to decide while
+        # the database writes it.
+        share = math.ceil(len(self._waiting) / (self._settings.groups_max - len(self._groups)))
+        most = min(self._settings.group_max, max(GROUP_MIN, share))
         if not busy and not parked:
             first, self._waiting = self._waiting[:most], self._waiting[most:]
             return first
