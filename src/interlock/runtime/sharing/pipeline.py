@@ -110,10 +110,7 @@ class SharedPipeline(Pipeline):
     def _gathered(self) -> list[Envelope]:
         """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
         busy, parked = self._busy, self._parked
-        # Shared out over the groups that may be under way: one that took everything would leave nothing to decide while
-        # the database writes it.
-        share = math.ceil(len(self._waiting) / (self._settings.groups_max - len(self._groups)))
-        most = min(self._settings.group_max, max(GROUP_MIN, share))
+        most = min(self._settings.group_max, self._share())
         if not busy and not parked:
             first, self._waiting = self._waiting[:most], self._waiting[most:]
             return first
@@ -129,6 +126,17 @@ class SharedPipeline(Pipeline):
                 taken.append(envelope)
         self._waiting = left
         return taken
+
+    def _share(self) -> int:
+        """How many of those that wait one group should take.
+
+        One that took everything would leave nothing to decide while the database writes it. But what is for few
+        workflows cannot be shared out: a workflow is in one group at a time.
+        """
+        count = len(self._waiting)
+        if count <= GROUP_MIN or 2 * len({envelope.workflow for envelope in self._waiting}) < count:
+            return count
+        return max(GROUP_MIN, math.ceil(count / (self._settings.groups_max - len(self._groups))))
 
     async def _group(self, taken: list[Envelope]) -> None:
         try:
