@@ -53,6 +53,7 @@ class Feed:
         self._pattern = pattern
         self._counting = itertools.count()
         self._ids = [""] * SLOTS
+        self._created_us = [0] * SLOTS
         self._phases = [-(slot % PHASES) for slot in range(SLOTS)]
         self._slot = 0
 
@@ -70,14 +71,16 @@ class Feed:
         return changes
 
     def _change(self, slot: int, phase: int) -> Change:
+        now_us, pattern = int(time.time() * 1e6), self._pattern[phase]
         if phase == 0:
             self._ids[slot] = f"order-{next(self._counting)}"
-        workflow, now_us, pattern = self._ids[slot], int(time.time() * 1e6), self._pattern[phase]
+            self._created_us[slot] = now_us
+        workflow = self._ids[slot]
         row = msgspec.structs.replace(
             pattern.row,
             id=workflow,
             revision=phase + 1,
-            created_us=now_us,
+            created_us=self._created_us[slot],
             updated_us=now_us,
             entered_us=now_us,
             wake_us=now_us + int(1e6 * STEP_S) if phase < PHASES - 1 else None,

@@ -45,6 +45,7 @@ class World:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self, path: Path) -> None:
         """Let processes in."""
@@ -58,6 +59,8 @@ class World:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
         await self._turns()
 
     @staticmethod
@@ -106,10 +109,12 @@ class World:
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._connected(reader, writer))
         self._tasks.add(task)
+        self._writers.add(writer)
         task.add_done_callback(functools.partial(self._served, writer))
 
     def _served(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
         writer.close()
+        self._writers.discard(writer)
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken = f"the world outside is at fault: {error!r}"
