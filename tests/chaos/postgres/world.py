@@ -46,6 +46,7 @@ class World:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        """All of them: one that was closed may wait for ever for a process that reads no more."""
 
     async def open(self, path: Path) -> None:
         """Let processes in."""
@@ -114,7 +115,6 @@ class World:
 
     def _served(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
         writer.close()
-        self._writers.discard(writer)
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken = f"the world outside is at fault: {error!r}"
