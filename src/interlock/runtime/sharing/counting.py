@@ -20,12 +20,11 @@ Counts = tuple[int, int, int]
 class AddCounts(Report):
     """Events that were duplicate, ignored or refused."""
 
-    __slots__ = ("counting", "counts")
+    __slots__ = ("counts",)
 
-    def __init__(self, workflow: str, counts: Counts, counting: "Counting") -> None:
+    def __init__(self, workflow: str, counts: Counts) -> None:
         super().__init__(workflow)
         self.counts = counts
-        self.counting = counting
 
     def decide(self, group: Group) -> object:
         """Add them to the row."""
@@ -69,4 +68,4 @@ class Counting:
             self._timer = None
         counted, self._counts = self._counts, {}
         for workflow, counts in counted.items():
-            self._pipeline.add(AddCounts(workflow, counts, self))
+            self._pipeline.add(AddCounts(workflow, counts))

@@ -183,7 +183,7 @@ class SharedPipeline(Pipeline):
             return super()._decided(envelope, group)
         before = _mark(group.staged.get(workflow))
         answer = super()._decided(envelope, group)
-        if _mark(group.staged.get(workflow)) == before:
+        if _same(before, _mark(group.staged.get(workflow))):
             # It changes nothing, as far as memory knows.
             group.deferred.add(workflow)
             return LookFirst()
@@ -256,12 +256,11 @@ def _held_to_the_end(workflow: str) -> UnavailableError:
     )
 
 
-def _mark(staged: Staged | None) -> tuple[int, ...] | None:
+def _mark(staged: Staged | None) -> tuple[Live, tuple[int, ...]] | None:
     """Changes with everything that a decision can change."""
     if staged is None or not staged.touched:
         return None
-    return (
-        id(staged.live),
+    sizes = (
         len(staged.effects),
         len(staged.effects_again),
         len(staged.effects_done),
@@ -269,3 +268,11 @@ def _mark(staged: Staged | None) -> tuple[int, ...] | None:
         len(staged.letters),
         len(staged.letters_gone),
     )
+    return staged.live, sizes
+
+
+def _same(before: tuple[Live, tuple[int, ...]] | None, after: tuple[Live, tuple[int, ...]] | None) -> bool:
+    """Whether nothing has changed: the very same object, which is held here, so that no other can have its place."""
+    if before is None or after is None:
+        return before is after
+    return before[0] is after[0] and before[1] == after[1]

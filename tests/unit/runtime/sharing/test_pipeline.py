@@ -1,11 +1,14 @@
 """G1, B2: groups on a store that others write to as well, and what becomes of those who lose."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from interlock import Engine, Moved, UnavailableError, VersionConflict
-from interlock.runtime.sharing.pipeline import IDLE_S_MAX, PARKED_S_MIN
+from interlock.runtime.bound import Live
+from interlock.runtime.sharing.pipeline import IDLE_S_MAX, PARKED_S_MIN, _mark, _same
+from interlock.runtime.staging import Staged
 from tests.conformance.engine.places import turns
 from tests.conformance.engine.shop import (
     Charged,
@@ -194,3 +197,19 @@ def test_a_mistake_of_ours_behind_a_commit_stops_the_engine_and_leaves_nobody_wa
                 await engine.send("o-1", Note("x"))
 
     play(scenario)
+
+
+def test_a_change_is_seen_although_the_workflow_was_replaced_twice() -> None:
+    """G1: an object that is gone leaves its place in memory to the next; what was decided must not be decided again."""
+    nothing: Any = None
+
+    def another() -> Live:
+        return Live(nothing, nothing, nothing, nothing)
+
+    staged = Staged(another(), 1, nothing, touched=True)
+    for _ in range(100):
+        before = _mark(staged)
+        assert _same(before, _mark(staged))
+        staged.live = another()
+        staged.live = another()
+        assert not _same(before, _mark(staged))
