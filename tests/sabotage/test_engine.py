@@ -20,7 +20,8 @@ from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Report, Result, Returned
 from interlock.runtime.runner import Runner
 from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged, replace
+from interlock.runtime.means import Means
+from interlock.runtime.staging import Staged, replace
 from interlock.runtime.views import Moved
 from interlock.store.values import Change, Row
 from interlock.testing.engines.run import simulate

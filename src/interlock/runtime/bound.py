@@ -66,6 +66,7 @@ class Effect(msgspec.Struct, frozen=True):
     function: Strategy
     timeout_s: float
     retry: Retry
+    dependency: str | None = None
 
 
 class Live(msgspec.Struct, gc=False):
@@ -99,7 +100,7 @@ class Bound:
             for undo in node.step.undos:
                 self.undos[name, undo.name] = swapped.get(undo.function, undo.function)
         self.effects = {
-            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry)
+            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry, each.dependency)
             for each in self.table.declared.effects
         }
 

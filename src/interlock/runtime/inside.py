@@ -25,7 +25,8 @@ from interlock.runtime.reports import Late, Report
 from interlock.runtime.runner import Runner
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.means import Means
+from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.telling import Teller
 from interlock.runtime.views import Moved

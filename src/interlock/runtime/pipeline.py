@@ -16,7 +16,8 @@ from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnkno
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.points import reach
 from interlock.runtime.settings import EngineSettings
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.means import Means
+from interlock.runtime.staging import Staged
 from interlock.store.protocol import Store
 from interlock.store.values import Delivered, Row
 

@@ -29,7 +29,8 @@ from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.runtime.sharing.waiting import WaitPolls
 from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.means import Means
+from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, too_long
