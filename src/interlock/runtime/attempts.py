@@ -27,30 +27,53 @@ TOLD_CHARACTERS_MAX = 2_000
 Cut = Literal["expired", "stopping", "moved_on"]
 
 
+OUTCOMES: dict[Kind, Outcome] = {
+    Kind.INFRASTRUCTURE: "failed",
+    Kind.BUSINESS: "refused",
+    Kind.UNEXPECTED: "abandoned",
+}
+"""What a failure says about the dependency (C3)."""
+
+
 class Attempt:
     """Something that runs."""
 
     __slots__ = (
+        "_beat_s",
+        "_held",
+        "_why",
         "begun",
         "born_s",
         "cut",
         "ended",
+        "heartbeat_s",
+        "is_effect",
         "key",
         "lease",
+        "outcome",
         "over",
         "overdue",
-        "slots_of",
         "stuck",
         "task",
         "timeout_s",
+        "told",
         "workflow",
     )
 
-    def __init__(self, workflow: str, key: str, timeout_s: float, slots_of: Literal["runs", "effects"]) -> None:
+    def __init__(self, workflow: str, key: str, timeout_s: float, held: Pass, *, is_effect: bool = False) -> None:
         self.workflow = workflow
         self.key = key
         self.timeout_s = timeout_s
-        self.slots_of = slots_of
+        self.is_effect = is_effect
+        self.heartbeat_s: float | None = None
+        """How long it may be silent."""
+        self.told = ""
+        """Why its time is over."""
+        self.outcome: Outcome = "abandoned"
+        """What it says about its dependency."""
+        self._held = held
+        self._why = ""
+        self._beat_s = 0.0
         self.born_s = 0.0
         """When it began, by the event loop's clock."""
         self.lease = 0
@@ -67,6 +90,7 @@ class Attempt:
 
     def expire(self) -> None:
         """Its time is over."""
+        self.told = self.told or f"it took longer than {self.timeout_s:g} s"
         self.cancel("expired")
         if self.task is not None and self.stuck is not None:
             self.task.get_loop().call_later(IGNORED_S, self.stuck, self)
@@ -76,6 +100,39 @@ class Attempt:
         self.begun = True
         if self.cut is not None:
             raise asyncio.CancelledError
+
+    def beat(self) -> None:
+        """It is at work. From any thread."""
+        if self.task is not None:
+            self._beat_s = self.task.get_loop().time()
+
+    def listen(self) -> None:
+        """End it when it is silent for too long."""
+        assert self.task is not None
+        assert self.heartbeat_s is not None
+        loop = self.task.get_loop()
+        left_s = self.heartbeat_s - (loop.time() - max(self._beat_s, self.born_s))
+        if self.over or self.cut is not None:
+            return
+        if left_s > 0:
+            loop.call_later(left_s, self.listen)
+            return
+        self.told = f"no sign of life for {self.heartbeat_s:g} s"
+        self.expire()
+
+    def judged(self, failure: Failure) -> Failure:
+        """Take notice of how it failed. A probe that finds its dependency still down costs no attempt (C4)."""
+        self._why = failure.text
+        if self.cut == "moved_on":
+            return failure
+        self.outcome = OUTCOMES[failure.kind]
+        if self.outcome == "failed" and self._held.is_probe:
+            return msgspec.structs.replace(failure, counted=False)
+        return failure
+
+    def leave(self, now_s: float) -> None:
+        """Give its place back, and say how it went."""
+        self._held.leave(self.outcome, now_s - self.born_s, self._why)
 
     def cancel(self, why: Cut) -> None:
         """End it. The first reason counts."""
@@ -108,9 +165,8 @@ class Judge:
         # G5: known without effect is only what the step itself, or its classifier, says will never work.
         return Failure(name, _told(error), retryable, delay_s, unknown=retryable)
 
-    def timeout(self, timeout_s: float, retry: Retry, attempt: int) -> Failure:
-        """An attempt that took too long: retryable, and nobody knows what it did (C2)."""
-        told = f"it took longer than {timeout_s:g} s"
+    def timeout(self, told: str, retry: Retry, attempt: int) -> Failure:
+        """An attempt that took too long, or was silent for too long: retryable, and nobody knows what it did (C2)."""
         return Failure("timeout", told, retryable=True, delay_s=retry.delay_s(attempt, self._chance.fraction()))
 
 

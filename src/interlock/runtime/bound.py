@@ -106,6 +106,16 @@ class Bound:
 
         self.timers = self.table.declared.timers
 
+    def dependencies(self) -> set[str]:
+        """Everything outside that its steps and effects say they call."""
+        steps = (node.step.dependency for node in self.table.steps.values() if node.step is not None)
+        effects = (each.dependency for each in self.table.declared.effects)
+        return {name for name in (*steps, *effects) if name is not None}
+
+    def unwinding(self) -> list[str]:
+        """The names of the states in which workflows are undone."""
+        return [node.name for node in self.table.nodes.values() if node.unwinds_to is not None]
+
     def swappable(self) -> set[object]:
         """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
         undos = {undo.function for node in self.table.steps.values() if node.step for undo in node.step.undos}

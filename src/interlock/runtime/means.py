@@ -1,6 +1,7 @@
 """What deciding needs from the engine: ids, the time of the group, and the places where attempts begin."""
 
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.owed import Owed
 from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Kind
 from interlock.runtime.resilience.places import Places
@@ -27,13 +28,19 @@ class Means:
 
 
 def place_of(live: Live, means: Means) -> tuple[Slots, Line | None, Kind]:
-    """Where the next attempt of a workflow's step or undo begins: an undo calls what its step has called."""
-    owed, places = live.owed, means.places
+    """Where the next attempt of a workflow's step or undo begins."""
+    return place_in(live.bound, live.row.state, live.owed, means)
+
+
+def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots, Line | None, Kind]:
+    """The same for a row that was not read any further. An undo calls what its step has called."""
+    places = means.places
     if owed.run is not None:
-        step = live.bound.table.nodes[live.snapshot.state._name_].step
+        node = bound.stored.get(state)
+        step = None if node is None else node.step
         line = None if step is None else means.line(step.dependency)
         return places.steps, line, "retry" if owed.run.attempts else "first"
-    node = live.bound.table.steps.get(owed.undos[0].step) if owed.undos else None
+    node = bound.table.steps.get(owed.undos[0].step) if owed.undos else None
     step = None if node is None else node.step
     return places.undos, None if step is None else means.line(step.dependency), "undo"
 

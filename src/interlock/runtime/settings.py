@@ -28,7 +28,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a closing engine waits for running steps before it cancels them."""
 
     steps_max: int = 1_000
-    """Attempts of steps and undos under way at once; more of them wait for a slot."""
+    """Attempts of steps under way at once; more of them wait for a slot."""
+
+    undos_max: int = 200
+    """Attempts of undos under way at once: compensation has slots of its own, and works while all steps are stuck."""
 
     effects_max: int = 200
     """Attempts of effects under way at once."""
