@@ -14,13 +14,13 @@ from interlock.core import decide
 from interlock.errors import InvalidTransition
 from interlock.runtime.bound import Live
 from interlock.runtime.envelopes import Send
+from interlock.runtime.means import Means
 from interlock.runtime.owed import StepRun, fresh_key
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Report, Result, Returned
 from interlock.runtime.runner import Runner
 from interlock.runtime.slots import Slots
-from interlock.runtime.means import Means
 from interlock.runtime.staging import Staged, replace
 from interlock.runtime.views import Moved
 from interlock.store.values import Change, Row

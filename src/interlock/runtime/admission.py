@@ -10,7 +10,6 @@ from interlock.runtime.resilience.places import Places
 from interlock.runtime.settings import Admission
 from interlock.seams import Clock
 
-
 RETRY_S = 0.1
 """When it is worth coming back while calls are under way: a group takes milliseconds."""
 

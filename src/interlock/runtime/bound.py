@@ -6,7 +6,7 @@ when the machine was declared, and is checked again where values come from outsi
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -105,6 +105,8 @@ class Bound:
         }
 
         self.timers = self.table.declared.timers
+        self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _nothing_in_the_way
+        """Why a call of a dependency would have to wait, for people."""
 
     def dependencies(self) -> set[str]:
         """Everything outside that its steps and effects say they call."""
@@ -183,6 +185,10 @@ class Bound:
         if not data:
             return None
         return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data, strict=False)
+
+
+def _nothing_in_the_way(dependency: str, kind: str) -> None:
+    del dependency, kind
 
 
 def state_text(state: Enum) -> str:

@@ -18,6 +18,7 @@ from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
 from interlock.runtime.given import Given
 from interlock.runtime.leases import LeaseBook
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
 from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
@@ -25,7 +26,6 @@ from interlock.runtime.reports import Late, Report
 from interlock.runtime.resilience.minding import Minding
 from interlock.runtime.resilience.places import Places, lines_of
 from interlock.runtime.runner import Runner
-from interlock.runtime.means import Means
 from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.telling import Teller
@@ -88,6 +88,8 @@ class Inside:
         lines = lines_of(
             called, given.dependencies, clock=given.clock, chance=given.chance, changed=self.minding.changed
         )
+        for bound in self.machines.values():
+            bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
         if not self._worker:
             return Places(0, 0, 0, lines)
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)

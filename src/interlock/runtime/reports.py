@@ -15,6 +15,7 @@ from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.values import StepFailure
 from interlock.errors import Refusal, RequestError, UserCodeError
+from interlock.runtime.classifying import Kind
 from interlock.runtime.means import place_of
 from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun, named_in
 from interlock.runtime.pipeline import Group
@@ -39,6 +40,7 @@ class Failure(msgspec.Struct, frozen=True):
     """How long to wait before the next one, if there is one."""
     unknown: bool = True
     """It may have had an effect all the same."""
+    kind: Kind = Kind.INFRASTRUCTURE
     counted: bool = True
     """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
 

@@ -183,4 +183,3 @@ class Runner(Attempting):
                 log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
                 break
         self._deadlines.close()
-

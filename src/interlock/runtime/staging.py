@@ -201,11 +201,15 @@ class Staged(msgspec.Struct, gc=False):
             return False
         if owed.run is not None:
             run = owed.run
-            run = replace(run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None, parked=False)
+            run = replace(
+                run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None, parked=False
+            )
             self.owe(replace(owed, run=run), means.now_us, means.owner)
         else:
             undo = owed.undos[0]
-            undo = replace(undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None, parked=False)
+            undo = replace(
+                undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None, parked=False
+            )
             self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us, means.owner)
         return True
 
@@ -218,7 +222,7 @@ class Staged(msgspec.Struct, gc=False):
             owed = replace(owed, undos=(replace(owed.undos[0], retry_us=until_us, parked=True), *owed.undos[1:]))
         self.owe(owed, now_us)
 
-    def give_up(self, means: Means) -> None:
+    def give_up(self) -> None:
         """Nothing of this has happened: the places that were kept for it are free."""
         if self.held is not None:
             self.held.leave("abandoned")

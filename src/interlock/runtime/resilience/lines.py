@@ -28,7 +28,9 @@ class Pass:
 
     __slots__ = ("admitted", "kind", "line", "slots")
 
-    def __init__(self, slots: Slots, line: "Line | None" = None, kind: Kind = "first", admitted: Verdict = "call") -> None:
+    def __init__(
+        self, slots: Slots, line: "Line | None" = None, kind: Kind = "first", admitted: Verdict = "call"
+    ) -> None:
         self.slots = slots
         self.line = line
         self.kind: Kind = kind

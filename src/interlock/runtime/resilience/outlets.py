@@ -92,7 +92,7 @@ class Outlet:
             self.rate = TokenRate(rate_per_s=rate_per_s, burst=max(1.0, rate_per_s * BURST_S))
             self._bucket = self.rate.full(self._clock.monotonic_s())
 
-    # --- calls ---------------------------------------------------------------------------------------------------------
+    # --- calls -------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Kind) -> Verdict:
         """Whether a call may be made now. Anything but "wait" is a place that must be given back with `leave`."""
@@ -157,7 +157,7 @@ class Outlet:
         self._bucket, wait_s = self.rate.take(self._bucket, now_s)
         return not wait_s
 
-    # --- what is said about it -------------------------------------------------------------------------------------------
+    # --- what is said about it ---------------------------------------------------------------------------------------
 
     @property
     def phase(self) -> Phase:
@@ -193,6 +193,10 @@ class Outlet:
             return f"the breaker of {name!r} is open ({self.reason}); probes in {self.circuit.retry_at_s - now_s:.1f} s"
         if phase == "half_open":
             return f"the breaker of {name!r} is half-open and waits for its probe"
+        return self._limited(kind, now_s)
+
+    def _limited(self, kind: Kind, now_s: float) -> str | None:
+        name = self.declared.name
         if 0 < self.circuit.wave <= self.under_way:
             return f"{name!r} has just recovered, and calls come back in waves ({self.circuit.wave} at once)"
         if not self._room(undo=kind == "undo"):
@@ -229,7 +233,7 @@ class Outlet:
             self.reason = reason
             self._told = self.phase
 
-    # --- who uses it -----------------------------------------------------------------------------------------------------
+    # --- who uses it -------------------------------------------------------------------------------------------------
 
     def join(self, user: User) -> None:
         """An engine uses it."""

@@ -84,6 +84,4 @@ def lines_of(
 ) -> dict[str, Line]:
     """The lines of an engine at everything that its machines call, and at whatever else was declared."""
     given = {each.name: each for each in declared}
-    return {
-        name: Line(outlet_of(name, clock, given.get(name)), chance, changed) for name in sorted({*names, *given})
-    }
+    return {name: Line(outlet_of(name, clock, given.get(name)), chance, changed) for name in sorted({*names, *given})}

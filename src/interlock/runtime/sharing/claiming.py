@@ -11,9 +11,10 @@ the others time to renew what they hold before it claims again.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.runtime.bound import Bound
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.seams import Chance
@@ -41,7 +42,7 @@ class Claiming:
     def __init__(
         self,
         store: SharedStore,
-        machines: Sequence[str],
+        machines: Mapping[str, Bound],
         pipeline: SharedPipeline,
         runner: SharedRunner,
         *,
@@ -50,6 +51,7 @@ class Claiming:
     ) -> None:
         self._store = store
         self._machines = list(machines)
+        self._unwinding = {name: bound.unwinding() for name, bound in machines.items()}
         self._pipeline = pipeline
         self._runner = runner
         self._owner = pipeline.means.owner
@@ -124,6 +126,8 @@ class Claiming:
             room = self._room()
             rows = await self._claimed(machine, room)
             self._hungry = self._hungry or len(rows) >= room
+            if room <= 0:
+                await self._claim_undos(machine)
         effects = self._runner.effect_slots
         if due.effects_us is not None and due.effects_us <= due.now_us:
             room = effects.free - len(effects)
@@ -156,6 +160,15 @@ class Claiming:
         )
         self._take_up(rows, timers=room <= 0)
         return rows
+
+    async def _claim_undos(self, machine: str) -> None:
+        """While steps take all the room there are places for undos: they do not wait behind steps (C9)."""
+        undos, states = self._runner.places.undos, self._unwinding[machine]
+        if states and undos.free > 0:
+            rows = await self._store.claim(
+                machine, owner=self._owner, limit=undos.free, lease_s=self._store.lease_s, states=states
+            )
+            self._take_up(rows, timers=False)
 
     def _room(self) -> int:
         waiting = len(self._runner.claimed)

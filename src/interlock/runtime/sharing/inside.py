@@ -17,6 +17,7 @@ from interlock.runtime.envelopes import Send
 from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import Leasing
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Late
@@ -27,7 +28,6 @@ from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.runtime.sharing.waiting import WaitPolls
-from interlock.runtime.means import Means
 from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.views import Moved

@@ -15,9 +15,9 @@ from interlock.errors import BadUsage, VersionConflict
 from interlock.runtime.bound import Live
 from interlock.runtime.envelopes import Send, Start
 from interlock.runtime.inside import Inside
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Group
 from interlock.runtime.resilience.places import Places
-from interlock.runtime.means import Means
 from interlock.runtime.staging import Staged
 from interlock.runtime.views import Moved, View
 from interlock.seams import Ids
