@@ -175,7 +175,7 @@ def nobody_is_called_for_a_free_slot(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_slot_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Staged, "give_up", lambda _staged, _means: None)
+    patch.setattr(Staged, "give_up", lambda _staged: None)
 
 
 def undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ class Outlet:
                 after = msgspec.structs.replace(after, wave=0)
             self.circuit = after
         if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
-            self._tell(_why(breaker, after, outcome, why))
+            self._tell(_why(breaker, after, admitted, outcome, why))
         self._stir()
 
     def _room(self, *, undo: bool) -> bool:
@@ -262,9 +262,11 @@ class Outlet:
             user.changed(change)
 
 
-def _why(breaker: Breaker, circuit: Circuit, outcome: Outcome, why: str) -> str:
+def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
     if not circuit.opened:
         return "a probe has worked"
+    if admitted != "call":
+        return f"its probe failed: {why}"
     if outcome == "refused":
         return f"{circuit.business} business errors in a row, the last: {why}"
     if outcome == "done":
