@@ -1,4 +1,8 @@
-"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin."""
+"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin.
+
+Where an attempt begins follows from what is owed alone: a step at its own dependency, an undo at the one that its step
+has called, because that is where something has to be given back.
+"""
 
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.owed import Owed

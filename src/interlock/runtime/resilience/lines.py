@@ -2,10 +2,12 @@
 
 A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
 long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
-Retries beyond the budget step aside, so that they hold up nobody who comes for the first time.
+Retries beyond the budget step aside, so that they hold up nobody who comes for the first time; as soon as the budget
+allows one, they are the next.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -88,10 +90,16 @@ class Line:
             kept = self._kept.pop(name)
             kept.slots = slots
             return kept
-        if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
+        if self._closed or not self._open or self._ahead(kind):
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _ahead(self, kind: Kind) -> bool:
+        """Whether somebody waits whom this one must not overtake."""
+        if kind == "undo":
+            return bool(self._undos)
+        return bool(self._calls) or (kind == "retry" and bool(self._aside))
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
@@ -132,21 +140,24 @@ class Line:
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if not (self._calls or self._undos) or self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._pull()
-        else:
-            self._loop.call_soon_threadsafe(self._pull)
+        if len(self) and not self._closed:
+            self._do(self._pull)
 
     def changed(self, change: Change) -> None:
         """The breaker has changed. From any thread."""
-        if self._closed:
-            return
+        if not self._closed:
+            self._do(lambda: self._changed(change))
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call it in the event loop of this line."""
         if _running_loop() is self._loop:
-            self._changed(change)
+            call()
+        elif self._loop.is_closed():
+            self.close()  # Its engine is gone without a word, and must not stand in the way of others.
         else:
-            self._loop.call_soon_threadsafe(self._changed, change)
+            # It may have ended since: then nobody is there to be told.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
@@ -170,6 +181,7 @@ class Line:
             while self._asked and not self._closed:
                 self._asked = False
                 self._call(self._undos)
+                self._call(self._aside)
                 self._call(self._calls)
         finally:
             self._pulling = False
@@ -178,9 +190,14 @@ class Line:
     def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
         while queue:
             name, slots, kind = queue[0]
+            if name in self._kept:
+                # It waits twice, because it unwinds since then, and was called already: one pass is enough.
+                queue.popleft()
+                self._queued.discard((name, kind == "undo"))
+                continue
             admitted = self.outlet.ask(kind)
             if admitted == "wait":
-                if not self.outlet.spent(kind):
+                if queue is self._aside or not self.outlet.spent(kind):
                     return
                 self._aside.append(queue.popleft())
                 continue
@@ -197,16 +214,7 @@ class Line:
             self._timer.cancel()
             self._timer = None
         if soonest_s is not None and not self._closed:
-            self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._time_has_come)
-        elif self._aside and not self._closed:
-            self._timer = self._loop.call_later(LOOK_S_MIN, self._time_has_come)
-
-    def _time_has_come(self) -> None:
-        self._timer = None
-        self._pull()
-        while self._aside and not self._calls and not self.outlet.spent("retry"):
-            self._calls.append(self._aside.popleft())
-            self._pull()
+            self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._pull)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -28,21 +28,38 @@ class Places:
         return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
 
     def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
-        """A pass for an attempt, or None: then it has to wait."""
+        """A pass for an attempt, or None: then it has to wait. Without a name nothing is kept for it."""
+        if name is None:
+            return self._at_once(slots, line, kind)
+        self._decline_others(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
         held = line.reserve(name, slots, kind)
         if held is None:
-            if name is not None:
-                slots.decline(name)
+            slots.decline(name)
             return None
         if slots.reserve(name):
             return held
-        if name is None:
-            line.give_back(held)
-        else:
-            line.keep(name, held)
+        line.keep(name, held)
         return None
+
+    def _at_once(self, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
+        """Both, or nothing. The slot first: asking the dependency costs a token, and part of the budget."""
+        if not slots.reserve():
+            return None
+        held = self._plain[slots] if line is None else line.reserve(None, slots, kind)
+        if held is None:
+            slots.release()
+        return held
+
+    def _decline_others(self, name: str, slots: Slots, line: Line | None) -> None:
+        """A workflow that was called for its step may unwind by now: what was kept for the step is of no use to it."""
+        for others in (self.steps, self.undos, self.effects):
+            if others is not slots:
+                others.decline(name)
+        for each in self.lines.values():
+            if each is not line:
+                each.decline(name)
 
     def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
         """Be called when there is a place and a slot."""

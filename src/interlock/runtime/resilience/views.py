@@ -1,4 +1,8 @@
-"""What people see of breakers and limits, and what a process notes of them for the next one."""
+"""What people see of breakers and limits, and what a process notes of them for the next one.
+
+A view is a moment of this process. A note holds only what the next life can use: how the breaker stood, why, and
+whether a person holds it; counts and windows are not worth a write.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
