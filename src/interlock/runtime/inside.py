@@ -114,7 +114,13 @@ class Inside:
         await self._take_up(noted)
         self._recovered = True
         if self._settings.stall_check_s > 0:
-            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            detector = StallDetector(
+                self.store,
+                self.machines,
+                self.alarms,
+                every_s=self._settings.stall_check_s,
+                debt_s=self._settings.debt_s,
+            )
             self.keep(self._watched(detector))
 
     async def _watched(self, detector: StallDetector) -> None:
