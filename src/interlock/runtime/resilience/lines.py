@@ -6,6 +6,7 @@ Retries beyond the budget step aside, so that they hold up nobody who comes for 
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -137,7 +138,7 @@ class Line:
         if _running_loop() is self._loop:
             self._pull()
         else:
-            self._loop.call_soon_threadsafe(self._pull)
+            self._elsewhere(self._pull)
 
     def changed(self, change: Change) -> None:
         """The breaker has changed. From any thread."""
@@ -146,7 +147,11 @@ class Line:
         if _running_loop() is self._loop:
             self._changed(change)
         else:
-            self._loop.call_soon_threadsafe(self._changed, change)
+            self._elsewhere(lambda: self._changed(change))
+
+    def _elsewhere(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # The event loop of an engine that nobody has closed may be gone.
+            self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
@@ -191,6 +196,8 @@ class Line:
 
     def _wait_for_the_time(self) -> None:
         """Look again when the time alone may admit the first of those who wait."""
+        if self._timer is None and not self._aside and not self.outlet.minds_the_time:
+            return
         waits = [self.outlet.retry_in_s(queue[0][2]) for queue in (self._undos, self._calls, self._aside) if queue]
         soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
         if self._timer is not None:

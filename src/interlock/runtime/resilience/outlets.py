@@ -164,6 +164,11 @@ class Outlet:
         """The state of the breaker now."""
         return self.forced or self.circuit.phase(self._clock.monotonic_s())
 
+    @property
+    def minds_the_time(self) -> bool:
+        """Whether somebody who waits may be admitted by the time alone."""
+        return self.rate is not None or self.circuit.opened
+
     def spent(self, kind: Kind) -> bool:
         """Whether nothing but the retry budget is in the way."""
         return kind == "retry" and not self._spending.allows(self._clock.monotonic_s())
@@ -277,17 +282,22 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
 
 
 _PROCESS: dict[str, Outlet] = {}
-_VIRTUAL: "weakref.WeakKeyDictionary[Clock, dict[str, Outlet]]" = weakref.WeakKeyDictionary()
+_OTHERS: "weakref.WeakValueDictionary[tuple[int, str], Outlet]" = weakref.WeakValueDictionary()
+"""Those of other clocks, while an engine uses them: each keeps its clock, so that no other can have its number."""
 _registry = threading.Lock()
 
 
 def outlet_of(name: str, clock: Clock, declared: Dependency | None = None) -> Outlet:
     """The outlet of that name; `declared` says what the dependency is like, without it what was said before counts."""
     with _registry:
-        outlets = _PROCESS if isinstance(clock, SystemClock) else _VIRTUAL.setdefault(clock, {})
-        outlet = outlets.get(name)
+        real = isinstance(clock, SystemClock)
+        outlet = _PROCESS.get(name) if real else _OTHERS.get((id(clock), name))
         if outlet is None:
-            outlet = outlets[name] = Outlet(declared or Dependency(name), clock)
+            outlet = Outlet(declared or Dependency(name), clock)
+            if real:
+                _PROCESS[name] = outlet
+            else:
+                _OTHERS[id(clock), name] = outlet
             return outlet
     if declared is not None:
         outlet.declare(declared)

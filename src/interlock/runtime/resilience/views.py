@@ -1,4 +1,7 @@
-"""What people see of breakers and limits, and what a process notes of them for the next one."""
+"""What people see of breakers and limits, and what a process notes of them for the next one.
+
+A note is only a help: it is written when a breaker changes, and one that cannot be read is as good as none.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
