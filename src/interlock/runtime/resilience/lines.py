@@ -18,8 +18,8 @@ from interlock.seams import Chance
 HELD_MIN = 100
 """On a shared store, so many wait in memory beside twice the places of the dependency; the others wait in the store."""
 
-FORCED_S = 5.0
-"""How often those who wait in the store look whether a breaker is still held open by hand."""
+PARKED_S = 5.0
+"""How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
 
 LOOK_S_MIN = 0.001
 
@@ -122,14 +122,13 @@ class Line:
 
     def parks_s(self, kind: Kind) -> float | None:
         """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory."""
-        outlet, luck = self.outlet, self._chance.fraction()
-        if outlet.forced == "open":
-            return FORCED_S * (0.5 + luck)
-        if outlet.phase == "open":
+        outlet = self.outlet
+        if len(self) < HELD_MIN + 2 * outlet.concurrency_max:
+            return None
+        luck = self._chance.fraction()
+        if outlet.phase == "open" and outlet.forced is None:
             return (outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
-        if len(self) >= HELD_MIN + 2 * outlet.concurrency_max:
-            return 0.5 + luck
-        return None
+        return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
