@@ -24,12 +24,11 @@ from interlock.store.protocol import Store
 class Minding:
     """What one engine does about its breakers."""
 
-    def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock, *, worker: bool) -> None:
+    def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock) -> None:
         self._store = store
         self._subscribers = subscribers
         self._alarms = alarms
         self._clock = clock
-        self._worker = worker
         self._notes: dict[str, str] = {}
         """What is to be noted; of several changes of one breaker only the last."""
         self._noting: asyncio.Task[None] | None = None
@@ -48,10 +47,9 @@ class Minding:
         if change.before != change.after:
             self._subscribers.emit(signal)
         self._alert(signal)
-        if self._worker or change.forced is not None:
-            self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
-            if self._noting is None or self._noting.done():
-                self._noting = asyncio.get_running_loop().create_task(self._note())
+        self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.get_running_loop().create_task(self._note())
 
     async def close(self) -> None:
         """Write the last notes."""
