@@ -88,15 +88,14 @@ def breaks(move: Move, failures: set[Node]) -> bool:
 
 
 def moves_of(node: Node) -> list[Move]:
-    """The arrows that leave the node; internal ones do not."""
-    found = [
+    """The arrows that leave the node, a failure first: it is the best example. Internal ones do not leave it."""
+    found = [] if node.failed is None else [Move(node, node.failed, STEP_FAILED)]
+    found += [
         Move(node, move.target, move.event, event, move)
         for event, moves in node.moves.items()
         for move in moves
         if move.target is not None
     ]
-    if node.failed is not None:
-        found.append(Move(node, node.failed, STEP_FAILED))
     if node.unwinds_to is not None:
         found.append(Move(node, node.unwinds_to, UNWOUND))
     return found

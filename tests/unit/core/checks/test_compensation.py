@@ -217,6 +217,27 @@ def test_a_cancellation_behind_an_undoable_step_must_unwind_wherever_it_comes() 
     assert finding.fix == "Let it lead to an unwinding state."
 
 
+PAID = Place(StepSpec("undo", both=False, failed=State.UNDOING), good=State.B, bad=None, stop=State.UNDOING)
+WAITS = Place(None, good=State.DONE, bad=None, stop=None)
+
+
+def told(spec: Spec) -> list[str]:
+    return [finding.what for finding in compensation.compensation(compiled(spec))]
+
+
+def test_a_catch_all_that_holds_a_workflow_ends_nothing() -> None:
+    """From B it leads to C, from where the workflow may go on to its end: nothing has failed."""
+    assert told(Spec((PAID, WAITS, WAITS), catch_all=State.C)) == []
+
+
+def test_a_place_to_rest_is_an_end_only_without_a_way_back() -> None:
+    cut_off = PAID._replace(good=State.DONE, stop=State.B)
+    for_ever, until_cancelled = WAITS._replace(good=None), WAITS._replace(good=None, stop=State.UNDOING)
+    [what] = told(Spec((cut_off, for_ever, WAITS), resting=True))
+    assert what.startswith("STOP leaves state 'a'")
+    assert told(Spec((cut_off, until_cancelled, WAITS), resting=True)) == []
+
+
 def test_an_end_that_is_the_only_one_says_nothing_about_failures() -> None:
     machine = unwinding()
     machine.step(Shape.A, timeout_s=1, failed=Shape.C)(work).undo(Go)(undo)
