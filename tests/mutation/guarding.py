@@ -198,9 +198,9 @@ GUARDING = [
     ),
     Mutant(
         "an undo that an event skips accepted",
-        "interlock/core/checks/advice.py",
-        "        if event not in node.step.returns\n        for move in moves\n        if move.target",
-        "        if event in node.step.returns\n        for move in moves\n        if move.target",
+        f"{CORE}/checks/compensation.py",
+        "self.event is not None and not self.by_step\n",
+        "self.event is not None and self.by_step\n",
         "G5: what was done may stay done, and somebody has to be told.",
         ("tests/unit/core/test_refused_early.py",),
     ),

@@ -1,7 +1,7 @@
 """What deciding needs from the engine: ids, the time of the group, and the places where attempts begin.
 
-Where an attempt begins follows from what is owed alone: a step at its own dependency, an undo at the one that its step
-has called, because that is where something has to be given back.
+Deciding is the same wherever it happens. Inside a transaction of the caller's own there are no places: whatever is owed
+then is left to an engine.
 """
 
 from interlock.runtime.bound import Bound, Live

@@ -360,6 +360,9 @@ def _past(bound: Bound, log: Sequence[Run], owed: Owed) -> tuple[PastRun, ...]:
     runs: list[PastRun] = []
     for run in log:
         before = known.get((run.step, run.visit))
+        if before is not None and (before.event is not None or run.done is None):
+            runs.append(before)  # What was done stays as it was.
+            continue
         key = before.key if before is not None else owed.run.key if owed.run is not None else ""
         event = None if run.done is None else event_text(run.done)
         runs.append(PastRun(run.step, run.visit, key, event, bound.payload(run.done)))

@@ -172,6 +172,11 @@ class Outlet:
         """The state of the breaker now."""
         return self.forced or self.circuit.phase(self._clock.monotonic_s())
 
+    @property
+    def minds_the_time(self) -> bool:
+        """Whether somebody who waits may be admitted by the time alone."""
+        return self.rate is not None or self.circuit.opened
+
     def spent(self, kind: Kind) -> bool:
         """Whether the retry budget is in the way."""
         if kind != "retry":

@@ -31,7 +31,7 @@ class Places:
         """A pass for an attempt, or None: then it has to wait. Without a name nothing is kept for it."""
         if name is None:
             return self._at_once(slots, line, kind)
-        self._decline_others(name, slots, line)
+        self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
         held = line.reserve(name, slots, kind)
@@ -52,18 +52,9 @@ class Places:
             slots.release()
         return held
 
-    def _decline_others(self, name: str, slots: Slots, line: Line | None) -> None:
-        """A workflow that was called for its step may unwind by now: what was kept for the step is of no use to it."""
-        for others in (self.steps, self.undos, self.effects):
-            if others is not slots:
-                others.decline(name)
-        for each in self.lines.values():
-            if each is not line:
-                each.decline(name)
-
     def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
         """Be called when there is a place and a slot."""
-        if line is None or line.keeps(name):
+        if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
             line.wait(name, slots, kind)
@@ -75,6 +66,15 @@ class Places:
         self.effects.decline(name)
         for line in self.lines.values():
             line.decline(name)
+
+    def _decline_elsewhere(self, name: str, slots: Slots, line: Line | None) -> None:
+        """It was called for something that it waited for in a state that it has left: others may have that."""
+        for each in (self.steps, self.undos, self.effects):
+            if each is not slots:
+                each.decline(name)
+        for other in self.lines.values():
+            if other is not line:
+                other.decline(name)
 
     def open(self) -> None:
         """Begin: everything that was owed is known."""

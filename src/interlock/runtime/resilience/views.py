@@ -1,7 +1,6 @@
 """What people see of breakers and limits, and what a process notes of them for the next one.
 
-A view is a moment of this process. A note holds only what the next life can use: how the breaker stood, why, and
-whether a person holds it; counts and windows are not worth a write.
+A note is only a help: it is written when a breaker changes, and one that cannot be read is as good as none.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.breakers import Breaker
 from interlock.core.policies import Dependency
-from interlock.runtime.resilience.lines import FORCED_S, HELD_MIN, Line, Pass
+from interlock.runtime.resilience.lines import HELD_MIN, PARKED_S, Line, Pass
 from interlock.runtime.resilience.outlets import Change, Outlet
 from interlock.runtime.slots import Slots
 from tests.unit.runtime.resilience.queues import Queue, clock_of_the_loop, fails, opened_slots, taken
@@ -23,7 +23,7 @@ def test_those_who_wait_are_called_in_order_one_for_each_place() -> None:
         assert (queue.called, len(queue.line), queue.line.kept) == (["a", "b"], 2, 2)
         taken(queue, "b")
         assert queue.called == ["a", "b", "c"]
-        assert queue.line.keeps("a")
+        assert queue.line.keeps("a", "first")
         taken(queue, "a", "c")
         assert (queue.called, len(queue.line), queue.outlet.under_way) == (["a", "b", "c", "d"], 0, 1)
 
@@ -95,23 +95,38 @@ def test_a_probe_that_is_declined_leaves_the_circuit_to_the_next() -> None:
     play(scenario)
 
 
-def test_a_pass_is_used_with_the_slots_that_are_asked_for_then() -> None:
+def test_a_pass_for_the_step_is_given_back_by_whoever_unwinds_by_then() -> None:
     async def scenario() -> None:
         queue = Queue(Dependency("gateway", 1))
         queue.wait("a")
-        assert queue.steps.reserve("a")
+        assert (queue.called, queue.outlet.under_way) == (["a"], 1)
         held = queue.line.reserve("a", queue.undos, "undo")
         assert held is not None
-        assert (held.slots, held.kind) == (queue.undos, "first")
+        assert (held.slots, held.kind, queue.line.kept) == (queue.undos, "undo", 0)
+        assert (queue.outlet.under_way, queue.outlet.undos_under_way) == (0, 1)
         assert queue.undos.reserve("a")
         held.leave("done")
-        assert (queue.outlet.under_way, queue.outlet.undos_under_way, queue.undos.free) == (0, 0, 100)
+        assert (queue.outlet.undos_under_way, queue.undos.free) == (0, 100)
 
     play(scenario)
 
 
-def test_one_who_waits_for_its_step_and_then_for_its_undo_has_one_pass() -> None:
-    """A cancelled workflow may stand in both queues of one line: a second pass would be lost for ever."""
+def test_a_pass_is_used_with_the_slots_that_are_asked_for_then() -> None:
+    async def scenario() -> None:
+        queue = Queue(Dependency("gateway", 1))
+        queue.wait("a")
+        assert queue.undos.reserve("a")
+        held = queue.line.reserve("a", queue.undos, "retry")
+        assert held is not None
+        assert (held.slots, held.kind) == (queue.undos, "first")
+        held.leave("done")
+        assert (queue.outlet.under_way, queue.undos.free) == (0, 100)
+
+    play(scenario)
+
+
+def test_one_who_waits_for_its_step_and_then_for_its_undo_loses_no_pass() -> None:
+    """A cancelled workflow may stand in both queues of one line."""
 
     async def scenario() -> None:
         queue = Queue(Dependency("gateway", 1))
@@ -120,14 +135,34 @@ def test_one_who_waits_for_its_step_and_then_for_its_undo_has_one_pass() -> None
         queue.wait("a", kind="undo")
         assert len(queue.line) == 3
         queue.outlet.force(None, "auto")
-        assert (queue.called_to_undo, queue.called, queue.line.kept) == (["a"], ["b"], 2)
+        assert (queue.called_to_undo, queue.called, queue.line.kept) == (["a"], ["a"], 2)
         held = queue.line.reserve("a", queue.undos, "undo")
         assert held is not None
+        assert queue.called == ["a", "b"]
         held.leave("done")
         taken(queue, "b")
         assert (queue.outlet.under_way, queue.outlet.undos_under_way, len(queue.line)) == (0, 0, 0)
         queue.wait("a")
-        assert queue.line.keeps("a")
+        assert queue.line.keeps("a", "first")
+
+    play(scenario)
+
+
+def test_a_retry_that_stands_aside_and_is_called_otherwise_has_one_pass() -> None:
+    """A probe that failed counts no attempt: the next attempt of its workflow is the first again."""
+
+    async def scenario() -> None:
+        queue = Queue(Dependency("gateway", 50))
+        for _ in range(10):
+            assert queue.line.reserve(None, queue.steps, "retry") is not None
+        queue.wait("a", kind="retry")
+        held = queue.line.reserve("a", queue.steps, "first")
+        assert held is not None
+        queue.line.keep("a", held)
+        for _ in range(60):
+            assert queue.line.reserve(None, queue.steps, "first") is not None
+            queue.outlet.leave("first", "call", "done")
+        assert (len(queue.line), queue.called, queue.outlet.under_way) == (0, [], 11)
 
     play(scenario)
 
@@ -271,25 +306,24 @@ def test_a_pass_without_a_line_only_gives_its_slot_back() -> None:
 
 
 def test_who_waits_in_the_store_looks_again_when_it_may_have_helped() -> None:
-    """B6: what cannot be called for long waits in the store, spread over the time; a few wait in memory."""
+    """B6: a few wait in memory; what is beyond waits in the store, spread over the time."""
 
     async def scenario() -> None:
         loop = clock_of_the_loop()
         dependency = Dependency("gateway", 2, breaker=Breaker(failures=1, reset_s=30))
         for luck in (0.0, 0.5):
             queue = Queue(dependency, loop.clock, chance=Luck(luck))
-            assert queue.line.parks_s("first") is None
-            queue.outlet.force("open", "by hand")
-            assert queue.line.parks_s("first") == FORCED_S * (0.5 + luck)
-            queue.outlet.force(None, "auto")
             fails(queue.outlet)
-            assert queue.line.parks_s("first") == pytest.approx(30 + luck * 30)
-            loop.clock.now_s += 30
+            queue.wait(*(f"o-{each}" for each in range(HELD_MIN + 3)))
             assert queue.line.parks_s("first") is None
-            queue.wait(*(f"o-{each}" for each in range(HELD_MIN + 4)))
-            assert (len(queue.line), queue.line.parks_s("retry")) == (HELD_MIN + 3, None)
             queue.wait("last")
-            assert queue.line.parks_s("retry") == 0.5 + luck
+            assert queue.line.parks_s("first") == pytest.approx(30 + luck * 30)
+            queue.outlet.force("open", "by hand")
+            assert queue.line.parks_s("first") == PARKED_S * (0.5 + luck)
+            loop.clock.now_s += 30
+            queue.outlet.force(None, "auto")
+            queue.wait(*(f"p-{each}" for each in range(20)))
+            assert queue.line.parks_s("retry") == PARKED_S * (0.5 + luck)
             queue.line.close()
 
     play(scenario)

@@ -64,7 +64,7 @@ def test_a_place_without_a_slot_is_kept_for_whoever_waits_for_the_slot() -> None
         held = places.reserve("a", places.steps, line, "first")
         assert held is not None
         assert places.reserve("b", places.steps, line, "first") is None
-        assert line.keeps("b")
+        assert line.keeps("b", "first")
         places.wait("b", places.steps, line, "first")
         assert (called, places.waiting, under_way(places)["gateway"]) == ([], 1, (2, 0))
         held.leave("done")
