@@ -180,8 +180,10 @@ class Claiming:
             self._take_up(rows, timers=False)
 
     def _room(self) -> int:
-        waiting = len(self._runner.claimed)
-        return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
+        # Lines are bounded by themselves: those who wait for one dependency take no room from the others.
+        places = self._runner.places
+        waiting = len(self._runner.claimed) - sum(map(len, places.lines.values()))
+        return min(CLAIMED_MAX, max(0, places.steps.free) + WAITING_MAX - max(0, waiting))
 
     def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:
         for row in rows:

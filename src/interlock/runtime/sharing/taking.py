@@ -59,7 +59,7 @@ class TakeUp(Report):
             staged.owe(staged.live.owed, group.now_us)
         elif not staged.begin(group.means):
             slots, line, kind = place_of(staged.live, group.means)
-            parks_s = None if line is None or line.keeps(self.workflow, kind) else line.parks_s(kind)
+            parks_s = None if line is None or line.knows(self.workflow, kind) else line.parks_s(kind)
             if parks_s is not None:
                 staged.park(later_us(group.means, parks_s), group.now_us)
             else:
