@@ -170,7 +170,7 @@ class Outlet:
         return self.rate is not None or self.circuit.opened
 
     def spent(self, kind: Kind) -> bool:
-        """Whether nothing but the retry budget is in the way."""
+        """Whether the retry budget is spent for a call of this kind; other things may be in the way as well."""
         return kind == "retry" and not self._spending.allows(self._clock.monotonic_s())
 
     def retry_in_s(self, kind: Kind) -> float | None:
