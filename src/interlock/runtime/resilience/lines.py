@@ -18,8 +18,8 @@ from interlock.seams import Chance
 HELD_MIN = 100
 """On a shared store, so many wait in memory beside twice the places of the dependency; the others wait in the store."""
 
-FORCED_S = 5.0
-"""How often those who wait in the store look whether a breaker is still held open by hand."""
+PARKED_S = 5.0
+"""How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
 
 LOOK_S_MIN = 0.001
 
@@ -61,8 +61,9 @@ class Line:
         self._aside: deque[tuple[str, Slots, Kind]] = deque()
         """Retries beyond the budget."""
         self._queued: set[tuple[str, bool]] = set()
-        self._kept: dict[str, Pass] = {}
-        """For those who were called and have not answered yet."""
+        self._kept: dict[tuple[str, bool], Pass] = {}
+        """For those who were called and have not answered yet, undos apart: a workflow that was cancelled while its
+        step waited may be called for both."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._pulling = self._asked = self._closed = False
@@ -85,10 +86,12 @@ class Line:
 
     def reserve(self, name: str | None, slots: Slots, kind: Kind) -> Pass | None:
         """A pass for an attempt: the one that is kept for this name, or a new one if nobody waits for it."""
-        if name is not None and name in self._kept:
-            kept = self._kept.pop(name)
-            kept.slots = slots
-            return kept
+        if name is not None:
+            kept = self._kept.pop((name, kind == "undo"), None)
+            self.decline(name)
+            if kept is not None:
+                kept.slots = slots
+                return kept
         if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
             return None
         admitted = self.outlet.ask(kind)
@@ -96,25 +99,26 @@ class Line:
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
-        self._kept[name] = held
+        self._kept[name, held.kind == "undo"] = held
 
-    def keeps(self, name: str) -> bool:
-        """Whether a pass is kept for that name."""
-        return name in self._kept
+    def keeps(self, name: str, kind: Kind) -> bool:
+        """Whether a pass is kept for that name, for such an attempt."""
+        return (name, kind == "undo") in self._kept
 
     def wait(self, name: str, slots: Slots, kind: Kind) -> None:
         """Be called, by way of the slots, when there is a place. Whoever waits already keeps its turn."""
         entry = (name, kind == "undo")
-        if entry not in self._queued and name not in self._kept and not self._closed and slots.most:
+        if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
             self._queued.add(entry)
             (self._undos if kind == "undo" else self._calls).append((name, slots, kind))
             self._pull()
 
     def decline(self, name: str) -> None:
         """Whoever was called has no use for it; not having been called is no error."""
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            self.give_back(kept)
+        for undo in (False, True):
+            kept = self._kept.pop((name, undo), None)
+            if kept is not None:
+                self.give_back(kept)
 
     def give_back(self, held: Pass) -> None:
         """A pass that is not used, without the slot."""
@@ -122,18 +126,17 @@ class Line:
 
     def parks_s(self, kind: Kind) -> float | None:
         """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory."""
-        outlet, luck = self.outlet, self._chance.fraction()
-        if outlet.forced == "open":
-            return FORCED_S * (0.5 + luck)
-        if outlet.phase == "open":
+        outlet = self.outlet
+        if len(self) < HELD_MIN + 2 * outlet.concurrency_max:
+            return None
+        luck = self._chance.fraction()
+        if outlet.phase == "open" and outlet.forced is None:
             return (outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
-        if len(self) >= HELD_MIN + 2 * outlet.concurrency_max:
-            return 0.5 + luck
-        return None
+        return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if not (self._calls or self._undos) or self._closed:
+        if not (self._calls or self._undos or self._aside) or self._closed:
             return
         if _running_loop() is self._loop:
             self._pull()
@@ -160,7 +163,7 @@ class Line:
         for queue in (self._undos, self._calls, self._aside):
             queue.clear()
         self._queued.clear()
-        for name in list(self._kept):
+        for name, _ in list(self._kept):
             self.decline(name)
         if self._timer is not None:
             self._timer.cancel()
@@ -176,6 +179,8 @@ class Line:
                 self._asked = False
                 self._call(self._undos)
                 self._call(self._calls)
+                while self._bring_back():
+                    self._call(self._calls)
         finally:
             self._pulling = False
         self._wait_for_the_time()
@@ -191,8 +196,18 @@ class Line:
                 continue
             queue.popleft()
             self._queued.discard((name, kind == "undo"))
-            self._kept[name] = Pass(slots, self, kind, admitted)
+            self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
             slots.wait(name)
+
+    def _bring_back(self) -> bool:
+        """When the budget allows another retry, the first that stepped aside is the next of all.
+
+        It came before those who wait now; if it had to wait for the end of their line it might wait for ever.
+        """
+        if not self._aside or (self._calls and self._calls[0][2] == "retry") or self.outlet.spent("retry"):
+            return False
+        self._calls.appendleft(self._aside.popleft())
+        return True
 
     def _wait_for_the_time(self) -> None:
         """Look again when the time alone may admit the first of those who wait."""
@@ -205,15 +220,10 @@ class Line:
             self._timer = None
         if soonest_s is not None and not self._closed:
             self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._time_has_come)
-        elif self._aside and not self._closed:
-            self._timer = self._loop.call_later(LOOK_S_MIN, self._time_has_come)
 
     def _time_has_come(self) -> None:
         self._timer = None
         self._pull()
-        while self._aside and not self._calls and not self.outlet.spent("retry"):
-            self._calls.append(self._aside.popleft())
-            self._pull()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

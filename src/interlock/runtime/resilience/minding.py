@@ -39,8 +39,11 @@ class Minding:
         """Take over what the last life has noted."""
         for name, line in lines.items():
             note = read_note(noted.get(NOTE + name, ""))
-            if note is not None:
-                line.outlet.remember(note.state, note.forced, note.reason or "it was so when the last process ended")
+            if note is None:
+                continue
+            reason = note.reason or "it was so when the last process ended"
+            if line.outlet.remember(note.state, note.forced, reason) and note.state != "closed":
+                self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
 
     def changed(self, change: Change) -> None:
         """A breaker has changed."""
@@ -48,7 +51,7 @@ class Minding:
         if change.before != change.after:
             self._subscribers.emit(signal)
         self._alert(signal)
-        if self._worker or change.forced is not None:
+        if self._worker or change.by_hand:
             self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
             if self._noting is None or self._noting.done():
                 self._noting = asyncio.get_running_loop().create_task(self._note())

@@ -29,6 +29,8 @@ class Places:
 
     def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
         """A pass for an attempt, or None: then it has to wait."""
+        if name is not None:
+            self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
         held = line.reserve(name, slots, kind)
@@ -46,7 +48,7 @@ class Places:
 
     def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
         """Be called when there is a place and a slot."""
-        if line is None or line.keeps(name):
+        if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
             line.wait(name, slots, kind)
@@ -58,6 +60,15 @@ class Places:
         self.effects.decline(name)
         for line in self.lines.values():
             line.decline(name)
+
+    def _decline_elsewhere(self, name: str, slots: Slots, line: Line | None) -> None:
+        """It was called for something that it waited for in a state that it has left: others may have that."""
+        for each in (self.steps, self.undos, self.effects):
+            if each is not slots:
+                each.decline(name)
+        for other in self.lines.values():
+            if other is not line:
+                other.decline(name)
 
     def open(self) -> None:
         """Begin: everything that was owed is known."""
