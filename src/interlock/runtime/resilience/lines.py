@@ -2,7 +2,8 @@
 
 A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
 long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
-Retries beyond the budget step aside, so that they hold up nobody who comes for the first time.
+Retries beyond the budget step aside, so that they hold up nobody who comes for the first time; as soon as the budget
+allows one, they are the next.
 """
 
 import asyncio
@@ -92,10 +93,16 @@ class Line:
             if kept is not None:
                 kept.slots = slots
                 return kept
-        if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
+        if self._closed or not self._open or self._ahead(kind):
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _ahead(self, kind: Kind) -> bool:
+        """Whether somebody waits whom this one must not overtake."""
+        if kind == "undo":
+            return bool(self._undos)
+        return bool(self._calls) or (kind == "retry" and bool(self._aside))
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
@@ -136,25 +143,24 @@ class Line:
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if not (self._calls or self._undos or self._aside) or self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._pull()
-        else:
-            self._elsewhere(self._pull)
+        if len(self) and not self._closed:
+            self._do(self._pull)
 
     def changed(self, change: Change) -> None:
         """The breaker has changed. From any thread."""
-        if self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._changed(change)
-        else:
-            self._elsewhere(lambda: self._changed(change))
+        if not self._closed:
+            self._do(lambda: self._changed(change))
 
-    def _elsewhere(self, call: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # The event loop of an engine that nobody has closed may be gone.
-            self._loop.call_soon_threadsafe(call)
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call it in the event loop of this line."""
+        if _running_loop() is self._loop:
+            call()
+        elif self._loop.is_closed():
+            self.close()  # Its engine is gone without a word, and must not stand in the way of others.
+        else:
+            # It may have ended since: then nobody is there to be told.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
@@ -178,9 +184,8 @@ class Line:
             while self._asked and not self._closed:
                 self._asked = False
                 self._call(self._undos)
+                self._call(self._aside)
                 self._call(self._calls)
-                while self._bring_back():
-                    self._call(self._calls)
         finally:
             self._pulling = False
         self._wait_for_the_time()
@@ -188,9 +193,14 @@ class Line:
     def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
         while queue:
             name, slots, kind = queue[0]
+            if self.keeps(name, kind):
+                # It was called meanwhile as somebody who is not a retry any more: one pass is enough.
+                queue.popleft()
+                self._queued.discard((name, kind == "undo"))
+                continue
             admitted = self.outlet.ask(kind)
             if admitted == "wait":
-                if not self.outlet.spent(kind):
+                if queue is self._aside or not self.outlet.spent(kind):
                     return
                 self._aside.append(queue.popleft())
                 continue
@@ -198,16 +208,6 @@ class Line:
             self._queued.discard((name, kind == "undo"))
             self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
             slots.wait(name)
-
-    def _bring_back(self) -> bool:
-        """When the budget allows another retry, the first that stepped aside is the next of all.
-
-        It came before those who wait now; if it had to wait for the end of their line it might wait for ever.
-        """
-        if not self._aside or (self._calls and self._calls[0][2] == "retry") or self.outlet.spent("retry"):
-            return False
-        self._calls.appendleft(self._aside.popleft())
-        return True
 
     def _wait_for_the_time(self) -> None:
         """Look again when the time alone may admit the first of those who wait."""

@@ -298,12 +298,16 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
     if admitted != "call":
         return f"its probe failed: {why}"
     if breaker.business_failures is not None and circuit.business >= breaker.business_failures:
-        return f"{circuit.business} business errors in a row, the last: {why}"
+        return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
     if outcome != "failed":
         return "calls are too slow"
     if breaker.failure_rate is not None:
         return f"{breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
-    return f"{circuit.failures} failures in a row, the last: {why}"
+    return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def _in_a_row(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s in a row"
 
 
 _PROCESS: dict[str, Outlet] = {}

@@ -1,11 +1,14 @@
 """Outlets, lines and slots for the tests of this folder, and what they tell."""
 
+import asyncio
+
+from interlock.core.breakers import Breaker
 from interlock.core.policies import Dependency
 from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Change, Kind, Outlet
 from interlock.runtime.slots import Slots
 from interlock.seams import Chance, Clock
-from interlock.testing.virtual import VirtualClock
+from interlock.testing.virtual import VirtualClock, VirtualLoop
 from tests.unit.runtime.sharing.stores import Luck
 
 
@@ -21,6 +24,18 @@ class Told:
 
     def changed(self, change: Change) -> None:
         self.changes.append(change)
+
+
+def outlet_for(
+    clock: VirtualClock | None = None,
+    *,
+    concurrency_max: int = 50,
+    rate_per_s: float | None = None,
+    breaker: Breaker | None = None,
+    budget: float = 0.2,
+) -> Outlet:
+    dependency = Dependency("gateway", concurrency_max, rate_per_s, breaker or Breaker(), budget)
+    return Outlet(dependency, clock or VirtualClock())
 
 
 def fails(outlet: Outlet, times: int = 1, kind: Kind = "first", why: str = "OSError: net") -> None:
@@ -57,3 +72,18 @@ class Queue:
         """These wait."""
         for name in names:
             self.line.wait(name, self.undos if kind == "undo" else self.steps, kind)
+
+
+def clock_of_the_loop() -> VirtualLoop:
+    """The loop of this scenario, with its clock."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
+
+
+def taken(queue: Queue, *names: str) -> None:
+    """Those who were called take their passes, and leave at once."""
+    for name in names:
+        held = queue.line.reserve(name, queue.steps, "first")
+        assert held is not None
+        queue.outlet.leave(held.kind, held.admitted, "done")
