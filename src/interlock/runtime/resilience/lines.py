@@ -90,7 +90,10 @@ class Line:
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
             self.decline(name)
-            if kept is not None:
+            if kept is not None and kept.admitted == "call" and self.outlet.phase != "closed":
+                # It has waited for a slot, and the breaker has opened meanwhile.
+                self.give_back(kept)
+            elif kept is not None:
                 kept.slots = slots
                 return kept
         if self._closed or not self._open or self._ahead(kind):
