@@ -240,7 +240,7 @@ class Outlet:
                 self._limit_rate(rate_per_s)
         self._stir()
 
-    def remember(self, phase: str, forced: Forced | None, reason: str) -> bool:
+    def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
         """What an earlier process has noted. One that was open is probed before everybody calls at once.
 
         Returns False for an outlet of which this process knows more.
@@ -252,6 +252,8 @@ class Outlet:
             if phase != "closed":
                 self.circuit = Circuit(opened=True, retry_at_s=self._clock.monotonic_s())
             self.reason = reason
+            if since_s is not None:
+                self.since_s = since_s
             self._told = self.phase
             return True
 
@@ -296,13 +298,13 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
     if not circuit.opened:
         return "a probe has worked"
     if admitted != "call":
-        return f"its probe failed: {why}"
+        return f"its probe failed: {why}" if outcome == "failed" else "its probe was too slow"
     if breaker.business_failures is not None and circuit.business >= breaker.business_failures:
         return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
     if outcome != "failed":
         return "calls are too slow"
     if breaker.failure_rate is not None:
-        return f"{breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
+        return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
     return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
 
 
