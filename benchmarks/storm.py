@@ -44,7 +44,7 @@ FLOOD_PER_S = 3_000
 
 NAIVE_IN_FLIGHT = 128
 """Orders that the naive chain works on at once. See `naive` for how it was found."""
-ENGINE_IN_FLIGHT = 256
+ENGINE_IN_FLIGHT = 128
 ENGINE_CONNECTIONS = 6
 
 SETUPS = {
@@ -92,13 +92,13 @@ def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
         )
 
     segments = (
-        segment("calm", 0.5, 0.5, Weather()),
-        segment("slow", 0.5, 1, SLOW),
-        segment("failing", 1, 2, FAILING),
+        segment("calm", 0.3, 0.5, Weather()),
+        segment("slow", 0.3, 1, SLOW),
+        segment("failing", 0.6, 2, FAILING),
         segment("hanging", 1, 4, HANGING, charge=LOSING),
         segment("down", 1, 4, DOWN),
         segment("recovering", 1, 4, RECOVERING),
-        segment("clear", 4, 4, Weather()),
+        segment("clear", 4.8, 4, Weather()),
     )
     return Script(seed=seed, segments=segments)
 
