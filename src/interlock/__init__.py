@@ -7,13 +7,14 @@ importing it imports none of the optional dependencies, and what needs a databas
 import importlib
 from typing import TYPE_CHECKING
 
+from interlock.core.breakers import Breaker
 from interlock.core.codec import Codec
 from interlock.core.description import MachineDescription
 from interlock.core.events import Event
 from interlock.core.machine import Machine
 from interlock.core.pipeline import Pipeline, PipelineEvent, PipelineState, PipelineStep, pipeline, step
 from interlock.core.plan import Plan, plan
-from interlock.core.policies import Breaker, Budget, Classification, Dependency, Retry
+from interlock.core.policies import Budget, Classification, Dependency, Retry
 from interlock.core.step import Step
 from interlock.core.values import Allowed, Decision, Finding, Record, Snapshot, StepContext, StepFailure
 from interlock.errors import (
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from interlock.runtime.engine import Engine
     from interlock.runtime.leases import Lease
     from interlock.runtime.pruning import Pruned
+    from interlock.runtime.resilience.views import Breakers, BreakerView
     from interlock.runtime.settings import Admission
     from interlock.runtime.transactions.blocks import BlockingTransaction, Transaction
     from interlock.runtime.typed import Workflows
@@ -97,6 +99,8 @@ __all__ = [
     "BlockingWorkflows",
     "Breaker",
     "BreakerChanged",
+    "BreakerView",
+    "Breakers",
     "Budget",
     "Classification",
     "Codec",
@@ -192,6 +196,8 @@ _LATER = {
     "BlockingTransaction": _BLOCKS,
     "BlockingLease": _BLOCKING,
     "BlockingWorkflows": _BLOCKING,
+    "BreakerView": "interlock.runtime.resilience.views",
+    "Breakers": "interlock.runtime.resilience.views",
     "Compensation": _VIEWS,
     "Counts": _VIEWS,
     "Database": "interlock.database.database",

@@ -14,13 +14,14 @@ from interlock.core import decide
 from interlock.errors import InvalidTransition
 from interlock.runtime.bound import Live
 from interlock.runtime.envelopes import Send
+from interlock.runtime.means import Means
 from interlock.runtime.owed import StepRun, fresh_key
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Report, Result, Returned
 from interlock.runtime.runner import Runner
 from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged, replace
+from interlock.runtime.staging import Staged, replace
 from interlock.runtime.views import Moved
 from interlock.store.values import Change, Row
 from interlock.testing.engines.run import simulate
@@ -174,7 +175,7 @@ def nobody_is_called_for_a_free_slot(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_slot_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Staged, "give_up", lambda _staged, _means: None)
+    patch.setattr(Staged, "give_up", lambda _staged: None)
 
 
 def undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,16 @@ async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
     return Declined()
 
 
+@order.step(State.CHARGING, timeout_s=4, heartbeat_s="1 s")  # wrong: seconds are a number
+async def beats(order: Order, ctx: StepContext) -> Charged:
+    ctx.heartbeat("still here")  # wrong: a heartbeat says nothing but that
+    return Charged("")
+
+
+@order.effect(State.DONE, heartbeat_s=1)  # wrong: only steps have a heartbeat
+async def side_message(order: Order, ctx: StepContext) -> None: ...
+
+
 @charge.undo(Weighed)  # wrong: another machine's event
 async def undo_weighing(order: Order, done: Weighed | None, ctx: StepContext) -> None: ...
 

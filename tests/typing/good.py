@@ -117,8 +117,11 @@ order.on(Cancel, State.DRAFT, State.CHARGING, to=State.UNDOING)
 order.on(Cancel, order.any, to=State.UNDOING)
 
 
-@order.step(State.CHARGING, timeout_s=4, retry=Retry(attempts=5), dependency="gateway", failed=State.UNDOING)
+@order.step(
+    State.CHARGING, timeout_s=4, heartbeat_s=0.5, retry=Retry(attempts=5), dependency="gateway", failed=State.UNDOING
+)
 async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
+    ctx.heartbeat()
     return Charged(ctx.key) if order.cents else Declined()
 
 
@@ -179,7 +182,7 @@ class Checkout:
     cents: int = 0
 
 
-@step(timeout_s=4)
+@step(timeout_s=4, heartbeat_s=1)
 async def pay(checkout: Checkout, ctx: StepContext) -> Checkout:
     return replace(checkout, cents=checkout.cents + 1)
 

@@ -71,6 +71,7 @@ class StepDeclaration:
 
     `returns` is empty when the function does not say which events it returns. `result` is the event that a
     pipeline wraps around the context its function returns; None when the function returns the event itself.
+    With `heartbeat_s` an attempt that is silent for longer is ended as a timeout.
     """
 
     name: str
@@ -84,6 +85,7 @@ class StepDeclaration:
     read_only: bool
     returns: tuple[type[Event], ...]
     location: str
+    heartbeat_s: float | None = None
     result: Callable[[Any], Event] | None = None
     failed_action: FailedAction | None = None
     undos: list[UndoDeclaration] = field(default_factory=list)

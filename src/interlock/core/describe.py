@@ -6,6 +6,8 @@ nothing can have to be undone yet, the arrow is drawn to where the workflow real
 
 from typing import TypeVar
 
+from msgspec import UNSET
+
 from interlock.core.codec import Codec
 from interlock.core.description import (
     EventDescription,
@@ -67,6 +69,7 @@ def _step(node: Node) -> StepDescription | None:
         dependency=step.dependency,
         returns=tuple(wire_name(event) for event in step.returns),
         undoes=tuple(undo.name for undo in step.undos),
+        heartbeat_s=UNSET if step.heartbeat_s is None else float(step.heartbeat_s),
     )
 
 

@@ -25,6 +25,8 @@ class StepDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Wire names of the events it may return; empty when the function does not say."""
     undoes: tuple[str, ...] = ()
     """Wire names of the outcomes that have an undo."""
+    heartbeat_s: float | msgspec.UnsetType = msgspec.UNSET
+    """The longest silence of an attempt. Unset, it is not written: a description saved without it stays the same."""
 
 
 class TimerDescription(msgspec.Struct, frozen=True, kw_only=True):

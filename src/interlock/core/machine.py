@@ -146,6 +146,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
         state: StateT,
         *,
         timeout_s: float,
+        heartbeat_s: float | None = None,
         retry: Retry = Retry(),  # noqa: B008 -- frozen.
         dependency: str | None = None,
         failed: StateT | None = None,
@@ -155,6 +156,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
     ) -> Callable[[Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]]], Step[ContextT, ResultT]]:
         """Declare the state's step: an async function whose result is the next event (C1).
 
+        `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least; silence is ended as a timeout.
         `failed` is the state for a step that gave up; without it the workflow stays, as a dead letter.
         `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone.
         """
@@ -173,6 +175,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 state=state,
                 function=cast("StepFunction", function),
                 timeout_s=timeout_s,
+                heartbeat_s=heartbeat_s,
                 retry=retry,
                 dependency=dependency,
                 failed=failed,

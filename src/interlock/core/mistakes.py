@@ -204,6 +204,7 @@ def in_step(declared: Declarations, step: StepDeclaration) -> None:
     in_step_settings(
         step.name, step.timeout_s, step.location, retry=step.retry, dependency=step.dependency, classify=step.classify
     )
+    in_heartbeat(step.heartbeat_s, step.timeout_s, step.location)
     taken = [known.name for known in declared.steps.values()] + [effect.name for effect in declared.effects]
     _free_name("step", step.name, taken, step.location)
 
@@ -220,6 +221,21 @@ def in_step_settings(
         raise _bad_number("dependency", dependency, "the name of the dependency as a text, or None", location)
     if classify is not None and not callable(classify):
         raise _bad_number("classify", classify, "a function from an error to a Classification, or None", location)
+
+
+def in_heartbeat(heartbeat_s: float | None, timeout_s: float, location: str) -> None:
+    """Mistakes in the heartbeat of a step whose timeout is a good one."""
+    if heartbeat_s is None:
+        return
+    _positive("heartbeat_s", heartbeat_s, location)
+    if heartbeat_s >= timeout_s:
+        raise DefinitionError(
+            f"heartbeat_s is {heartbeat_s}, and timeout_s is {timeout_s}: the heartbeat could never be missed.",
+            why="An attempt that is silent for heartbeat_s is ended, and the timeout would always end this one before.",
+            fix="Give heartbeat_s less than timeout_s, or drop it: the timeout alone is enough for a short step.",
+            rule="value-out-of-range",
+            location=location,
+        )
 
 
 def in_undo(declared: Declarations, step: StepDeclaration, event: object, location: str) -> None:

@@ -82,6 +82,7 @@ class PipelineStep(Generic[ContextT]):
     location: str
     local: Names
     """The names around the declaration, to understand its annotations when the context is known."""
+    heartbeat_s: float | None = None
     dwell_s: float | None = None
     frozen: bool = False
     """True once a pipeline has been built from it: an undo that is declared later would never run."""
@@ -151,6 +152,7 @@ class PipelineStep(Generic[ContextT]):
 def step(
     *,
     timeout_s: float,
+    heartbeat_s: float | None = None,
     retry: Retry = Retry(),  # noqa: B008 -- frozen.
     dependency: str | None = None,
     classify: Classify | None = None,
@@ -162,7 +164,7 @@ def step(
     """Declare a step of a pipeline.
 
     `state` overrides the gerund that names its state, `dwell_s` the time after which a workflow there is stalled (twice
-    what all attempts can take).
+    what all attempts can take). `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least.
     """
     frame = declaring_frame()
     location = line_of(frame)
@@ -173,6 +175,7 @@ def step(
         check_async(function, kind="step", arguments=given, shape=shape, local=frame.f_locals, location=location)
         own_name = name or name_of(function)
         mistakes.in_step_settings(own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify)
+        mistakes.in_heartbeat(heartbeat_s, timeout_s, location)
         return PipelineStep(
             name=own_name,
             function=function,
@@ -184,6 +187,7 @@ def step(
             read_only=read_only,
             location=location,
             local=frame.f_locals,
+            heartbeat_s=heartbeat_s,
             dwell_s=dwell_s,
         )
 
@@ -304,6 +308,7 @@ def _declaration(
         state=here,
         function=cast("StepFunction", each.function),
         timeout_s=each.timeout_s,
+        heartbeat_s=each.heartbeat_s,
         retry=each.retry,
         dependency=each.dependency,
         failed=failed,

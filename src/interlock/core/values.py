@@ -9,6 +9,7 @@ that the commands of a transition can be computed once, when the machine is comp
 transition are not tracked by the garbage collector (`gc=False`): they only point at older values, never in a circle.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Generic, Literal, TypeVar
 
@@ -151,6 +152,25 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     visit: int = 1
     undoes: str | None = None
+
+    def heartbeat(self) -> None:
+        """Say that the step is still at work. Nobody listens unless the step declares `heartbeat_s`.
+
+        It only notes the time, so it costs next to nothing and may be called from any thread.
+        """
+
+
+class BeatingContext(StepContext, frozen=True, kw_only=True):
+    """What a step with `heartbeat_s` is told: the same, and whoever watches it hears its heartbeats.
+
+    A class of its own, so that all the others do not carry a field for it and can still be compared by value.
+    """
+
+    beat: Callable[[], None]
+
+    def heartbeat(self) -> None:
+        """Tell the watcher."""
+        self.beat()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

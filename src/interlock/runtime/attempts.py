@@ -5,14 +5,20 @@ counted), or the workflow that has moved on (nothing to report: whatever it stil
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Literal
+
+import msgspec
 
 from interlock.core.declarations import Classify
 from interlock.core.policies import Classification, Retry
-from interlock.errors import InterlockError, NonRetryable, RetryAfter
+from interlock.errors import InterlockError
+from interlock.runtime.classifying import Kind, kind_of
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Failure
+from interlock.runtime.resilience.lines import Pass
+from interlock.runtime.resilience.outlets import Outcome
 from interlock.seams import Chance
 
 IGNORED_S = 1.0
@@ -26,31 +32,55 @@ TOLD_CHARACTERS_MAX = 2_000
 
 Cut = Literal["expired", "stopping", "moved_on"]
 
+log = logging.getLogger("interlock.steps")
+
+OUTCOMES: dict[Kind, Outcome] = {
+    Kind.INFRASTRUCTURE: "failed",
+    Kind.BUSINESS: "refused",
+    Kind.UNEXPECTED: "abandoned",
+}
+"""What a failure says about the dependency (C3)."""
+
 
 class Attempt:
     """Something that runs."""
 
     __slots__ = (
+        "_beat_s",
+        "_held",
+        "_why",
         "begun",
         "born_s",
         "cut",
         "ended",
+        "heartbeat_s",
+        "is_effect",
         "key",
         "lease",
+        "outcome",
         "over",
         "overdue",
-        "slots_of",
         "stuck",
         "task",
         "timeout_s",
+        "told",
         "workflow",
     )
 
-    def __init__(self, workflow: str, key: str, timeout_s: float, slots_of: Literal["runs", "effects"]) -> None:
+    def __init__(self, workflow: str, key: str, timeout_s: float, held: Pass, *, is_effect: bool = False) -> None:
         self.workflow = workflow
         self.key = key
         self.timeout_s = timeout_s
-        self.slots_of = slots_of
+        self.is_effect = is_effect
+        self.heartbeat_s: float | None = None
+        """How long it may be silent."""
+        self.told = ""
+        """Why its time is over."""
+        self.outcome: Outcome = "abandoned"
+        """What it says about its dependency."""
+        self._held = held
+        self._why = ""
+        self._beat_s = 0.0
         self.born_s = 0.0
         """When it began, by the event loop's clock."""
         self.lease = 0
@@ -67,6 +97,7 @@ class Attempt:
 
     def expire(self) -> None:
         """Its time is over."""
+        self.told = self.told or f"it took longer than {self.timeout_s:g} s"
         self.cancel("expired")
         if self.task is not None and self.stuck is not None:
             self.task.get_loop().call_later(IGNORED_S, self.stuck, self)
@@ -76,6 +107,39 @@ class Attempt:
         self.begun = True
         if self.cut is not None:
             raise asyncio.CancelledError
+
+    def beat(self) -> None:
+        """It is at work. From any thread."""
+        if self.task is not None:
+            self._beat_s = self.task.get_loop().time()
+
+    def listen(self) -> None:
+        """End it when it is silent for too long."""
+        assert self.task is not None
+        assert self.heartbeat_s is not None
+        loop = self.task.get_loop()
+        left_s = self.heartbeat_s - (loop.time() - max(self._beat_s, self.born_s))
+        if self.over or self.cut is not None:
+            return
+        if left_s > 0:
+            loop.call_later(left_s, self.listen)
+            return
+        self.told = f"no sign of life for {self.heartbeat_s:g} s"
+        self.expire()
+
+    def judged(self, failure: Failure) -> Failure:
+        """Take notice of how it failed. A probe that finds its dependency still down costs no attempt (C4)."""
+        self._why = failure.text
+        if self.cut == "moved_on":
+            return failure
+        self.outcome = OUTCOMES[failure.kind]
+        if self.outcome == "failed" and self._held.is_probe:
+            return msgspec.structs.replace(failure, counted=False)
+        return failure
+
+    def leave(self, now_s: float) -> None:
+        """Give its place back, and say how it went."""
+        self._held.leave(self.outcome, now_s - self.born_s, self._why)
 
     def cancel(self, why: Cut) -> None:
         """End it. The first reason counts."""
@@ -90,36 +154,46 @@ class Judge:
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
+        self._doubted: dict[int, Classify] = {}
+        """Classifiers that were told to be wrong, by their id. They are kept, so that no other can have it."""
 
     def failure(self, error: BaseException, retry: Retry, attempt: int, classify: Classify | None = None) -> Failure:
         """Whether to try again, when, and what to tell."""
-        retryable = not _non_retryable(error)
+        kind, asked_s = kind_of(error)
         if classify is not None and isinstance(error, Exception):
-            try:
-                verdict = classify(error)
-            except Exception:  # noqa: BLE001 -- a classifier that raises has no opinion.
-                verdict = None
-            if isinstance(verdict, Classification):
-                retryable = verdict is Classification.RETRYABLE
+            kind = self._classified(error, classify) or kind
         delay_s = retry.delay_s(attempt, self._chance.fraction())
-        if isinstance(error, RetryAfter) and error.seconds > delay_s:
-            delay_s = min(error.seconds, DELAY_S_MAX)
+        if asked_s is not None and asked_s > delay_s:
+            delay_s = min(asked_s, DELAY_S_MAX)
         name = error.code if isinstance(error, InterlockError) else type(error).__name__
-        # G5: known without effect is only what the step itself, or its classifier, says will never work.
-        return Failure(name, _told(error), retryable, delay_s, unknown=retryable)
+        # G5: known without effect is only what the dependency, the step or its classifier refuses for good.
+        again = kind is not Kind.BUSINESS
+        return Failure(name, _told(error), again, delay_s, unknown=again, kind=kind)
 
-    def timeout(self, timeout_s: float, retry: Retry, attempt: int) -> Failure:
-        """An attempt that took too long: retryable, and nobody knows what it did (C2)."""
-        told = f"it took longer than {timeout_s:g} s"
+    def _classified(self, error: Exception, classify: Classify) -> Kind | None:
+        """What the step's own classifier says, if it has an opinion."""
+        try:
+            verdict: object = classify(error)
+        except Exception as wrong:  # noqa: BLE001 -- a classifier that raises has no opinion.
+            self._doubt(classify, f"raised {type(wrong).__name__} ({_told(wrong)})")
+            return None
+        if verdict is None:
+            return None
+        if not isinstance(verdict, Classification):
+            self._doubt(classify, f"returned {type(verdict).__name__} instead of a Classification or None")
+            return None
+        return Kind.INFRASTRUCTURE if verdict is Classification.RETRYABLE else Kind.BUSINESS
+
+    def _doubt(self, classify: Classify, what: str) -> None:
+        if id(classify) in self._doubted:
+            return
+        self._doubted[id(classify)] = classify
+        name = getattr(classify, "__qualname__", type(classify).__name__)
+        log.warning("The classifier %s %s. It is told once; the usual classification applies.", name, what)
+
+    def timeout(self, told: str, retry: Retry, attempt: int) -> Failure:
+        """An attempt that took too long, or was silent for too long: retryable, and nobody knows what it did (C2)."""
         return Failure("timeout", told, retryable=True, delay_s=retry.delay_s(attempt, self._chance.fraction()))
-
-
-def _non_retryable(error: BaseException) -> bool:
-    """Whether the step has said that it will never work; of a group of errors all must say so."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return all(_non_retryable(each) for each in group.exceptions)
-    return isinstance(error, NonRetryable)
 
 
 def _told(error: BaseException) -> str:

@@ -133,6 +133,11 @@ class BlockingEngine(Behind[Engine]):
     resolve_dead_letter = blocking(Engine.resolve_dead_letter)
     prune = blocking(Engine.prune)
 
+    breakers = plain(Engine.breakers)
+    force_breaker = plain(Engine.force_breaker)
+    set_limit = plain(Engine.set_limit)
+    set_admission = plain(Engine.set_admission)
+
     def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> BlockingLeasing:
         """As `Engine.lease`: `with engine.lease("nightly-report") as lease`."""
         return BlockingLeasing(self._portal, self._inside.lease(name, wait_s=wait_s, lease_s=lease_s))

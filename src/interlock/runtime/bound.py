@@ -6,7 +6,7 @@ when the machine was declared, and is checked again where values come from outsi
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -56,6 +56,11 @@ _encode_failure = msgspec.json.Encoder().encode
 _decode_failure = msgspec.json.Decoder(StepFailure).decode
 
 
+TEXTS_MAX = 4_096
+"""Names of events that are remembered."""
+
+_TEXTS: dict[type[Event], str] = {}
+
 Strategy = Callable[..., Awaitable[object]]
 """The function behind a step, an undo or an effect. What it is given is checked where it is declared."""
 
@@ -66,6 +71,7 @@ class Effect(msgspec.Struct, frozen=True):
     function: Strategy
     timeout_s: float
     retry: Retry
+    dependency: str | None = None
 
 
 class Live(msgspec.Struct, gc=False):
@@ -99,11 +105,23 @@ class Bound:
             for undo in node.step.undos:
                 self.undos[name, undo.name] = swapped.get(undo.function, undo.function)
         self.effects = {
-            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry)
+            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry, each.dependency)
             for each in self.table.declared.effects
         }
 
         self.timers = self.table.declared.timers
+        self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _nothing_in_the_way
+        """Why a call of a dependency would have to wait, for people."""
+
+    def dependencies(self) -> set[str]:
+        """Everything outside that its steps and effects say they call."""
+        steps = (node.step.dependency for node in self.table.steps.values() if node.step is not None)
+        effects = (each.dependency for each in self.table.declared.effects)
+        return {name for name in (*steps, *effects) if name is not None}
+
+    def unwinding(self) -> list[str]:
+        """The names of the states in which workflows are undone."""
+        return [node.name for node in self.table.nodes.values() if node.unwinds_to is not None]
 
     def swappable(self) -> set[object]:
         """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
@@ -174,6 +192,10 @@ class Bound:
         return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data, strict=False)
 
 
+def _nothing_in_the_way(dependency: str, kind: str) -> None:
+    del dependency, kind
+
+
 def state_text(state: Enum) -> str:
     """A state as it is stored."""
     return str(state.value)
@@ -181,4 +203,10 @@ def state_text(state: Enum) -> str:
 
 def event_text(event: Event) -> str:
     """An event's name as it is stored."""
-    return wire_name(type(event))
+    kind = type(event)
+    text = _TEXTS.get(kind)
+    if text is None:
+        if len(_TEXTS) >= TEXTS_MAX:
+            _TEXTS.clear()
+        text = _TEXTS[kind] = wire_name(kind)
+    return text

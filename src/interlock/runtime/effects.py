@@ -7,6 +7,7 @@ ever.
 from abc import abstractmethod
 from collections.abc import Callable
 
+from interlock.runtime.means import effect_line
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
 from interlock.runtime.staging import Staged, replace
@@ -46,10 +47,10 @@ class EffectBegun(_EffectReport):
         try:
             staged = group.stage(self.workflow)
         except Exception:
-            group.means.effect_slots.decline(self.effect.id)
+            group.means.places.decline(self.effect.id)
             raise
         if staged is None:
-            group.means.effect_slots.decline(self.effect.id)
+            group.means.places.decline(self.effect.id)
         else:
             self.apply(staged, group)
         return None
@@ -60,6 +61,9 @@ class EffectBegun(_EffectReport):
             staged.touch()
         else:
             self.wait(self.effect)
+            effect, places = self.effect, group.means.places
+            line = effect_line(staged.live.bound, effect, group.means)
+            places.wait(effect.id, places.effects, line, "retry" if effect.attempts else "first")
 
 
 class EffectDone(_EffectReport):
@@ -84,14 +88,15 @@ class EffectFailed(_EffectReport):
         self.failure = failure
         self.attempts_max = attempts_max
         self.counted = counted
-        """False for an attempt that was cancelled because the engine stops."""
+        """False for an attempt that was cancelled because the engine stops, or that probed a dependency in vain."""
 
     def apply(self, staged: Staged, group: Group) -> None:
         """Try again later, or leave it to a person."""
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:
-            staged.effects_again += ((replace(effect, attempts=effect.attempts - 1), effect.attempts),)
+            wake_us = group.now_us + int(failure.delay_s * 1_000_000)
+            staged.effects_again += ((replace(effect, attempts=effect.attempts - 1, wake_us=wake_us), effect.attempts),)
         elif failure.retryable and effect.attempts < self.attempts_max:
             wake_us = group.now_us + int(failure.delay_s * 1_000_000)
             staged.effects_again += ((replace(effect, wake_us=wake_us), effect.attempts),)

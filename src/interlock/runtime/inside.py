@@ -12,27 +12,27 @@ from collections.abc import Coroutine, Sequence
 from interlock.core.table import Node
 from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.runtime.admission import Gate
-from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send
+from interlock.runtime.given import Given
 from interlock.runtime.leases import LeaseBook
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
 from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.reports import Late, Report
+from interlock.runtime.resilience.minding import Minding
+from interlock.runtime.resilience.outlets import Change
+from interlock.runtime.resilience.places import Places, lines_of
 from interlock.runtime.runner import Runner
-from interlock.runtime.settings import Admission, EngineSettings
-from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.telling import Teller
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, Waiters, too_long
 from interlock.runtime.wakes import Wakes
-from interlock.seams import Chance, Clock, Ids
-from interlock.signals import Subscribers
 from interlock.store.protocol import Store
 from interlock.store.values import Letter, Row
 
@@ -60,30 +60,18 @@ class SaveCounts(Report):
 class Inside:
     """The parts of one engine. Lives in one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        machines: dict[str, Bound],
-        *,
-        settings: EngineSettings,
-        admission: Admission,
-        clock: Clock,
-        chance: Chance,
-        ids: Ids,
-        subscribers: Subscribers,
-        alarms: Alarms,
-        worker: bool,
-    ) -> None:
+    def __init__(self, store: Store, machines: dict[str, Bound], given: Given) -> None:
         self.store = store
         self.machines = machines
-        self.subscribers = subscribers
+        self.subscribers = given.subscribers
         self.waiters = Waiters()
-        self.gate = Gate(admission, clock)
-        self.teller = Teller(subscribers, clock)
-        self.alarms = alarms
-        self.leases = LeaseBook(store.leases, chance=chance, ids=ids)
-        self._settings = settings
-        self._worker = worker
+        self.teller = Teller(given.subscribers, given.clock)
+        self.alarms = given.alarms
+        self.leases = LeaseBook(store.leases, chance=given.chance, ids=given.ids)
+        self.minding = Minding(store, given.subscribers, given.alarms, given.clock)
+        self._given = given
+        self._settings = given.settings
+        self._worker = given.worker
         self._closed = False
         self._recovered = False
         self._ending: asyncio.Task[None] | None = None
@@ -91,18 +79,33 @@ class Inside:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.wakes = Wakes(store.now_us)
-        self.pipeline, self.runner = self._wired(ids, Judge(chance))
+        self.places = self._placed()
+        self.gate = Gate(given.admission, given.clock, self.places)
+        self.pipeline, self.runner = self._wired(Judge(given.chance))
 
-    def _wired(self, ids: Ids, judge: Judge) -> tuple[Pipeline, Runner]:
-        settings, worker = self._settings, self._worker
-        means = Means(ids, Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0))
-        pipeline = Pipeline(self.store, self.machines, means, settings, self)
-        runner = Runner(pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=worker)
+    def _placed(self) -> Places:
+        given, settings = self._given, self._settings
+        called = sorted({name for bound in self.machines.values() for name in bound.dependencies()})
+        lines = lines_of(
+            called, given.dependencies, clock=given.clock, chance=given.chance, changed=self.breaker_changed
+        )
+        for bound in self.machines.values():
+            bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
+        if not self._worker:
+            return Places(0, 0, 0, lines)
+        return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
+
+    def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
+        pipeline = Pipeline(self.store, self.machines, Means(self._given.ids, self.places), self._settings, self)
+        runner = Runner(
+            pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
+        )
         return pipeline, runner
 
     async def begin(self, *, accept_changes: bool) -> None:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
         noted = await self.store.noted()
+        self.minding.remember(self.places.lines, noted)
         for plan in await check_definitions(
             self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
         ):
@@ -112,7 +115,13 @@ class Inside:
         await self._take_up(noted)
         self._recovered = True
         if self._settings.stall_check_s > 0:
-            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            detector = StallDetector(
+                self.store,
+                self.machines,
+                self.alarms,
+                every_s=self._settings.stall_check_s,
+                debt_s=self._settings.debt_s,
+            )
             self.keep(self._watched(detector))
 
     async def _watched(self, detector: StallDetector) -> None:
@@ -156,6 +165,8 @@ class Inside:
                 await self._given_up()
         finally:
             self.runner.abort()
+            self.places.close()
+            await self.minding.close()
             self.pipeline.close()
             self.waiters.close(_closed())
             if self._saving is not None:
@@ -178,6 +189,10 @@ class Inside:
             raise _closed()
         if self.pipeline.dead is not None:
             raise stopped(self.pipeline.dead)
+
+    def breaker_changed(self, change: Change) -> None:
+        """The breaker of something that these machines call has changed."""
+        self.minding.changed(change)
 
     # --- what the data path tells ------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ that no machine has. Whatever fails on the way, the store is given up again.
 """
 
 import difflib
-import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -21,14 +20,13 @@ from interlock.lanes.settings import KINDS
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
+from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.opening import inside_of
 from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
 from interlock.signals import Observer, Subscribers
 from interlock.store.opening import open_store
-
-log = logging.getLogger("interlock.operators")
 
 SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
 
@@ -69,11 +67,7 @@ class Opening(Generic[EngineT]):
         self._make = make
         self._url = url
         self._machines = bind(machines, steps)
-        if dependencies:
-            log.warning(
-                "dependencies= has no effect in this version: limits and breakers of %s are not kept.",
-                ", ".join(repr(each.name) for each in dependencies),
-            )
+        self._dependencies = _checked(dependencies)
         self._worker = worker
         self._admission = admission
         self._subscribers = Subscribers()
@@ -120,9 +114,7 @@ class Opening(Generic[EngineT]):
         store = await open_store(self._url, clock=self._clock, settings=self._lane_settings, cache=self._cache)
         inside: Inside | None = None
         try:
-            inside = inside_of(
-                store,
-                self._machines,
+            given = Given(
                 settings=self._settings,
                 admission=self._admission,
                 clock=self._clock,
@@ -131,7 +123,9 @@ class Opening(Generic[EngineT]):
                 subscribers=self._subscribers,
                 alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
                 worker=self._worker,
+                dependencies=self._dependencies,
             )
+            inside = inside_of(store, self._machines, given)
             engine = self._make(inside)
             await inside.begin(accept_changes=self._accept_changes)
         except BaseException:
@@ -141,6 +135,23 @@ class Opening(Generic[EngineT]):
                 await store.close()
             raise
         return engine
+
+
+def _checked(dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:
+    """Refuse what is no dependency, and two of one name."""
+    names: set[str] = set()
+    for each in dependencies:
+        given: object = each  # Not every caller has a type checker.
+        if not isinstance(given, Dependency) or given.name in names:
+            raise DefinitionError(
+                f"dependencies= has {given!r}, "
+                + ("a second time." if isinstance(given, Dependency) else "which is no Dependency."),
+                why="A dependency has one breaker and one set of limits in the whole process.",
+                fix='Give each once: dependencies=[Dependency("gateway", concurrency_max=20)].',
+                rule="bad-dependency",
+            )
+        names.add(given.name)
+    return tuple(dependencies)
 
 
 def bind(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, Bound]:

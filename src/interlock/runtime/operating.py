@@ -3,15 +3,26 @@
 These calls are the engine's own; they stand apart because a program that takes events has no use for them.
 """
 
+import difflib
+from types import EllipsisType
+from typing import Final, Literal
+
+from interlock.core.policies import Dependency
+from interlock.errors import BadUsage
 from interlock.runtime.envelopes import digest_of
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
 from interlock.runtime.pruning import BATCH, Pruned, Pruner
+from interlock.runtime.resilience.lines import Line
+from interlock.runtime.resilience.views import Breakers, view_of_line
+from interlock.runtime.settings import Admission
 from interlock.runtime.views import Compensation, DeadLetter, compensations_of, letter_of
 from interlock.store.values import Letter
 
 PAGE_MAX = 10_000
+
+FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
 
 
 class Operating:
@@ -52,6 +63,66 @@ class Operating:
         The note goes to the log `interlock.operators` and to observers.
         """
         self._inside.settled(await self._rule(letter_id, Settle), note)
+
+    def breakers(self) -> Breakers:
+        """The breakers of everything that these machines call, with their limits, as this process has them (C4).
+
+        `engine.breakers()["gateway"].state` is "closed", "open" or "half_open".
+        """
+        self._inside.refuse_if_closed()
+        return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
+
+    def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
+        """Hold a breaker open or closed, whatever happens; "auto" lets it decide again. It survives a restart.
+
+        All engines of this process share it.
+        """
+        line = self._line(dependency)
+        if state not in FORCES:
+            raise BadUsage(
+                f"a breaker cannot be forced to be {state!r}.",
+                why="It is held open, held closed, or decides by itself.",
+                fix='Use "open", "closed" or "auto".',
+            )
+        forced = FORCES[state]
+        line.outlet.force(forced, "a person lets it decide again" if forced is None else f"a person holds it {forced}")
+
+    def set_limit(
+        self,
+        dependency: str,
+        *,
+        concurrency_max: int | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
+    ) -> None:
+        """Change the limits of a dependency while everything runs; what is not given stays as it is (C8).
+
+        `rate_per_s=None` lifts the limit. Only this process is changed, and only until it ends.
+        """
+        outlet = self._line(dependency).outlet
+        now = outlet.rate.rate_per_s if outlet.rate is not None else None
+        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
+        wanted = Dependency(
+            dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
+        )
+        outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
+
+    def set_admission(self, admission: Admission) -> None:
+        """Change what the engine takes in while it runs (C7)."""
+        self._inside.refuse_if_closed()
+        self._inside.gate.set(admission)
+
+    def _line(self, dependency: str) -> Line:
+        self._inside.refuse_if_closed()
+        lines = self._inside.places.lines
+        if dependency not in lines:
+            near = difflib.get_close_matches(str(dependency), lines, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadUsage(
+                f"nothing here calls a dependency {dependency!r}.{meant}",
+                why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
+                fix="Use one of those names, or declare it: Engine.open(…, dependencies=[Dependency(…)]).",
+            )
+        return lines[dependency]
 
     async def prune(
         self,

@@ -25,6 +25,8 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry_us: int | None = None
     unknown: bool = False
     """An attempt may have had an effect although it failed."""
+    parked: bool = False
+    """It is not backing off: `retry_us` is when somebody looks again whether its dependency can be called."""
 
     @property
     def attempted(self) -> bool:
@@ -70,6 +72,7 @@ class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     token: int = 0
     started: bool = False
     retry_us: int | None = None
+    parked: bool = False
 
 
 class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -14,9 +14,10 @@ from typing import ClassVar, Protocol
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.means import Means
 from interlock.runtime.points import reach
 from interlock.runtime.settings import EngineSettings
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.staging import Staged
 from interlock.store.protocol import Store
 from interlock.store.values import Delivered, Row
 
@@ -145,6 +146,11 @@ class Pipeline:
         """The workflow as it is durable, if it is in memory and nobody else writes to the store."""
         return None if self.store.shared else self._live.get(workflow)
 
+    def let_go(self, workflow: str) -> None:
+        """It waits, and may wait for long: it is read again when its turn comes."""
+        if workflow not in self.counted:
+            self._live.pop(workflow, None)
+
     def forget(self, workflows: Iterable[str]) -> None:
         """These are gone from the store: what is in memory of them is not true any more."""
         for workflow in workflows:
@@ -247,7 +253,7 @@ class Pipeline:
             workflow = staged.live.row.id
             if lost and workflow in lost:
                 # Where nobody else writes it was a key, and memory is right; counts that wait there must not be lost.
-                staged.give_up(self.means)
+                staged.give_up()
                 continue
             live.pop(workflow, None)
             if not staged.ended:
@@ -281,7 +287,7 @@ class Pipeline:
         """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
         if group is not None:
             for staged in group.staged.values():
-                staged.give_up(self.means)
+                staged.give_up()
                 self._live.pop(staged.live.row.id, None)
         fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:

@@ -160,7 +160,7 @@ class Recovery:
         if current is not None and current.started:
             reports.append(Crashed(row.id, self._undo_attempts))
         if not reports or not isinstance(reports[-1], Crashed):
-            self._runner.resume(row.id, owed)
+            self._runner.resume(self._machines[row.machine], row, owed)
         elif owed.timers:
             self._runner.arm(row.id, owed)
         return reports

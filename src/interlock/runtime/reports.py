@@ -15,6 +15,8 @@ from interlock.core import decide
 from interlock.core.events import Event
 from interlock.core.values import StepFailure
 from interlock.errors import Refusal, RequestError, UserCodeError
+from interlock.runtime.classifying import Kind
+from interlock.runtime.means import place_of
 from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun, named_in
 from interlock.runtime.pipeline import Group
 from interlock.runtime.staging import Staged, replace
@@ -38,6 +40,9 @@ class Failure(msgspec.Struct, frozen=True):
     """How long to wait before the next one, if there is one."""
     unknown: bool = True
     """It may have had an effect all the same."""
+    kind: Kind = Kind.INFRASTRUCTURE
+    counted: bool = True
+    """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
 
     @property
     def text(self) -> str:
@@ -75,24 +80,30 @@ class Look(Report):
         try:
             staged = group.stage(self.workflow)
         except Exception:
-            group.means.slots.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            group.means.places.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
             raise
+        places = group.means.places
         if staged is None:
-            group.means.slots.decline(self.workflow)
+            places.decline(self.workflow)
             return None
         visit = staged.live.snapshot.visit
         refused = fire_timers(staged, group)
         if staged.live.snapshot.visit != visit:
-            group.means.slots.decline(self.workflow)
+            places.decline(self.workflow)
             return refused
         current = None if gone(staged, group) else staged.live.owed.current
-        if current is not None and not current.started and (current.retry_us or 0) <= group.now_us:
+        if current is not None and not current.started and due(current, group.now_us):
             if not staged.begin(group.means):
-                group.means.slots.wait(self.workflow)
+                places.wait(self.workflow, *place_of(staged.live, group.means))
         else:
             # It may have been called to a place that it has no use for any more.
-            group.means.slots.decline(self.workflow)
+            places.decline(self.workflow)
         return refused
+
+
+def due(current: StepRun | UndoRun, now_us: int) -> bool:
+    """Whether the next attempt may begin now. Whatever is parked begins as soon as there is a place for it."""
+    return current.parked or (current.retry_us or 0) <= now_us
 
 
 def fire_timers(staged: Staged, group: Group) -> Exception | None:
@@ -268,7 +279,8 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     step = live.bound.table.nodes[live.snapshot.state._name_].step
     assert owed.run is not None
     assert step is not None
-    run = replace(owed.run, started=False, unknown=owed.run.unknown or failure.unknown)
+    attempts = owed.run.attempts if failure.counted else owed.run.attempts - 1
+    run = replace(owed.run, attempts=attempts, started=False, unknown=owed.run.unknown or failure.unknown)
     if failure.retryable and not step.retry.exhausted(run.attempts):
         retry_us = group.now_us + int(failure.delay_s * 1_000_000)
         staged.owe(replace(owed, run=replace(run, retry_us=retry_us)), group.now_us)
@@ -330,7 +342,8 @@ class UndoFailed(Result):
 def undo_failed(staged: Staged, group: Group, failure: Failure, attempts_max: int) -> None:
     """Try the newest undo again later, or leave it to a person."""
     owed = staged.live.owed
-    first = replace(owed.undos[0], started=False)
+    attempts = owed.undos[0].attempts if failure.counted else owed.undos[0].attempts - 1
+    first = replace(owed.undos[0], attempts=attempts, started=False)
     rest = owed.undos[1:]
     if failure.retryable and first.attempts < attempts_max:
         first = replace(first, retry_us=group.now_us + int(failure.delay_s * 1_000_000))

@@ -14,6 +14,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "undo_timeout_s": (0.001, math.inf),
     "conflicts_max": (0, math.inf),
     "stall_check_s": (0, math.inf),
+    "debt_s": (0, math.inf),
     "timers_saved_s": (0.001, 10),
     "poll_s": (0.001, math.inf),
     "settle_s": (0, math.inf),
@@ -28,7 +29,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a closing engine waits for running steps before it cancels them."""
 
     steps_max: int = 1_000
-    """Attempts of steps and undos under way at once; more of them wait for a slot."""
+    """Attempts of steps under way at once; more of them wait for a slot."""
+
+    undos_max: int = 200
+    """Attempts of undos under way at once: compensation has slots of its own, and works while all steps are stuck."""
 
     effects_max: int = 200
     """Attempts of effects under way at once."""
@@ -50,6 +54,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     stall_check_s: float = 30.0
     """How often workflows that stay too long and dead letters are looked for (B7); 0 turns it off."""
+
+    debt_s: float = 60.0
+    """How long a workflow may be unwinding before its machine is told to be in debt (C9); 0 turns it off."""
 
     timers_saved_s: float = 10.0
     """How often the running time of timers with the policy "remaining" is saved; at most 10."""

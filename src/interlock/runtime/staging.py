@@ -22,26 +22,14 @@ from interlock.core.values import (
     StopTimers,
 )
 from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text
+from interlock.runtime.means import Means, effect_line, later_us, place_of
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
-from interlock.runtime.slots import Slots
+from interlock.runtime.resilience.lines import Pass
+from interlock.runtime.resilience.outlets import Kind
 from interlock.seams import Ids
 from interlock.store.values import FREE, HOLD, KEEP, STAYS, Change, Happened, Letter, OwedEffect, Row
 
 replace = msgspec.structs.replace
-
-
-class Means:
-    """What staging needs from the engine, for one group."""
-
-    __slots__ = ("effect_slots", "ids", "now_us", "owner", "slots")
-
-    def __init__(self, ids: Ids, slots: Slots, effect_slots: Slots, owner: str = "") -> None:
-        self.ids = ids
-        self.owner = owner
-        """Who leases what begins here, on a store that is shared; empty where nobody else could."""
-        self.slots = slots
-        self.effect_slots = effect_slots
-        self.now_us = 0
 
 
 class Staged(msgspec.Struct, gc=False):
@@ -60,8 +48,8 @@ class Staged(msgspec.Struct, gc=False):
     """Tried before, and owed still; with the count of attempts that was known."""
     effects_dead: tuple[OwedEffect, ...] = ()
     effects_done: tuple[str, ...] = ()
-    begins: tuple[OwedEffect, ...] = ()
-    """Effects whose attempt begins when this is durable; a slot is kept for each."""
+    begins: tuple[tuple[OwedEffect, Pass], ...] = ()
+    """Effects whose attempt begins when this is durable, each with its pass."""
     letters: tuple[Letter, ...] = ()
     letters_gone: tuple[str, ...] = ()
     touched: bool = False
@@ -69,14 +57,19 @@ class Staged(msgspec.Struct, gc=False):
     """It is in a final state, and owed nothing more."""
     kept: bool = False
     """It unwinds while somebody's attempt is under way, which has to end before it is undone."""
-    reserved: bool = False
-    """A slot is kept for the step or undo that this group begins."""
+    held: Pass | None = None
+    """The pass of the step or undo that this group begins."""
+
+    @property
+    def reserved(self) -> bool:
+        """Whether this group begins the step or an undo."""
+        return self.held is not None
 
     @property
     def snapshot(self) -> AnySnapshot:
         """What the next event is decided upon. An attempt that this group would begin has not happened yet."""
         snapshot = self.live.snapshot
-        if self.reserved and snapshot.attempted:
+        if self.held is not None and snapshot.attempted:
             run = self.live.owed.run
             return replace(snapshot, attempted=run is not None and run.unknown)
         return snapshot
@@ -94,13 +87,13 @@ class Staged(msgspec.Struct, gc=False):
             self.effects_again,
             self.effects_dead,
             self._hold(),
-            tuple([effect.id for effect in self.begins]) if self.begins else (),
+            tuple([effect.id for effect, _ in self.begins]) if self.begins else (),
             self.live.row.counts is not self.counts,
         )
 
     def _hold(self) -> int:
         """What becomes of the lease on the workflow: see `Change.hold`."""
-        if self.reserved:
+        if self.held is not None:
             return HOLD
         if self.kept:
             return KEEP
@@ -124,7 +117,7 @@ class Staged(msgspec.Struct, gc=False):
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
-        if self.reserved and means.owner:
+        if self.held is not None and means.owner:
             lease, holder = lease + 1, means.owner
         elif row.holder and owed.undos and not live.owed.undos and self._under_way:
             # With another token: whoever holds the lease notices when it renews it.
@@ -195,30 +188,46 @@ class Staged(msgspec.Struct, gc=False):
             self.ended = live.bound.table.nodes[live.snapshot.state._name_].final
 
     def begin(self, means: Means) -> bool:
-        """Count the next attempt of what is owed, if there is a slot for it. It begins when this is durable (G5)."""
+        """Count the next attempt of what is owed, if there is a place for it. It begins when this is durable (G5)."""
         live = self.live
         owed = live.owed
         if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
             return False  # The machine has changed: see `reports`.
-        if owed.current is None or not means.slots.reserve(live.row.id):
+        if owed.current is None:
             return False
-        self.reserved = True
+        slots, line, kind = place_of(live, means)
+        self.held = means.places.reserve(live.row.id, slots, line, kind)
+        if self.held is None:
+            return False
         if owed.run is not None:
             run = owed.run
-            run = replace(run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None)
+            run = replace(
+                run, attempts=run.attempts + 1, token=run.token + 1, started=True, retry_us=None, parked=False
+            )
             self.owe(replace(owed, run=run), means.now_us, means.owner)
         else:
             undo = owed.undos[0]
-            undo = replace(undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None)
+            undo = replace(
+                undo, attempts=undo.attempts + 1, token=undo.token + 1, started=True, retry_us=None, parked=False
+            )
             self.owe(replace(owed, undos=(undo, *owed.undos[1:])), means.now_us, means.owner)
         return True
 
-    def give_up(self, means: Means) -> None:
+    def park(self, until_us: int, now_us: int) -> None:
+        """Leave the next attempt in the store until then: its dependency cannot be called. No attempt is counted."""
+        owed = self.live.owed
+        if owed.run is not None:
+            owed = replace(owed, run=replace(owed.run, retry_us=until_us, parked=True))
+        else:
+            owed = replace(owed, undos=(replace(owed.undos[0], retry_us=until_us, parked=True), *owed.undos[1:]))
+        self.owe(owed, now_us)
+
+    def give_up(self) -> None:
         """Nothing of this has happened: the places that were kept for it are free."""
-        if self.reserved:
-            means.slots.release()
-        for _ in self.begins:
-            means.effect_slots.release()
+        if self.held is not None:
+            self.held.leave("abandoned")
+        for _, held in self.begins:
+            held.leave("abandoned")
 
     def _history(
         self,
@@ -267,15 +276,14 @@ class Staged(msgspec.Struct, gc=False):
         for command in decision.commands:
             kind = type(command)  # A match statement asks each class in turn, and this is paid with every move.
             if kind is StopStep:
-                if self.reserved:
-                    means.slots.release()
-                    self.reserved = False
+                if self.held is not None:
+                    self.held.leave("abandoned")
+                    self.held = None
                 run = None
             elif kind is RunStep:
                 # With a free slot the attempt begins as soon as this is durable, and is counted now: one that takes
                 # the process with it must not be tried for ever.
-                begun = self.reserved = means.slots.reserve()
-                run = StepRun(fresh_key(command.step, means.ids), int(begun), int(begun), begun)  # type: ignore[union-attr]
+                run = self._first(command, bound, means)  # type: ignore[arg-type]
             elif kind is StopTimers:
                 timers = ()
             elif kind is StartTimer:
@@ -302,13 +310,29 @@ class Staged(msgspec.Struct, gc=False):
             return NOTHING
         return Owed(run, timers, past, undos, dead, letter)
 
+    def _first(self, command: RunStep, bound: Bound, means: Means) -> StepRun:
+        """The run of a step that has just been entered, begun if there is a place for it."""
+        places = means.places
+        step = bound.table.steps[command.step].step
+        assert step is not None
+        line = means.line(step.dependency)
+        self.held = places.reserve(None, places.steps, line, "first")
+        key = fresh_key(command.step, means.ids)
+        if self.held is not None:
+            return StepRun(key, 1, 1, started=True)
+        parks_s = line.parks_s("first") if line is not None and means.owner else None
+        return StepRun(key) if parks_s is None else StepRun(key, retry_us=later_us(means, parks_s), parked=True)
+
     def begin_effect(self, effect: OwedEffect, means: Means, *, again: bool = False) -> bool:
-        """Count the effect's next attempt, if there is a slot for it."""
-        if not means.effect_slots.reserve(effect.id):
+        """Count the effect's next attempt, if there is a place for it."""
+        line = effect_line(self.live.bound, effect, means)
+        kind: Kind = "retry" if effect.attempts else "first"
+        held = means.places.reserve(effect.id, means.places.effects, line, kind)
+        if held is None:
             return False
         known = effect.attempts
         effect = replace(effect, attempts=known + 1)
-        self.begins += (effect,)
+        self.begins += ((effect, held),)
         if again:
             self.effects_again += ((effect, known),)
         else:
@@ -332,6 +356,9 @@ def _past(bound: Bound, log: Sequence[Run], owed: Owed) -> tuple[PastRun, ...]:
     runs: list[PastRun] = []
     for run in log:
         before = known.get((run.step, run.visit))
+        if before is not None and (before.event is not None or run.done is None):
+            runs.append(before)  # What was done stays as it was.
+            continue
         key = before.key if before is not None else owed.run.key if owed.run is not None else ""
         event = None if run.done is None else event_text(run.done)
         runs.append(PastRun(run.step, run.visit, key, event, bound.payload(run.done)))

@@ -13,7 +13,7 @@ from interlock.core.events import Event
 from interlock.core.values import ContextT, StateT, StepFailure
 from interlock.errors import InterlockError
 from interlock.runtime.bound import Bound, Live
-from interlock.runtime.owed import NOTHING, StepRun
+from interlock.runtime.owed import NOTHING, StepRun, UndoRun
 from interlock.store.values import Happened, Letter
 
 
@@ -136,11 +136,27 @@ def _waiting(live: Live) -> str | None:
         return f"{what} gave up and was settled by a person; an event moves it on"
     if owed.dead is not None:
         return f"{what} gave up after {_attempts(run.attempts)}: see dead letter {owed.letter}"
+    return None if run.started else f"{what} {_not_begun(live, run)}"
+
+
+def _not_begun(live: Live, run: StepRun | UndoRun) -> str:
+    why = _in_the_way(live, run)
+    if why is not None:
+        return f"waits: {why}"
+    if run.parked:
+        return f"waits for what it calls; it is looked at again at {moment(run.retry_us or 0):%H:%M:%S} UTC"
     if run.retry_us is not None:
-        return (
-            f"{what} has failed in {_attempts(run.attempts)} and is tried again at {moment(run.retry_us):%H:%M:%S} UTC"
-        )
-    return None if run.started else f"{what} waits for a free slot, or for an engine that runs steps"
+        return f"has failed in {_attempts(run.attempts)} and is tried again at {moment(run.retry_us):%H:%M:%S} UTC"
+    return "waits for a free slot, or for an engine that runs steps"
+
+
+def _in_the_way(live: Live, run: StepRun | UndoRun) -> str | None:
+    """What its dependency has against the next attempt."""
+    bound, is_step = live.bound, isinstance(run, StepRun)
+    node = bound.stored.get(live.row.state) if isinstance(run, StepRun) else bound.table.steps.get(run.step)
+    if node is None or node.step is None or node.step.dependency is None:
+        return None
+    return bound.why(node.step.dependency, "undo" if not is_step else "retry" if run.attempts else "first")
 
 
 def _attempts(count: int) -> str:

@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from interlock.core.policies import Dependency
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.bound import Bound
 from interlock.runtime.engine import Engine
+from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.seams import Chance, Clock, Ids
@@ -161,14 +163,13 @@ async def open_on(
     admission: Admission | None = None,
     observers: Iterable[Observer] = (),
     worker: bool = True,
+    dependencies: Iterable[Dependency] = (),
 ) -> tuple[Engine, Inside]:
     """Open an engine on a store that is open, as `Engine.open` does on an address."""
     subscribers = Subscribers()
     for observer in observers:
         subscribers.subscribe(observer)
-    inside = Inside(
-        store,
-        dict(machines),
+    given = Given(
         settings=settings or EngineSettings(),
         admission=admission or Admission(),
         clock=clock,
@@ -177,7 +178,9 @@ async def open_on(
         subscribers=subscribers,
         alarms=Alarms(subscribers, clock=clock, chance=chance),
         worker=worker,
+        dependencies=tuple(dependencies),
     )
+    inside = Inside(store, dict(machines), given)
     # Nobody sets a virtual clock: a long wait is one wait, and a year is a few turns of the event loop.
     inside.wakes.look_at_least_every_s = float("inf")
     engine = Engine(inside)

@@ -43,7 +43,15 @@ def leases_without_end() -> None:
         return await commit(self, changes, holder._replace(lease_s=3_600))
 
     async def claimed(
-        self: Claims, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False
+        self: Claims,
+        machine: str,
+        *,
+        owner: str,
+        limit: int,
+        lease_s: float,
+        timers: bool = False,
+        states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
 

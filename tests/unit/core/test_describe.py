@@ -1,6 +1,8 @@
 """A machine as plain data."""
 
-from interlock.core.description import description_from_json
+import msgspec
+
+from interlock.core.description import StepDescription, description_from_json
 from interlock.core.events import wire_name
 from interlock.core.machine import Machine
 from tests.unit.core.machines import Order, OrderEvent, State, Submit, order_machine
@@ -79,3 +81,13 @@ def test_old_names_are_told() -> None:
 def test_a_description_survives_json() -> None:
     described = order_machine().describe()
     assert description_from_json(described.to_json()) == described
+
+
+def test_a_step_without_a_heartbeat_is_written_as_before_there_were_heartbeats() -> None:
+    """B10: the text of a saved description stays the same, and is read without the field."""
+    described = order_machine().describe()
+    assert b"heartbeat" not in described.to_json()
+    charge = StepDescription(name="charge", timeout_s=4, attempts=1, heartbeat_s=0.5)
+    beating = msgspec.structs.replace(described, states=(msgspec.structs.replace(described.states[1], step=charge),))
+    assert b'"heartbeat_s": 0.5' in beating.to_json()
+    assert description_from_json(beating.to_json()) == beating

@@ -224,6 +224,15 @@ IN_STEP: list[tuple[str, str, Build]] = [
         ("value-out-of-range", "timeout_s", lambda bad=bad: m().step(State.DRAFT, timeout_s=bad)(work))
         for bad in (0, -1, NAN, INFINITY, True, "4", None)
     ],
+    *[
+        ("value-out-of-range", word, lambda bad=bad: m().step(State.DRAFT, timeout_s=4, heartbeat_s=bad)(work))
+        for bad, word in [
+            *((bad, f"heartbeat_s is {bad!r}; it must be") for bad in (0, -1, NAN, INFINITY, True, "1")),
+            (4, "heartbeat_s is 4, and timeout_s is 4: the heartbeat could never be missed."),
+            (4.5, "heartbeat_s is 4.5, and timeout_s is 4: the heartbeat could never be missed."),
+        ]
+    ],
+    ("value-out-of-range", "timeout_s is 0", lambda: m().step(State.DRAFT, timeout_s=0, heartbeat_s=1)(work)),
     ("value-out-of-range", "timeout_s", lambda: m().effect(State.DONE, timeout_s=0)(mail)),
     ("contradiction", "names no state", lambda: m().effect()(mail)),
     ("unknown-state", "done", lambda: m().effect("done")(mail)),
@@ -351,5 +360,5 @@ def test_good_declarations_are_accepted() -> None:
     order.after(State.DRAFT, after_s=0.001, send=Cancel(), policy="remaining")
     order.after(State.DRAFT, after_s=1, send=Again(), policy="restart")
     order.dwell(State.UNDOING, max_s=1)
-    order.step(State.DRAFT, timeout_s=1)(work).undo(Charged)(undo)
+    order.step(State.DRAFT, timeout_s=1, heartbeat_s=0.999)(work).undo(Charged)(undo)
     order.effect(State.DONE, State.DONE)(mail)

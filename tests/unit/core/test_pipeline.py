@@ -197,10 +197,11 @@ def test_a_dwell_limit_follows_from_timeout_and_retries() -> None:
 
 def test_the_settings_of_a_step_reach_the_machine() -> None:
     retry = Retry(attempts=2)
-    charge = step(timeout_s=4, retry=retry, dependency="bank", read_only=True, name="charge")(function)
+    charge = step(timeout_s=4, heartbeat_s=1, retry=retry, dependency="bank", read_only=True, name="charge")(function)
     declared = pipeline("p", context=Cart, steps=[charge], version=3).compiled.steps["charge"].step
     assert declared is not None
     assert (declared.timeout_s, declared.retry, declared.dependency, declared.read_only) == (4, retry, "bank", True)
+    assert (charge.heartbeat_s, declared.heartbeat_s) == (1, 1)
     assert pipeline("p", context=Cart, steps=[make("a")], version=3).version == 3
 
 
@@ -256,6 +257,7 @@ def twice(declare: Callable[[PipelineStep[Cart]], object]) -> None:
         ("value-out-of-range", "''", lambda: pipeline("", context=Cart, steps=[make("a")])),
         ("value-out-of-range", "5", lambda: pipeline(5, context=Cart, steps=[make("a")])),
         ("value-out-of-range", "timeout_s", lambda: step(timeout_s=0)(function)),
+        ("value-out-of-range", "heartbeat_s", lambda: step(timeout_s=1, heartbeat_s=1)(function)),
         ("value-out-of-range", "name", lambda: step(timeout_s=1, name="\n")(function)),
         ("wrong-signature", "blocking", lambda: step(timeout_s=1)(blocking)),
         ("wrong-signature", "blocking", lambda: make("a").undo(blocking)),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.core.policies import Breaker, Bucket, Budget, Circuit, Classification, Dependency, Retry, TokenRate
+from interlock.core.breakers import Breaker
+from interlock.core.policies import Bucket, Budget, Classification, Dependency, Retry, TokenRate
 from interlock.errors import DefinitionError
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -69,103 +70,6 @@ def test_all_waits_together_are_the_sum_of_the_ceilings(attempts: int, factor: f
 
 def test_all_waits_of_a_step_that_never_gives_up_are_told_at_once() -> None:
     assert Retry(attempts=10**12).waits_s_max() == pytest.approx(30 * 10**12, rel=1e-3)
-
-
-# --- the breaker ---------------------------------------------------------------------------------------------------
-
-
-def failed(breaker: Breaker, circuit: Circuit, times: int, now_s: float = 0) -> Circuit:
-    for _ in range(times):
-        circuit = breaker.failed(circuit, now_s)
-    return circuit
-
-
-def test_it_opens_after_so_many_failures_in_a_row() -> None:
-    breaker = Breaker(failures=3, reset_s=30)
-    almost = failed(breaker, Circuit(), 2)
-    assert almost.phase(0) == "closed"
-    assert breaker.admit(almost, 0) == (almost, True)
-    opened = breaker.failed(almost, 0)
-    assert opened.phase(0) == "open"
-    assert breaker.admit(opened, 29.9) == (opened, False)
-
-
-def test_a_success_starts_the_count_again() -> None:
-    breaker = Breaker(failures=3)
-    circuit = breaker.succeeded(failed(breaker, Circuit(), 2), 0)
-    assert circuit == Circuit()
-    assert failed(breaker, circuit, 2).phase(0) == "closed"
-
-
-def test_half_open_admits_only_so_many_probes() -> None:
-    breaker = Breaker(failures=1, reset_s=30, probes=2)
-    circuit = breaker.failed(Circuit(), 0)
-    assert circuit.phase(30) == "half_open"
-    circuit, first = breaker.admit(circuit, 30)
-    circuit, second = breaker.admit(circuit, 30)
-    circuit, third = breaker.admit(circuit, 30)
-    assert (first, second, third) == (True, True, False)
-    assert circuit.probes == 2
-
-
-def test_a_probe_that_says_nothing_gives_its_place_back() -> None:
-    breaker = Breaker(failures=1, reset_s=30)
-    circuit, _ = breaker.admit(breaker.failed(Circuit(), 0), 30)
-    assert not breaker.admit(circuit, 31)[1]
-    circuit = breaker.abandoned(circuit)
-    assert circuit.phase(31) == "half_open"
-    assert breaker.admit(circuit, 31)[1]
-    assert breaker.abandoned(Circuit()) == Circuit()
-
-
-def test_a_probe_that_works_closes_it() -> None:
-    breaker = Breaker(failures=1, reset_s=30)
-    circuit, _ = breaker.admit(breaker.failed(Circuit(), 0), 30)
-    assert breaker.succeeded(circuit, 31) == Circuit()
-
-
-def test_a_probe_that_fails_opens_it_for_the_whole_time_again() -> None:
-    breaker = Breaker(failures=5, reset_s=30)
-    circuit, _ = breaker.admit(failed(breaker, Circuit(), 5), 30)
-    again = breaker.failed(circuit, 31)
-    assert again.phase(60.9) == "open"
-    assert again.phase(61) == "half_open"
-    assert again.probes == 0
-    assert breaker.admit(again, 61)[1]
-
-
-def test_a_circuit_that_was_opened_by_hand_is_opened_again_by_a_failed_probe() -> None:
-    breaker = Breaker(failures=5, reset_s=30)
-    by_hand = Circuit(opened=True, retry_at_s=10)
-    assert breaker.failed(by_hand, 10).phase(39) == "open"
-
-
-def test_stragglers_from_before_the_opening_change_nothing() -> None:
-    breaker = Breaker(failures=1, reset_s=30)
-    opened = breaker.failed(Circuit(), 0)
-    assert breaker.succeeded(opened, 10) == opened
-    assert breaker.failed(opened, 10) == opened
-
-
-calls = st.lists(st.tuples(st.booleans(), st.floats(0, 20)), max_size=60)
-
-
-@given(st.integers(1, 4), st.integers(1, 3), calls)
-def test_it_is_never_called_while_open_and_probed_only_so_often(
-    failures: int, probes: int, calls: list[tuple[bool, float]]
-) -> None:
-    breaker, circuit, now_s, in_a_row = Breaker(failures=failures, reset_s=30, probes=probes), Circuit(), 0.0, 0
-    for works, wait_s in calls:
-        now_s += wait_s
-        phase = circuit.phase(now_s)
-        circuit, admitted = breaker.admit(circuit, now_s)
-        assert admitted is (phase != "open")
-        assert circuit.probes <= probes
-        if not admitted:
-            continue
-        in_a_row = 0 if works else in_a_row + 1
-        circuit = breaker.succeeded(circuit, now_s) if works else breaker.failed(circuit, now_s)
-        assert (circuit.phase(now_s) == "open") is (in_a_row >= failures)
 
 
 # --- the bucket ----------------------------------------------------------------------------------------------------

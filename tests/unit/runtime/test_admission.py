@@ -4,12 +4,13 @@ import pytest
 
 from interlock.errors import DefinitionError, Overloaded
 from interlock.runtime.admission import Gate
+from interlock.runtime.resilience.places import Places
 from interlock.runtime.settings import Admission
 from tests.conformance.engine.places import SetClock
 
 
 def test_calls_under_way_are_bounded_and_leaving_makes_room() -> None:
-    gate = Gate(Admission(in_flight_max=2), SetClock())
+    gate = Gate(Admission(in_flight_max=2), SetClock(), Places(1, 1, 1))
     gate.enter()
     gate.enter()
     with pytest.raises(Overloaded, match="in_flight_max") as refused:
@@ -22,7 +23,7 @@ def test_calls_under_way_are_bounded_and_leaving_makes_room() -> None:
 
 def test_a_rate_allows_its_burst_and_then_one_after_the_other() -> None:
     clock = SetClock()
-    gate = Gate(Admission(rate_per_s=10, burst=3), clock)
+    gate = Gate(Admission(rate_per_s=10, burst=3), clock, Places(1, 1, 1))
     for _ in range(3):
         gate.enter()
     with pytest.raises(Overloaded, match="rate_per_s") as refused:
@@ -36,7 +37,7 @@ def test_a_rate_allows_its_burst_and_then_one_after_the_other() -> None:
 
 
 def test_a_burst_is_one_seconds_worth_unless_given() -> None:
-    gate = Gate(Admission(rate_per_s=5), SetClock())
+    gate = Gate(Admission(rate_per_s=5), SetClock(), Places(1, 1, 1))
     for _ in range(5):
         gate.enter()
     with pytest.raises(Overloaded):
@@ -45,7 +46,7 @@ def test_a_burst_is_one_seconds_worth_unless_given() -> None:
 
 def test_a_refused_call_takes_no_token() -> None:
     clock = SetClock()
-    gate = Gate(Admission(rate_per_s=1, burst=2, in_flight_max=1), clock)
+    gate = Gate(Admission(rate_per_s=1, burst=2, in_flight_max=1), clock, Places(1, 1, 1))
     gate.enter()
     for _ in range(5):
         with pytest.raises(Overloaded, match="in_flight_max"):
@@ -57,4 +58,4 @@ def test_a_refused_call_takes_no_token() -> None:
 @pytest.mark.parametrize(("rate_per_s", "burst"), [(0, None), (-1, None), (float("nan"), None), (1, 0), (1, -1)])
 def test_a_rate_that_lets_nobody_in_is_refused(rate_per_s: float, burst: float | None) -> None:
     with pytest.raises(DefinitionError):
-        Gate(Admission(rate_per_s=rate_per_s, burst=burst), SetClock())
+        Gate(Admission(rate_per_s=rate_per_s, burst=burst), SetClock(), Places(1, 1, 1))

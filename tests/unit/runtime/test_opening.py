@@ -90,10 +90,10 @@ def test_what_is_no_machine_is_refused_by_name() -> None:
     asyncio.run(scenario())
 
 
-def test_what_has_no_effect_yet_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "interlock.operators"):
-        _ = Engine.open("memory:", machines=[machine()], dependencies=[Dependency("gateway")])
-    assert "limits and breakers of 'gateway' are not kept" in caplog.text
+@pytest.mark.parametrize("given", [[Dependency("gateway"), Dependency("gateway", 7)], ["gateway"]])
+def test_a_dependency_is_declared_once_and_as_one(given: list[Dependency]) -> None:
+    with pytest.raises(DefinitionError, match="gateway"):
+        _ = Engine.open("memory:", machines=[machine()], dependencies=given)
 
 
 def test_many_events_need_no_keys() -> None:

@@ -5,6 +5,8 @@ the reason in the table of states. Whether the workflow is stranded is decided e
 weighed against anything else.
 """
 
+from msgspec import UNSET
+
 from interlock.core.description import StateDescription, StepDescription, TimerDescription
 from interlock.core.plan.findings import Severity
 from interlock.core.values import Finding
@@ -92,6 +94,7 @@ def _compare_step_names(state: StateDescription, had: StepDescription, has: Step
 def _compare_step_settings(state: StateDescription, had: StepDescription, has: StepDescription) -> list[Finding]:
     changes = [
         ("timeout", f"{had.timeout_s:g} s", f"{has.timeout_s:g} s"),
+        ("heartbeat", _heartbeat(had), _heartbeat(has)),
         ("attempts", str(had.attempts), str(has.attempts)),
         ("dependency", str(had.dependency), str(has.dependency)),
         ("returned events", _listed(had.returns), _listed(has.returns)),
@@ -156,6 +159,10 @@ def _finding(state: StateDescription, code: str, severity: Severity, what: str, 
 def _timer(timer: TimerDescription) -> str:
     policy = "" if timer.policy == "deadline" else f" ({timer.policy})"
     return f"{timer.after_s:g} s → {timer.event}{policy}"
+
+
+def _heartbeat(step: StepDescription) -> str:
+    return "none" if step.heartbeat_s is UNSET else f"{step.heartbeat_s:g} s"
 
 
 def _listed(names: tuple[str, ...]) -> str:

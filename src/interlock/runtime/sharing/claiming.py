@@ -11,9 +11,10 @@ the others time to renew what they hold before it claims again.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.runtime.bound import Bound
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.seams import Chance
@@ -41,7 +42,7 @@ class Claiming:
     def __init__(
         self,
         store: SharedStore,
-        machines: Sequence[str],
+        machines: Mapping[str, Bound],
         pipeline: SharedPipeline,
         runner: SharedRunner,
         *,
@@ -50,6 +51,7 @@ class Claiming:
     ) -> None:
         self._store = store
         self._machines = list(machines)
+        self._unwinding = {name: bound.unwinding() for name, bound in machines.items()}
         self._pipeline = pipeline
         self._runner = runner
         self._owner = pipeline.means.owner
@@ -79,7 +81,7 @@ class Claiming:
 
     def freed(self) -> None:
         """There is room."""
-        if self._hungry:
+        if self._hungry or (self._runner.parking and self._runner.parking.ready):
             self._wake_in(GATHER_S)
 
     async def run(self) -> None:
@@ -118,12 +120,15 @@ class Claiming:
         if now_s < self._quiet_s:
             return self._quiet_s - now_s
         self._hungry = False
+        await self._claim_parked()
         for machine in self._turn():
             if due.machines.get(machine, due.now_us + 1) > due.now_us:
                 continue
             room = self._room()
             rows = await self._claimed(machine, room)
             self._hungry = self._hungry or len(rows) >= room
+            if room <= 0:
+                await self._claim_undos(machine)
         effects = self._runner.effect_slots
         if due.effects_us is not None and due.effects_us <= due.now_us:
             room = effects.free - len(effects)
@@ -156,6 +161,23 @@ class Claiming:
         )
         self._take_up(rows, timers=room <= 0)
         return rows
+
+    async def _claim_parked(self) -> None:
+        """Take up what this worker has parked, when it can go on."""
+        for machine, ids in self._runner.parking.taken():
+            rows = await self._store.claim(
+                machine, owner=self._owner, limit=len(ids), lease_s=self._store.lease_s, ids=ids
+            )
+            self._take_up(rows, timers=False)
+
+    async def _claim_undos(self, machine: str) -> None:
+        """While steps take all the room there are places for undos: they do not wait behind steps (C9)."""
+        undos, states = self._runner.places.undos, self._unwinding[machine]
+        if states and undos.free > 0:
+            rows = await self._store.claim(
+                machine, owner=self._owner, limit=undos.free, lease_s=self._store.lease_s, states=states
+            )
+            self._take_up(rows, timers=False)
 
     def _room(self) -> int:
         waiting = len(self._runner.claimed)

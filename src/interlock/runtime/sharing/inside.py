@@ -11,16 +11,17 @@ import os
 import socket
 
 from interlock.errors import InterlockError, LeaseHeld, Refusal
-from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.envelopes import Send
+from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import Leasing
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Late
-from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.sharing.alive import gap_begun_us, minding, show_sign, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
 from interlock.runtime.sharing.counting import Counting
@@ -28,13 +29,10 @@ from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.runtime.sharing.waiting import WaitPolls
-from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, too_long
-from interlock.seams import Chance, Clock, Ids
-from interlock.signals import Subscribers
 from interlock.store.shared import SharedStore
 from interlock.store.values import Row
 
@@ -56,34 +54,10 @@ class SharedInside(Inside):
     pipeline: SharedPipeline
     runner: SharedRunner
 
-    def __init__(
-        self,
-        store: SharedStore,
-        machines: dict[str, Bound],
-        *,
-        settings: EngineSettings,
-        admission: Admission,
-        clock: Clock,
-        chance: Chance,
-        ids: Ids,
-        subscribers: Subscribers,
-        alarms: Alarms,
-        worker: bool,
-    ) -> None:
-        self._chance = chance
+    def __init__(self, store: SharedStore, machines: dict[str, Bound], given: Given) -> None:
+        self._chance = given.chance
         self._shared = store
-        super().__init__(
-            store,
-            machines,
-            settings=settings,
-            admission=admission,
-            clock=clock,
-            chance=chance,
-            ids=ids,
-            subscribers=subscribers,
-            alarms=alarms,
-            worker=worker,
-        )
+        super().__init__(store, machines, given)
         self._counting = Counting(self.pipeline)
         self._polls = WaitPolls(store, self.waiters, self)
         self.waiters.added = self._polls.added
@@ -92,16 +66,16 @@ class SharedInside(Inside):
         self._hint: asyncio.TimerHandle | None = None
         self._hinting: asyncio.Task[None] | None = None
 
-    def _wired(self, ids: Ids, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
-        settings, worker = self._settings, self._worker
+    def _wired(self, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
+        settings, ids = self._settings, self._given.ids
         owner = f"{socket.gethostname()}:{os.getpid()}:{ids.text()[:8]}"
-        slots, effects = Slots(settings.steps_max if worker else 0), Slots(settings.effects_max if worker else 0)
-        pipeline = SharedPipeline(
-            self._shared, self.machines, Means(ids, slots, effects, owner), settings, self, self._chance
+        means = Means(ids, self.places, owner)
+        pipeline = SharedPipeline(self._shared, self.machines, means, settings, self, self._chance)
+        runner = SharedRunner(
+            pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=self._worker
         )
-        runner = SharedRunner(pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=worker)
         self._claiming = Claiming(
-            self._shared, list(self.machines), pipeline, runner, poll_s=settings.poll_s, chance=self._chance
+            self._shared, self.machines, pipeline, runner, poll_s=settings.poll_s, chance=self._chance
         )
         self._keeping = Keeping(self._shared, pipeline, runner)
         self._claiming.left = self._keeping.soon
@@ -147,6 +121,12 @@ class SharedInside(Inside):
         await super().begin(accept_changes=accept_changes)
         self._recovered = True  # Whoever only takes events has something to give up as well: a hint that is not said.
         self.keep(self._polls.run())
+
+    def breaker_changed(self, change: Change) -> None:
+        """As every engine; and take up what was parked."""
+        super().breaker_changed(change)
+        if change.after == "closed":
+            self._claiming.freed()
 
     def durable(self, staged: Staged) -> None:
         """The workflow has changed, and nothing can take that back."""

@@ -18,9 +18,10 @@ from typing import ClassVar
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope, Group, Listener, LookFirst, Pipeline
 from interlock.runtime.settings import EngineSettings
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.staging import Staged
 from interlock.seams import Chance
 from interlock.store.shared import Holder, SharedStore
 from interlock.store.values import Change, Row

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import cast
 
 from interlock.runtime.attempts import Attempt
-from interlock.runtime.owed import Owed, StepRun, UndoRun, decode_owed
+from interlock.runtime.bound import Bound
+from interlock.runtime.means import place_of
+from interlock.runtime.owed import Owed, decode_owed
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Result
 from interlock.runtime.runner import Runner
+from interlock.runtime.sharing.parking import Parking
 from interlock.runtime.sharing.taking import Look, TakeUp, TakeUpEffect
 from interlock.runtime.staging import Staged
 from interlock.store.values import OwedEffect, Row
@@ -30,6 +33,9 @@ class SharedRunner(Runner):
     """What was claimed and waits for a slot, with its lease."""
     reporting: dict[str, Result]
     """What has ended here and is on its way to the store, by workflow: until it is there, nobody else may try it."""
+
+    parking: Parking
+    """What this worker has left in the store until its dependency can be called."""
 
     give_up: Callable[[str, int], None]
     """Told when an attempt has ended whose workflow unwinds: whoever is there may undo it now."""
@@ -49,12 +55,15 @@ class SharedRunner(Runner):
         self._kept: dict[str, int] = {}
         self.claimed = {}
         self.reporting = {}
-        self.slots.called = self._called
+        self.parking = Parking()
+        self.slots.called = self.places.undos.called = self._called
         self.effect_slots.called = self._called_effect
 
-    def wait_for(self, workflow: str, current: StepRun | UndoRun) -> None:
+    def wait_for(self, bound: Bound, row: Row, owed: Owed) -> None:
         """Somebody claims it at that time."""
-        del workflow
+        del bound, row
+        current = owed.current
+        assert current is not None
         self.due(current.retry_us or 0)
 
     def arm(self, workflow: str, owed: Owed) -> None:
@@ -91,7 +100,8 @@ class SharedRunner(Runner):
     def take_up_effect(self, effect: OwedEffect) -> None:
         """The effect was claimed."""
         if effect.id not in self._attempts:
-            self._queue_effect(effect)
+            self._keep_effect(effect)
+            self.effect_slots.wait(effect.id)
 
     def held(self, since_s: float) -> dict[str, int]:
         """The leases that must be renewed: of attempts that began before that time, and of what waits for a slot."""
@@ -100,7 +110,7 @@ class SharedRunner(Runner):
 
     def held_effects(self, since_s: float) -> list[str]:
         """The same for effects."""
-        running = [key for key, each in self._attempts.items() if each.slots_of == "effects" and each.born_s <= since_s]
+        running = [key for key, each in self._attempts.items() if each.is_effect and each.born_s <= since_s]
         return [*running, *self._effects]
 
     def lose(self, workflow: str, lease: int) -> None:
@@ -116,14 +126,14 @@ class SharedRunner(Runner):
     def _called_effect(self, key: str) -> None:
         effect = self._effects.pop(key, None)
         if effect is None:
-            self.effect_slots.decline(key)
+            self.places.decline(key)
         else:
-            self._pipeline.add(TakeUpEffect(effect, self._queue_effect))
+            self._pipeline.add(TakeUpEffect(effect, self._keep_effect))
 
     def _called(self, workflow: str) -> None:
         lease = self.claimed.get(workflow)
         if lease is None:
-            self.slots.decline(workflow)
+            self.places.decline(workflow)
         else:
             self._pipeline.add(TakeUp(workflow, lease, self._settings.undo_attempts, self.claimed))
 
@@ -132,6 +142,11 @@ class SharedRunner(Runner):
         workflow = staged.live.row.id
         self.reporting.pop(workflow, None)
         super().act(staged)
+        current = staged.live.owed.current
+        if current is not None and current.parked:
+            _, line, _ = place_of(staged.live, self._pipeline.means)
+            if line is not None:
+                self.parking.add(line, workflow, staged.live.row.machine)
         if staged.reserved:
             self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
         if staged.kept:
@@ -162,7 +177,7 @@ class SharedRunner(Runner):
             self.give_up(attempt.workflow, self._kept.pop(attempt.workflow))
 
     def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
-        if report is not None and attempt.slots_of == "runs":
+        if report is not None and not attempt.is_effect:
             self.reporting[report.workflow] = cast("Result", report)
         super()._settle(attempt, report)
         self.freed()

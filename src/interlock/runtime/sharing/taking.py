@@ -6,10 +6,11 @@ the time at which it is due next, so that a claim never keeps a workflow from ot
 """
 
 from interlock.runtime.effects import EffectBegun, EffectFailed
+from interlock.runtime.means import effect_line, later_us, place_of
 from interlock.runtime.pipeline import Group
 from interlock.runtime.recovery import CRASHED
-from interlock.runtime.reports import Report, crashed, fire_timers, gone
-from interlock.runtime.staging import Staged
+from interlock.runtime.reports import Report, crashed, due, fire_timers, gone
+from interlock.runtime.staging import Staged, replace
 
 
 class TakeUp(Report):
@@ -30,15 +31,15 @@ class TakeUp(Report):
 
     def decide(self, group: Group) -> object:
         """Do whatever is due."""
-        slots = group.means.slots
+        places = group.means.places
         self.claimed.pop(self.workflow, None)
         try:
             staged = group.stage(self.workflow)
         except Exception:
-            slots.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            places.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
             raise
         if staged is None or staged.live.row.lease != self.lease:
-            slots.decline(self.workflow)
+            places.decline(self.workflow)
             return None
         visit = staged.live.snapshot.visit
         refused = fire_timers(staged, group)
@@ -47,18 +48,23 @@ class TakeUp(Report):
         if staged.live.snapshot.visit == visit:
             self._begin(staged, group)
         else:
-            slots.decline(self.workflow)
+            places.decline(self.workflow)
         return refused
 
     def _begin(self, staged: Staged, group: Group) -> None:
-        slots = group.means.slots
+        places = group.means.places
         current = None if gone(staged, group) else staged.live.owed.current
-        if self.timers or current is None or (current.retry_us or 0) > group.now_us:
-            slots.decline(self.workflow)
+        if self.timers or current is None or not due(current, group.now_us):
+            places.decline(self.workflow)
             staged.owe(staged.live.owed, group.now_us)
         elif not staged.begin(group.means):
-            self.claimed[self.workflow] = self.lease
-            slots.wait(self.workflow)
+            slots, line, kind = place_of(staged.live, group.means)
+            parks_s = None if line is None or line.keeps(self.workflow) else line.parks_s(kind)
+            if parks_s is not None:
+                staged.park(later_us(group.means, parks_s), group.now_us)
+            else:
+                self.claimed[self.workflow] = self.lease
+                places.wait(self.workflow, slots, line, kind)
 
 
 class TakeUpEffect(EffectBegun):
@@ -72,10 +78,18 @@ class TakeUpEffect(EffectBegun):
         declared = staged.live.bound.effects.get(effect.name)
         if declared is not None and effect.attempts >= declared.retry.attempts:
             # Whoever made its last attempt has died over it.
-            group.means.effect_slots.decline(effect.id)
+            group.means.places.decline(effect.id)
             EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
-        else:
+            return
+        line = effect_line(staged.live.bound, effect, group.means)
+        parks_s = None if line is None or line.keeps(effect.id) else line.parks_s("first")
+        if parks_s is None:
             super().apply(staged, group)
+        else:
+            # Whoever comes by when its dependency can be called again takes it up.
+            group.means.places.decline(effect.id)
+            staged.effects_again += ((replace(effect, wake_us=later_us(group.means, parks_s)), effect.attempts),)
+            staged.touch()
 
 
 class Look(Report):

@@ -15,9 +15,10 @@ from interlock.errors import BadUsage, VersionConflict
 from interlock.runtime.bound import Live
 from interlock.runtime.envelopes import Send, Start
 from interlock.runtime.inside import Inside
+from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Group
-from interlock.runtime.slots import Slots
-from interlock.runtime.staging import Means, Staged
+from interlock.runtime.resilience.places import Places
+from interlock.runtime.staging import Staged
 from interlock.runtime.views import Moved, View
 from interlock.seams import Ids
 from interlock.store.protocol import Store
@@ -74,7 +75,7 @@ class Deciding:
                 found = yield from self._asked.delivered(workflow, key)
                 if found is not None:
                     delivered[workflow, key] = found
-        means = Means(self._ids, Slots(0), Slots(0))
+        means = Means(self._ids, Places(0, 0, 0))
         # History does not go back in time, also where the database's clock was set back.
         means.now_us = now_us if row is None else max(now_us, row.updated_us)
         return Group(means, live, delivered)

@@ -46,6 +46,21 @@ WITH due AS MATERIALIZED (
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND {due} <= now()
     ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
 {taken}"""
+        # By workflows_by_state: what is undone does not wait behind steps (C9).
+        self._claim_in = f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND w.state = ANY($5::text[]) AND {due} <= now()
+    ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+{taken}"""
+        # By their key: what was parked is not due yet, and can go on.
+        self._claim_named = f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.id = ANY($5::text[]) AND w.wake_at IS NOT NULL AND w.workflow_type = $1
+    AND (w.lease_until > now()) IS NOT TRUE
+    ORDER BY w.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+{taken}"""
         # By workflows_by_timer.
         self._claim_timers = f"""
 WITH due AS MATERIALIZED (
@@ -93,10 +108,25 @@ WITH {_held(schema)}, released AS (
         self._time.heard(rows[-1][0])
         return Due(rows[-1][0], {row[1]: row[2] for row in rows if row[2] is not None}, rows[-1][3])
 
-    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False) -> list[Row]:
+    async def claim(
+        self,
+        machine: str,
+        *,
+        owner: str,
+        limit: int,
+        lease_s: float,
+        timers: bool = False,
+        states: Sequence[str] = (),
+        ids: Sequence[str] = (),
+    ) -> list[Row]:
         """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
-        statement = self._claim_timers if timers else self._claim
-        rows = await self._pool.write(statement, (machine, owner, min(limit, CLAIMED_MAX), lease_s))
+        values = (machine, owner, min(limit, CLAIMED_MAX), lease_s)
+        if ids:
+            rows = await self._pool.write(self._claim_named, (*values, list(ids)))
+        elif states:
+            rows = await self._pool.write(self._claim_in, (*values, list(states)))
+        else:
+            rows = await self._pool.write(self._claim_timers if timers else self._claim, values)
         if rows:
             self._time.heard(rows[-1][TIME])
         claimed = [columns.row_of(row) for row in rows]

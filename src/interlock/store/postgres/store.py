@@ -141,10 +141,22 @@ class PostgresStore:
         self._refuse_closed()
         return await self._claims.due(machines)
 
-    async def claim(self, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False) -> list[Row]:
+    async def claim(
+        self,
+        machine: str,
+        *,
+        owner: str,
+        limit: int,
+        lease_s: float,
+        timers: bool = False,
+        states: Sequence[str] = (),
+        ids: Sequence[str] = (),
+    ) -> list[Row]:
         """Take workflows that are due and that nobody looks after (see `claims`)."""
         self._refuse_closed()
-        claim = self._claims.claim(machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers)
+        claim = self._claims.claim(
+            machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states, ids=ids
+        )
         return await self._finished(claim)
 
     async def claim_effects(

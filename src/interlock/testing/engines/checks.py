@@ -179,11 +179,15 @@ def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> 
 
 def check_flat(story: Story, inside: Inside, loop: VirtualLoop) -> None:
     """C16: when everything is done nothing is left: no slot, task, waiter, limit or entry in a heap."""
-    runner, means = inside.runner, inside.pipeline.means
+    runner, places = inside.runner, inside.places
     left = {
-        "slots": means.slots.most - means.slots.free,
-        "slots of effects": means.effect_slots.most - means.effect_slots.free,
-        "waiting for a slot": len(means.slots) + len(means.effect_slots),
+        "slots": places.steps.most - places.steps.free,
+        "slots of undos": places.undos.most - places.undos.free,
+        "slots of effects": places.effects.most - places.effects.free,
+        "waiting for a place": places.waiting,
+        "places at dependencies": sum(line.outlet.under_way for line in places.lines.values()),
+        "places of undos": sum(line.outlet.undos_under_way for line in places.lines.values()),
+        "passes": sum(line.kept for line in places.lines.values()),
         "attempts": runner.under_way,
         "running workflows": len(runner._running),  # noqa: SLF001 -- there is no other way to see a leak.
         "effects": len(runner._effects),  # noqa: SLF001

@@ -158,6 +158,7 @@ def test_finished_workflows_are_never_stranded_by_a_state_that_stays() -> None:
         ("undoing", {"unwinds_to": "done"}, "unwinds to `done` instead of `cancelled`"),
         ("charging", {"dwell_max_s": None}, "allowed dwell: 120 s → unlimited"),
         ("charging", {"step": replaced(timeout_s=9.5)}, "timeout of step `charge`: 4 s → 9.5 s"),
+        ("charging", {"step": replaced(heartbeat_s=0.5)}, "heartbeat of step `charge`: none → 0.5 s"),
         ("charging", {"step": replaced(attempts=1)}, "attempts of step `charge`: 5 → 1"),
         ("charging", {"step": replaced(dependency=None)}, "dependency of step `charge`: gateway → None"),
         ("charging", {"step": replaced(returns=())}, "returned events of step `charge`: CHARGED → (not declared)"),
@@ -174,6 +175,15 @@ def test_what_is_attached_to_a_state_changes_it(state: str, fields: dict[str, An
     verdict = after(with_state(ORDER, state, **fields), state)
     assert verdict.verdict == "changed"
     assert any(given.startswith(reason) for given in verdict.reasons)
+
+
+def test_a_heartbeat_is_no_loss_for_the_workflows_that_are_stored() -> None:
+    for old, new in [(CHARGE, replaced(heartbeat_s=0.5)), (replaced(heartbeat_s=0.5), CHARGE)]:
+        made = plan(with_state(ORDER, "charging", step=old), changed(with_state(ORDER, "charging", step=new)))
+        assert made.safe
+        assert [(finding.severity, finding.location) for finding in findings(made, "step-settings")] == [
+            ("info", "charging")
+        ]
 
 
 def test_the_same_timers_in_another_order_are_the_same() -> None:

@@ -1,0 +1,177 @@
+"""Circuit breakers: when to stop calling a dependency, when to try again, and how fast to come back (C4).
+
+A `Breaker` is the policy, a `Circuit` is where one breaker stands; both are values, and each outcome of a call gives
+the next circuit. Times are seconds of the caller's own monotonic clock (G8), so that a breaker does the same in a test,
+a simulation and production.
+
+Only failures of the infrastructure count. A decline is an answer: whoever gives it is alive. After the opening a
+circuit admits a few probes; when one works it is closed, and calls come back in waves: two under way at once, then one
+more for each that works, so that what has just recovered is not run over by everybody who has waited.
+
+The odd choice: an undo may try a circuit that is open, a few at a time and until one fails, because what it gives back
+is owed to somebody and the breaker only guesses.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from interlock.core.ranges import demand, whole
+
+Phase = Literal["closed", "open", "half_open"]
+
+Verdict = Literal["call", "probe", "undo", "wait"]
+"""How a call is admitted: as any call, as a probe, as an undo through an open circuit; or not now."""
+
+FIRST_WAVE = 2
+"""Calls under way at once when a probe has worked."""
+
+
+class Circuit(msgspec.Struct, frozen=True):
+    """Where one breaker stands."""
+
+    failures: int = 0
+    """Failures in a row."""
+    business: int = 0
+    """Business errors in a row."""
+    outcomes: int = 0
+    """The last calls as bits, the newest lowest: 1 for a failure. Kept in the failure-rate mode only."""
+    calls: int = 0
+    """How many of them there are."""
+    opened: bool = False
+    retry_at_s: float = 0.0
+    """When probes are admitted."""
+    probes: int = 0
+    """Probes under way."""
+    undos: int = 0
+    """Undos under way through the open circuit."""
+    undos_failed: bool = False
+    """One of them failed: the others wait like everybody."""
+    wave: int = 0
+    """Calls that may be under way at once while the dependency recovers; 0: no such bound."""
+
+    def phase(self, now_s: float) -> Phase:
+        """One of "closed", "open" and "half_open"."""
+        if not self.opened:
+            return "closed"
+        return "open" if now_s < self.retry_at_s else "half_open"
+
+
+CLOSED = Circuit()
+
+replace = msgspec.structs.replace
+
+
+class Breaker(msgspec.Struct, frozen=True, kw_only=True):
+    """When to stop calling a dependency and when to try again (C4)."""
+
+    failures: int = 5
+    """Failures in a row that open it; not looked at when there is a `failure_rate`."""
+    reset_s: float = 30.0
+    """How long it stays open before probes are admitted."""
+    probes: int = 1
+    """Probes at once."""
+    failure_rate: float | None = None
+    """The share of the last `window_calls` calls that opens it, instead of failures in a row."""
+    window_calls: int = 50
+    calls_min: int = 10
+    """So many calls are needed to speak of a share."""
+    slow_s: float | None = None
+    """A call that takes as long as this counts as a failure although it worked."""
+    business_failures: int | None = None
+    """Business errors in a row that open it; None: they never do."""
+
+    def __post_init__(self) -> None:
+        demand(whole(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
+        demand(0 < self.reset_s < math.inf, "Breaker.reset_s", self.reset_s, "more than 0 and finite")
+        demand(whole(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
+        rate, slow_s, business = self.failure_rate, self.slow_s, self.business_failures
+        demand(rate is None or 0 < rate <= 1, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
+        demand(whole(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
+        holds = whole(self.window_calls) and self.window_calls >= self.calls_min
+        demand(holds, "Breaker.window_calls", self.window_calls, "a whole number, and at least calls_min")
+        demand(slow_s is None or 0 < slow_s < math.inf, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
+        allowed = "a whole number from 1 up, or None"
+        demand(business is None or whole(business), "Breaker.business_failures", business, allowed)
+
+    def admit(
+        self, circuit: Circuit, now_s: float, *, under_way: int = 0, undo: bool = False
+    ) -> tuple[Circuit, Verdict]:
+        """Whether a call may be made now, while so many are under way, and the circuit then."""
+        if not circuit.opened:
+            return (circuit, "wait") if 0 < circuit.wave <= under_way else (circuit, "call")
+        if now_s >= circuit.retry_at_s:
+            if circuit.probes < self.probes:
+                return replace(circuit, probes=circuit.probes + 1), "probe"
+        elif undo and not circuit.undos_failed and circuit.undos < self.probes:
+            return replace(circuit, undos=circuit.undos + 1), "undo"
+        return circuit, "wait"
+
+    def succeeded(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
+        """The circuit after a call that worked. A probe closes it; a call from before the opening says nothing now."""
+        if self.slow_s is not None and took_s >= self.slow_s:
+            return self.failed(circuit, now_s, admitted=admitted)
+        if circuit.opened:
+            return self._answered(circuit, now_s, admitted)
+        if circuit is CLOSED and self.failure_rate is None:
+            return circuit  # The way of nearly every call.
+        wave = circuit.wave + 1 if circuit.wave else 0
+        if self.failure_rate is None:
+            return Circuit(wave=wave) if wave else CLOSED
+        return self._counted(replace(circuit, wave=wave, failures=0, business=0), failed=False)
+
+    def failed(self, circuit: Circuit, now_s: float, *, admitted: Verdict = "call") -> Circuit:
+        """The circuit after a failure of the infrastructure: counted while closed, opened again by a failed probe."""
+        if circuit.opened:
+            if admitted == "call":
+                return circuit
+            if circuit.phase(now_s) == "half_open":
+                return self._open(circuit, now_s)
+            return replace(self.abandoned(circuit, admitted=admitted), undos_failed=True)
+        counted = replace(circuit, failures=circuit.failures + 1, business=0, wave=(circuit.wave + 1) // 2)
+        if self.failure_rate is None:
+            return self._open(counted, now_s) if counted.failures >= self.failures else counted
+        counted = self._counted(counted, failed=True)
+        too_many = counted.outcomes.bit_count() >= self.failure_rate * counted.calls
+        return self._open(counted, now_s) if counted.calls >= self.calls_min and too_many else counted
+
+    def refused(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
+        """The circuit after a business error: an answer like any other, unless they have a threshold of their own."""
+        if self.business_failures is None:
+            return self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
+        if circuit.opened:
+            if circuit.business >= self.business_failures:
+                return self.failed(circuit, now_s, admitted=admitted)  # It was opened by these, and here is another.
+            return self._answered(circuit, now_s, admitted)
+        business = circuit.business + 1
+        if business >= self.business_failures:
+            return self._open(replace(circuit, business=business), now_s)
+        after = self.succeeded(circuit, now_s, took_s=took_s)
+        return after if after.opened else replace(after, business=business)
+
+    def abandoned(self, circuit: Circuit, *, admitted: Verdict = "call") -> Circuit:
+        """The circuit after a call that says nothing about the dependency: cancelled, or a mistake of the program.
+
+        A probe gives its place back; without this a half-open circuit would admit nobody ever again.
+        """
+        if circuit.opened and admitted == "probe":
+            return replace(circuit, probes=max(0, circuit.probes - 1))
+        if circuit.opened and admitted == "undo":
+            return replace(circuit, undos=max(0, circuit.undos - 1))
+        return circuit
+
+    def _answered(self, circuit: Circuit, now_s: float, admitted: Verdict) -> Circuit:
+        """Somebody is alive behind a circuit that is open."""
+        if admitted == "call" or circuit.phase(now_s) == "open":
+            return self.abandoned(circuit, admitted=admitted)
+        return Circuit(wave=FIRST_WAVE)
+
+    def _open(self, circuit: Circuit, now_s: float) -> Circuit:
+        return Circuit(
+            failures=circuit.failures, business=circuit.business, opened=True, retry_at_s=now_s + self.reset_s
+        )
+
+    def _counted(self, circuit: Circuit, *, failed: bool) -> Circuit:
+        outcomes = ((circuit.outcomes << 1) | failed) & ((1 << self.window_calls) - 1)
+        return replace(circuit, outcomes=outcomes, calls=min(circuit.calls + 1, self.window_calls))

@@ -1,0 +1,259 @@
+"""Attempts under way: each a task with a time limit, from its first line to its report.
+
+Whatever ends an attempt, four things are done, once: its report goes to the data path, its pass is given back with what
+the dependency is to be judged by, observers are told, and whoever waits for its end goes on. What an attempt still says
+after it was given up is late.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import cast
+
+from interlock.core.events import Event
+from interlock.core.policies import Retry
+from interlock.core.values import BeatingContext, StepContext
+from interlock.errors import NonRetryable
+from interlock.runtime.attempts import Attempt, Judge
+from interlock.runtime.bound import Bound, Live
+from interlock.runtime.deadlines import Deadlines
+from interlock.runtime.effects import EffectDone, EffectFailed
+from interlock.runtime.owed import StepRun
+from interlock.runtime.pipeline import Envelope, Pipeline
+from interlock.runtime.reports import Failed, Failure, Interrupted, Returned, UndoFailed, Undone
+from interlock.runtime.settings import EngineSettings
+from interlock.runtime.telling import Teller
+from interlock.store.values import OwedEffect
+
+log = logging.getLogger("interlock.steps")
+
+STOPPING = Failure("cancelled", "the engine stops", retryable=True)
+
+
+class Attempting:
+    """Runs attempts of steps, undos and effects."""
+
+    def __init__(self, pipeline: Pipeline, *, judge: Judge, teller: Teller, settings: EngineSettings) -> None:
+        self._pipeline = pipeline
+        self._judge = judge
+        self._teller = teller
+        self._settings = settings
+        self._undo_retry = Retry(attempts=settings.undo_attempts)
+        self._deadlines = Deadlines()
+        self._loop = asyncio.get_running_loop()
+        self._attempts: dict[str, Attempt] = {}
+        """Everything that runs, by its idempotency key."""
+        self._running: dict[str, Attempt] = {}
+        """The step or undo that runs for a workflow."""
+        self._leaving: dict[str, list[Attempt]] = {}
+        """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
+
+    @property
+    def under_way(self) -> int:
+        """How many attempts run."""
+        return len(self._attempts)
+
+    def abort(self) -> list[asyncio.Task[None]]:
+        """Cancel whatever runs; returns the tasks that have to end."""
+        left = list(self._attempts.values())
+        for attempt in left:
+            attempt.cancel("stopping")
+        return [attempt.task for attempt in left if attempt.task is not None]
+
+    # --- from the beginning to the end -------------------------------------------------------------------------------
+
+    def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving:
+            self._attempts[attempt.key] = attempt
+            leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+        else:
+            self._go(attempt, coroutine)
+
+    def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
+        self._attempts[attempt.key] = attempt
+        attempt.task = asyncio.Task(coroutine, loop=self._loop)
+        attempt.stuck = self._stuck
+        attempt.born_s = self._loop.time()
+        self._deadlines.add(attempt)
+        if attempt.heartbeat_s is not None:
+            attempt.listen()
+
+    def _end(self, attempt: Attempt, report: Envelope | None) -> None:
+        """The attempt has ended: tell it, give its place back, and let those go on who waited for its end."""
+        if not attempt.over:
+            self._settle(attempt, report)
+        else:
+            self._teller.late(attempt.workflow, attempt.key)
+        leaving = self._leaving.get(attempt.workflow)
+        if leaving and attempt in leaving:
+            leaving.remove(attempt)
+            if not leaving:
+                del self._leaving[attempt.workflow]
+        for call in attempt.ended:
+            call()
+
+    def _settle(self, attempt: Attempt, report: Envelope | None) -> None:
+        attempt.over = True
+        self._deadlines.remove(attempt)
+        if self._attempts.get(attempt.key) is attempt:
+            del self._attempts[attempt.key]
+        if self._running.get(attempt.workflow) is attempt:
+            del self._running[attempt.workflow]
+        if report is not None:
+            self._pipeline.add(report)
+        attempt.leave(self._loop.time())
+
+    def _stuck(self, attempt: Attempt) -> None:
+        """An attempt ignores that its time is over: go on without it. Whatever it still says is late (C2)."""
+        if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
+            log.error(
+                "an attempt of workflow %r (key %s) does not end although its time is over and it was cancelled; "
+                "it goes on beside its successor, and what undoes it waits. Do not catch CancelledError.",
+                attempt.workflow,
+                attempt.key,
+            )
+            if not attempt.is_effect and attempt not in self._leaving.get(attempt.workflow, ()):
+                self._leaving.setdefault(attempt.workflow, []).append(attempt)
+            self._settle(attempt, attempt.overdue())
+
+    # --- what runs ---------------------------------------------------------------------------------------------------
+
+    async def _step(self, live: Live, attempt: Attempt, begun_s: float) -> None:
+        workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
+        step = live.bound.table.nodes[live.snapshot.state._name_].step
+        assert run is not None
+        assert step is not None
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            ctx = _context(attempt, run, workflow, visit)
+            value = await live.bound.steps[step.name](live.snapshot.context, ctx)
+            event = value if step.result is None else step.result(value)
+            report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- whatever a step raises is its failure.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run, attempt.lease)
+            else:
+                failure = self._failure(attempt, error, step.retry, run.attempts, live)
+                report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
+                if not attempt.over:
+                    self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
+                _note(f"step {step.name!r}", workflow, run.attempts, step.retry, failure, error)
+            _end_of_the_program(error)
+        finally:
+            self._end(attempt, report)
+
+    async def _undo(self, live: Live, attempt: Attempt) -> None:
+        workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.undos[0]
+        begun_s = self._teller.begun_s()
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            codec = live.bound.codec
+            done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
+            ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
+            await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
+            report = Undone(workflow, visit, run, attempt.lease)
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = Interrupted(workflow, visit, run, attempt.lease)
+            else:
+                failure = self._failure(attempt, error, self._undo_retry, run.attempts)
+                report = None
+                if attempt.cut != "moved_on":
+                    report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
+                if not attempt.over:
+                    self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
+                _note(f"the undo of {run.step!r}", workflow, run.attempts, self._undo_retry, failure, error)
+            _end_of_the_program(error)
+        finally:
+            self._end(attempt, report)
+
+    async def _effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt, begun_s: float) -> None:
+        declared = bound.effects[effect.name]
+        report: Envelope | None = None
+        try:
+            attempt.begin()
+            context = bound.codec.decode_context(effect.context)
+            ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
+            await declared.function(context, ctx)
+            report = EffectDone(effect)
+            attempt.outcome = "done"
+            if not attempt.over:
+                self._teller.effect(bound.name, effect, begun_s, None)
+        except BaseException as error:  # noqa: BLE001 -- as above.
+            if attempt.cut == "stopping":
+                report = EffectFailed(effect, STOPPING, attempts_max=effect.attempts, counted=False)
+            else:
+                failure = self._failure(attempt, error, declared.retry, effect.attempts)
+                report = _effect_failed(effect, failure, declared.retry)
+                if not attempt.over:
+                    self._teller.effect(bound.name, effect, begun_s, failure)
+                _note(f"effect {effect.name!r}", effect.workflow, effect.attempts, declared.retry, failure, error)
+            _end_of_the_program(error)
+        finally:
+            self._end(attempt, report)
+
+    # --- what went wrong ---------------------------------------------------------------------------------------------
+
+    def _failure(
+        self, attempt: Attempt, error: BaseException, retry: Retry, attempts: int, live: Live | None = None
+    ) -> Failure:
+        """What it means for the attempt, for its dependency, and for the next one."""
+        if attempt.cut == "expired":
+            failure = self._judge.timeout(attempt.told, retry, attempts)
+        else:
+            step = None if live is None else live.bound.table.nodes[live.snapshot.state._name_].step
+            failure = self._judge.failure(error, retry, attempts, None if step is None else step.classify)
+        return attempt.judged(failure)
+
+    def _overdue_step(self, live: Live, attempt: Attempt, begun_s: float) -> Envelope:
+        run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
+        assert run is not None
+        assert step is not None
+        failure = attempt.judged(self._judge.timeout(attempt.told, step.retry, run.attempts))
+        self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
+        return Failed(live.row.id, live.snapshot.visit, run, attempt.lease, failure)
+
+    def _overdue_undo(self, live: Live, attempt: Attempt, begun_s: float) -> Envelope:
+        run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
+        failure = attempt.judged(self._judge.timeout(attempt.told, self._undo_retry, run.attempts))
+        self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
+        return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
+
+    def _overdue_effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt, begun_s: float) -> Envelope:
+        declared = bound.effects[effect.name]
+        failure = attempt.judged(self._judge.timeout(attempt.told, declared.retry, effect.attempts))
+        self._teller.effect(bound.name, effect, begun_s, failure)
+        return _effect_failed(effect, failure, declared.retry)
+
+
+def _context(attempt: Attempt, run: StepRun, workflow: str, visit: int) -> StepContext:
+    if attempt.heartbeat_s is None:
+        return StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit)
+    return BeatingContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, beat=attempt.beat)
+
+
+def _effect_failed(effect: OwedEffect, failure: Failure, retry: Retry) -> EffectFailed:
+    return EffectFailed(effect, failure, attempts_max=retry.attempts, counted=failure.counted)
+
+
+def _end_of_the_program(error: BaseException) -> None:
+    """What ends the program is not only a failure of the step: it goes on its way."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error
+
+
+def _note(what: str, workflow: str, attempts: int, retry: Retry, failure: Failure, error: BaseException) -> None:
+    """Write a failed attempt down, with its traceback. What gives up is worth a warning, a retry is not."""
+    last = not failure.retryable or retry.exhausted(attempts)
+    level = logging.WARNING if last and not isinstance(error, NonRetryable) else logging.DEBUG
+    log.log(level, "%s of workflow %r failed in attempt %d: %s", what, workflow, attempts, failure.text, exc_info=error)

@@ -1,0 +1,265 @@
+"""What an error of a step says about the dependency behind it, where the step itself does not say (C3).
+
+Only a sick dependency may trip its breaker, only what may work next time is tried again, and only what is known to have
+had no effect is not undone. Three kinds keep these apart; a mistake of the program is tried again and undone like a
+failure of the network, because it says nothing about what happened outside, and is counted by nobody.
+
+Libraries are recognised by the names of their classes and by what their errors carry (the status of an HTTP answer, an
+SQLSTATE), never by an import: what the user has not installed is not loaded. Where in doubt, the outcome is unknown.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import cast
+
+
+class Kind(Enum):
+    """What an error tells about the dependency."""
+
+    INFRASTRUCTURE = "infrastructure"
+    """It is sick, or nobody can know: tried again, counted by its breaker, may have had an effect."""
+    BUSINESS = "business"
+    """It is well and says no: not tried again, not counted, known to have had no effect."""
+    UNEXPECTED = "unexpected"
+    """The program is wrong: tried again, not counted, may have had an effect."""
+
+
+Verdict = tuple[Kind, float | None]
+"""The kind, and how many seconds the dependency asked to be left alone."""
+
+_Reader = Callable[[BaseException], Verdict]
+
+_INFRASTRUCTURE: Verdict = (Kind.INFRASTRUCTURE, None)
+_BUSINESS: Verdict = (Kind.BUSINESS, None)
+_UNEXPECTED: Verdict = (Kind.UNEXPECTED, None)
+
+CLASSES_MAX = 1_024
+"""Classes of errors whose rule is remembered. A program that makes more at run time has them looked up again."""
+
+RETRIED_STATUSES = frozenset({408, 425, 429})
+"""Statuses of HTTP below 500 that say "not now"; all others from 400 to 499 say no."""
+
+ASKING_STATUSES = frozenset({429, 503})
+"""Statuses whose Retry-After is heeded."""
+
+SQLSTATES: dict[str, Kind] = {
+    # The connection, the server or a rival transaction. 25 is also what a server says that is a standby since a moment.
+    **dict.fromkeys(("08", "25", "40", "53", "55", "57", "58", "72", "F0", "XX"), Kind.INFRASTRUCTURE),
+    # Data, constraints, rights and statements: the statement was refused, and nothing of its transaction remains.
+    **dict.fromkeys(("22", "23", "28", "42", "44"), Kind.BUSINESS),
+    # The server is well and the program uses it wrongly; P0 is what a function of the database raised by itself.
+    **dict.fromkeys(("0A", "21", "24", "26", "2B", "2D", "34", "3B", "3D", "3F", "54", "P0"), Kind.UNEXPECTED),
+}
+"""By the first two characters; of other classes the class of the error decides."""
+
+_DATABASE_CLASSES: dict[str, Verdict] = {
+    "IntegrityError": _BUSINESS,
+    "DataError": _BUSINESS,
+    "ProgrammingError": _UNEXPECTED,
+    "NotSupportedError": _UNEXPECTED,
+    "DatabaseError": _INFRASTRUCTURE,
+}
+"""The names that PEP 249 gives to the errors of every driver, for errors without an SQLSTATE."""
+
+_SQLITE_ERROR = 1
+"""The code of a statement that SQLite cannot compile: wrong syntax, no such table."""
+
+_THROTTLED = ("Throttl", "LimitExceeded", "ThroughputExceeded", "SlowDown", "TooManyRequests", "RequestTimeout")
+"""Parts of the codes with which services of Amazon say "not now" under a status of 400."""
+
+
+def kind_of(error: BaseException) -> Verdict:
+    """The kind of an error, and the seconds that the dependency asked to be left alone. It never raises."""
+    rule = _remembered.get(type(error)) or _rule_of(type(error))
+    return rule(error) if callable(rule) else rule
+
+
+def _rule_of(cls: type[BaseException]) -> Verdict | _Reader:
+    """Of the classes that it descends from, the nearest with a rule decides; the end of a program is nobody's fault."""
+    if len(_remembered) >= CLASSES_MAX:
+        _remembered.clear()
+    rule = next((_RULES[name] for name in map(_name, cls.__mro__) if name in _RULES), _UNEXPECTED)
+    _remembered[cls] = rule
+    return rule
+
+
+def _name(cls: type) -> tuple[str, str]:
+    return str(cls.__module__).partition(".")[0], cls.__name__
+
+
+def _of_group(error: BaseException) -> Verdict:
+    """One of many that may have had an effect makes it so for all, and one sick dependency is one too many."""
+    found: set[Kind] = set()
+    asked: list[float] = []
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BaseExceptionGroup):
+            waiting += cast("BaseExceptionGroup[BaseException]", each).exceptions
+            continue
+        kind, seconds = kind_of(each)
+        found.add(kind)
+        asked += () if seconds is None else (seconds,)
+    kind = Kind.INFRASTRUCTURE if Kind.INFRASTRUCTURE in found else Kind.UNEXPECTED
+    return Kind.BUSINESS if found == {Kind.BUSINESS} else kind, max(asked, default=None)
+
+
+def _of_retry_after(error: BaseException) -> Verdict:
+    return Kind.INFRASTRUCTURE, _number(_read(error, "seconds"))
+
+
+def _of_overloaded(error: BaseException) -> Verdict:
+    return Kind.INFRASTRUCTURE, _number(_read(error, "retry_after_s"))
+
+
+def _of_wrapper(error: BaseException) -> Verdict:
+    """An error of SQLAlchemy that wraps the one of the driver, or of what prepares a statement for it."""
+    if _read(error, "connection_invalidated") is True:
+        return _INFRASTRUCTURE
+    wrapped = _read(error, "orig")
+    if isinstance(wrapped, BaseException) and _rule_of(type(wrapped)) is not _of_wrapper:
+        return kind_of(wrapped)
+    return _UNEXPECTED
+
+
+def _of_sqlite(error: BaseException) -> Verdict:
+    code = _read(error, "sqlite_errorcode")
+    return _UNEXPECTED if code == _SQLITE_ERROR else _INFRASTRUCTURE
+
+
+def _of_client_response(error: BaseException) -> Verdict:
+    """As aiohttp has it: the status of the answer is the error's own."""
+    return _of_status(_read(error, "status"), _read(error, "headers")) or _INFRASTRUCTURE
+
+
+def _of_http_error(error: BaseException) -> Verdict:
+    """As urllib has it: the same under another name."""
+    return _of_status(_read(error, "code"), _read(error, "headers")) or _INFRASTRUCTURE
+
+
+def _of_any(error: BaseException) -> Verdict:
+    """An error that nothing is known of by its name: what it carries may tell. If not, the dependency is to blame."""
+    return _of_sqlstate(error) or _of_answer(error) or _of_database_class(type(error)) or _INFRASTRUCTURE
+
+
+def _of_sqlstate(error: BaseException) -> Verdict | None:
+    for name in ("sqlstate", "pgcode"):
+        state = _read(error, name)
+        if isinstance(state, str) and (kind := SQLSTATES.get(state[:2])) is not None:
+            return kind, None
+    return None
+
+
+def _of_answer(error: BaseException) -> Verdict | None:
+    """By the status of the HTTP answer that the error carries, if it carries one."""
+    response = _read(error, "response")
+    if isinstance(response, dict):
+        return _of_amazon(cast("dict[object, object]", response))
+    own = _read(error, "headers")
+    return (
+        _of_status(_read(response, "status_code"), _read(response, "headers"))
+        or _of_status(_read(error, "status_code"), own)
+        or _of_status(_read(error, "http_status"), own)
+    )
+
+
+def _of_amazon(response: dict[object, object]) -> Verdict | None:
+    code, answered = _item(response.get("Error"), "Code"), response.get("ResponseMetadata")
+    verdict = _of_status(_item(answered, "HTTPStatusCode"), _item(answered, "HTTPHeaders"))
+    if isinstance(code, str) and any(part in code for part in _THROTTLED):
+        return Kind.INFRASTRUCTURE, verdict and verdict[1]
+    return verdict
+
+
+def _of_status(status: object, headers: object) -> Verdict | None:
+    if not isinstance(status, int) or not 100 <= status <= 599:  # noqa: PLR2004 -- what HTTP calls a status.
+        return None
+    if status >= 500 or status in RETRIED_STATUSES:  # noqa: PLR2004 -- an error of the server.
+        return Kind.INFRASTRUCTURE, _retry_after(headers) if status in ASKING_STATUSES else None
+    # Anything below 400 is no refusal: a redirect, or an answer that could not be read, may come after the effect.
+    return _BUSINESS if status >= 400 else _UNEXPECTED  # noqa: PLR2004 -- an error of the caller.
+
+
+def _of_database_class(cls: type[BaseException]) -> Verdict | None:
+    names = [each.__name__ for each in cls.__mro__]
+    if "DatabaseError" not in names or "Error" not in names:
+        return None
+    return next(filter(None, map(_DATABASE_CLASSES.get, names)))
+
+
+def _retry_after(headers: object) -> float | None:
+    """The seconds of a Retry-After; a date is ignored, because the two clocks need not agree."""
+    for name in ("retry-after", "Retry-After"):
+        value = _item(headers, name)
+        if isinstance(value, str) and value.isascii() and value.strip().isdigit():
+            return float(value)
+    return None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _read(thing: object, name: str) -> object:
+    """An attribute of somebody else's object, which may be a property that raises."""
+    try:
+        return getattr(thing, name, None)
+    except Exception:  # noqa: BLE001 -- an error that cannot be read says nothing.
+        return None
+
+
+def _item(thing: object, name: str) -> object:
+    """A value of somebody else's mapping."""
+    get = _read(thing, "get")
+    if not callable(get):
+        return None
+    try:
+        return get(name)
+    except Exception:  # noqa: BLE001 -- as above.
+        return None
+
+
+def _rules(package: str, rule: Verdict | _Reader, names: str) -> Iterable[tuple[tuple[str, str], Verdict | _Reader]]:
+    return (((package, name), rule) for name in names.split())
+
+
+_RULES: dict[tuple[str, str], Verdict | _Reader] = dict(
+    [
+        *_rules("builtins", _of_any, "Exception"),
+        *_rules("builtins", _of_group, "BaseExceptionGroup"),
+        *_rules("builtins", _INFRASTRUCTURE, "OSError ConnectionError TimeoutError EOFError"),
+        *_rules("builtins", _UNEXPECTED, "FileNotFoundError FileExistsError PermissionError"),
+        *_rules("builtins", _UNEXPECTED, "IsADirectoryError NotADirectoryError"),
+        *_rules("builtins", _UNEXPECTED, "TypeError AttributeError NameError AssertionError LookupError ValueError"),
+        *_rules("builtins", _UNEXPECTED, "ArithmeticError NotImplementedError RecursionError ImportError"),
+        *_rules("builtins", _UNEXPECTED, "SyntaxError MemoryError BufferError"),
+        *_rules("asyncio", _INFRASTRUCTURE, "CancelledError IncompleteReadError LimitOverrunError"),
+        *_rules("ssl", _INFRASTRUCTURE, "SSLError"),
+        *_rules("interlock", _INFRASTRUCTURE, "Retryable UnavailableError WaitTimeout"),
+        *_rules("interlock", _of_retry_after, "RetryAfter"),
+        *_rules("interlock", _of_overloaded, "Overloaded"),
+        *_rules("interlock", _BUSINESS, "NonRetryable ConstraintViolation"),
+        *_rules("interlock", _UNEXPECTED, "DefinitionError RequestError UserCodeError"),
+        *_rules("httpx", _BUSINESS, "InvalidURL UnsupportedProtocol"),
+        # A redirect may follow upon the effect (a form that was taken sends its reader on), so nothing is known.
+        *_rules("httpx", _UNEXPECTED, "TooManyRedirects StreamError CookieConflict"),
+        *_rules("httpcore", _BUSINESS, "UnsupportedProtocol"),
+        *_rules("aiohttp", _INFRASTRUCTURE, "ClientError"),
+        *_rules("aiohttp", _of_client_response, "ClientResponseError"),
+        *_rules("aiohttp", _BUSINESS, "InvalidURL NonHttpUrlClientError"),
+        *_rules("aiohttp", _UNEXPECTED, "InvalidUrlRedirectClientError NonHttpUrlRedirectClientError"),
+        *_rules("requests", _of_any, "HTTPError"),
+        *_rules("requests", _BUSINESS, "InvalidURL InvalidSchema MissingSchema InvalidHeader URLRequired"),
+        *_rules("requests", _UNEXPECTED, "TooManyRedirects InvalidJSONError StreamConsumedError UnrewindableBodyError"),
+        *_rules("urllib3", _BUSINESS, "LocationValueError"),
+        *_rules("urllib", _of_http_error, "HTTPError"),
+        *_rules("http", _BUSINESS, "InvalidURL"),
+        *_rules("botocore", _BUSINESS, "ParamValidationError"),
+        *_rules("sqlalchemy", _UNEXPECTED, "SQLAlchemyError"),
+        *_rules("sqlalchemy", _of_wrapper, "StatementError"),
+        *_rules("sqlalchemy", _INFRASTRUCTURE, "TimeoutError DisconnectionError"),
+        *_rules("sqlite3", _of_sqlite, "OperationalError"),
+    ]
+)
+
+_remembered: dict[type[BaseException], Verdict | _Reader] = {}

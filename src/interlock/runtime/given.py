@@ -1,0 +1,25 @@
+"""What an engine is given when it is opened, beside its store and its machines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interlock.core.policies import Dependency
+from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.settings import Admission, EngineSettings
+from interlock.seams import Chance, Clock, Ids
+from interlock.signals import Subscribers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The settings of one engine, and its seams to the world."""
+
+    settings: EngineSettings
+    admission: Admission
+    clock: Clock
+    chance: Chance
+    ids: Ids
+    subscribers: Subscribers
+    alarms: Alarms
+    worker: bool
+    dependencies: Sequence[Dependency] = ()

@@ -1,0 +1,60 @@
+"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin.
+
+Deciding is the same wherever it happens. Inside a transaction of the caller's own there are no places: whatever is owed
+then is left to an engine.
+"""
+
+from interlock.runtime.bound import Bound, Live
+from interlock.runtime.owed import Owed
+from interlock.runtime.resilience.lines import Line
+from interlock.runtime.resilience.outlets import Kind
+from interlock.runtime.resilience.places import Places
+from interlock.runtime.slots import Slots
+from interlock.seams import Ids
+from interlock.store.values import OwedEffect
+
+
+class Means:
+    """What staging needs from the engine, for one group."""
+
+    __slots__ = ("ids", "now_us", "owner", "places")
+
+    def __init__(self, ids: Ids, places: Places, owner: str = "") -> None:
+        self.ids = ids
+        self.owner = owner
+        """Who leases what begins here, on a store that is shared; empty where nobody else could."""
+        self.places = places
+        self.now_us = 0
+
+    def line(self, dependency: str | None) -> Line | None:
+        """The line at a dependency; None without one."""
+        return None if dependency is None else self.places.lines.get(dependency)
+
+
+def place_of(live: Live, means: Means) -> tuple[Slots, Line | None, Kind]:
+    """Where the next attempt of a workflow's step or undo begins."""
+    return place_in(live.bound, live.row.state, live.owed, means)
+
+
+def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots, Line | None, Kind]:
+    """The same for a row that was not read any further. An undo calls what its step has called."""
+    places = means.places
+    if owed.run is not None:
+        node = bound.stored.get(state)
+        step = None if node is None else node.step
+        line = None if step is None else means.line(step.dependency)
+        return places.steps, line, "retry" if owed.run.attempts else "first"
+    node = bound.table.steps.get(owed.undos[0].step) if owed.undos else None
+    step = None if node is None else node.step
+    return places.undos, None if step is None else means.line(step.dependency), "undo"
+
+
+def effect_line(bound: Bound, effect: OwedEffect, means: Means) -> Line | None:
+    """The line at what an effect calls."""
+    declared = bound.effects.get(effect.name)
+    return None if declared is None else means.line(declared.dependency)
+
+
+def later_us(means: Means, wait_s: float) -> int:
+    """So many seconds from now, by the store's clock."""
+    return means.now_us + int(wait_s * 1_000_000)

@@ -1,0 +1,222 @@
+"""Who waits for a dependency: one line per engine and outlet, first come, first served, undos before all others.
+
+A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
+long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
+Retries beyond the budget step aside, so that they hold up nobody who comes for the first time.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+
+from interlock.core.breakers import Verdict
+from interlock.runtime.resilience.outlets import Change, Kind, Outcome, Outlet
+from interlock.runtime.slots import Slots
+from interlock.seams import Chance
+
+HELD_MIN = 100
+"""On a shared store, so many wait in memory beside twice the places of the dependency; the others wait in the store."""
+
+PARKED_S = 5.0
+"""How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
+
+LOOK_S_MIN = 0.001
+
+
+class Pass:
+    """The right to make one attempt: a slot of the engine and, with a line, a place at its dependency."""
+
+    __slots__ = ("admitted", "kind", "line", "slots")
+
+    def __init__(
+        self, slots: Slots, line: "Line | None" = None, kind: Kind = "first", admitted: Verdict = "call"
+    ) -> None:
+        self.slots = slots
+        self.line = line
+        self.kind: Kind = kind
+        self.admitted: Verdict = admitted
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it tries a breaker that is not closed: a failure then costs no attempt."""
+        return self.admitted != "call"
+
+    def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
+        """The attempt has ended like this, or was never made."""
+        if self.line is not None:
+            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why)
+        self.slots.release()
+
+
+class Line:
+    """The line of one engine at one outlet. Lives in one event loop."""
+
+    def __init__(self, outlet: Outlet, chance: Chance, changed: Callable[[Change], None]) -> None:
+        self.outlet = outlet
+        self._chance = chance
+        self._changed = changed
+        self._undos: deque[tuple[str, Slots, Kind]] = deque()
+        self._calls: deque[tuple[str, Slots, Kind]] = deque()
+        self._aside: deque[tuple[str, Slots, Kind]] = deque()
+        """Retries beyond the budget."""
+        self._queued: set[tuple[str, bool]] = set()
+        self._kept: dict[str, Pass] = {}
+        """For those who were called and have not answered yet."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._pulling = self._asked = self._closed = False
+        self._open = False
+        outlet.join(self)
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._undos) + len(self._calls) + len(self._aside)
+
+    @property
+    def kept(self) -> int:
+        """How many were called and have not answered yet."""
+        return len(self._kept)
+
+    def open(self) -> None:
+        """Everything that was owed is known: call those who wait."""
+        self._open = True
+        self._pull()
+
+    def reserve(self, name: str | None, slots: Slots, kind: Kind) -> Pass | None:
+        """A pass for an attempt: the one that is kept for this name, or a new one if nobody waits for it."""
+        if name is not None and name in self._kept:
+            kept = self._kept.pop(name)
+            kept.slots = slots
+            return kept
+        if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
+            return None
+        admitted = self.outlet.ask(kind)
+        return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def keep(self, name: str, held: Pass) -> None:
+        """There is no slot for it yet: it is called again when there is one."""
+        self._kept[name] = held
+
+    def keeps(self, name: str) -> bool:
+        """Whether a pass is kept for that name."""
+        return name in self._kept
+
+    def wait(self, name: str, slots: Slots, kind: Kind) -> None:
+        """Be called, by way of the slots, when there is a place. Whoever waits already keeps its turn."""
+        entry = (name, kind == "undo")
+        if entry not in self._queued and name not in self._kept and not self._closed and slots.most:
+            self._queued.add(entry)
+            (self._undos if kind == "undo" else self._calls).append((name, slots, kind))
+            self._pull()
+
+    def decline(self, name: str) -> None:
+        """Whoever was called has no use for it; not having been called is no error."""
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            self.give_back(kept)
+
+    def give_back(self, held: Pass) -> None:
+        """A pass that is not used, without the slot."""
+        self.outlet.leave(held.kind, held.admitted, "abandoned")
+
+    def parks_s(self, kind: Kind) -> float | None:
+        """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory."""
+        outlet = self.outlet
+        if len(self) < HELD_MIN + 2 * outlet.concurrency_max:
+            return None
+        luck = self._chance.fraction()
+        if outlet.phase == "open" and outlet.forced is None:
+            return (outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
+        return PARKED_S * (0.5 + luck)
+
+    def stir(self) -> None:
+        """Something that was refused may be admitted now. From any thread."""
+        if not (self._calls or self._undos) or self._closed:
+            return
+        if _running_loop() is self._loop:
+            self._pull()
+        else:
+            self._elsewhere(self._pull)
+
+    def changed(self, change: Change) -> None:
+        """The breaker has changed. From any thread."""
+        if self._closed:
+            return
+        if _running_loop() is self._loop:
+            self._changed(change)
+        else:
+            self._elsewhere(lambda: self._changed(change))
+
+    def _elsewhere(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # The event loop of an engine that nobody has closed may be gone.
+            self._loop.call_soon_threadsafe(call)
+
+    def close(self) -> None:
+        """Nobody waits any more: everything that is owed is in the store."""
+        self._closed = True
+        self.outlet.part(self)
+        for queue in (self._undos, self._calls, self._aside):
+            queue.clear()
+        self._queued.clear()
+        for name in list(self._kept):
+            self.decline(name)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pull(self) -> None:
+        """Call as many as are admitted. Calling one may stir others, which is not another loop but another round."""
+        self._asked = True
+        if self._pulling or not self._open:
+            return
+        self._pulling = True
+        try:
+            while self._asked and not self._closed:
+                self._asked = False
+                self._call(self._undos)
+                self._call(self._calls)
+        finally:
+            self._pulling = False
+        self._wait_for_the_time()
+
+    def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
+        while queue:
+            name, slots, kind = queue[0]
+            admitted = self.outlet.ask(kind)
+            if admitted == "wait":
+                if not self.outlet.spent(kind):
+                    return
+                self._aside.append(queue.popleft())
+                continue
+            queue.popleft()
+            self._queued.discard((name, kind == "undo"))
+            self._kept[name] = Pass(slots, self, kind, admitted)
+            slots.wait(name)
+
+    def _wait_for_the_time(self) -> None:
+        """Look again when the time alone may admit the first of those who wait."""
+        if self._timer is None and not self._aside and not self.outlet.minds_the_time:
+            return
+        waits = [self.outlet.retry_in_s(queue[0][2]) for queue in (self._undos, self._calls, self._aside) if queue]
+        soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if soonest_s is not None and not self._closed:
+            self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._time_has_come)
+        elif self._aside and not self._closed:
+            self._timer = self._loop.call_later(LOOK_S_MIN, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        self._pull()
+        while self._aside and not self._calls and not self.outlet.spent("retry"):
+            self._calls.append(self._aside.popleft())
+            self._pull()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

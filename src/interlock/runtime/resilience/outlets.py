@@ -1,0 +1,313 @@
+"""The one way out to a dependency: its breaker, its places, its rate and its retry budget, shared by the whole process.
+
+There is one outlet per name and process, whichever engines and workflows call through it (C4: never one per request).
+Engines may live in different threads, so it has a lock; whoever waits is told in its own event loop. Virtual clocks
+have outlets of their own: a simulation does not open the breakers of the real world.
+
+When nobody uses an outlet any more it keeps whether it is open, and forgets failures that had not opened it.
+"""
+
+import os
+import threading
+import weakref
+from typing import Literal, Protocol
+
+import msgspec
+
+from interlock.core.breakers import CLOSED, Breaker, Circuit, Phase, Verdict
+from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
+from interlock.runtime.resilience.spending import Spending
+from interlock.seams import Clock, SystemClock
+
+Kind = Literal["first", "retry", "undo"]
+Outcome = Literal["done", "failed", "refused", "abandoned"]
+Forced = Literal["open", "closed"]
+
+BURST_S = 0.1
+"""So much of a rate may come at once."""
+
+UNDO_SHARE = 5
+"""Undos have places of their own beside those of the calls: one for so many of them, at least one (C9)."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A breaker has changed."""
+
+    dependency: str
+    before: Phase
+    after: Phase
+    reason: str
+    forced: Forced | None
+
+
+class User(Protocol):
+    """An engine that uses an outlet."""
+
+    def stir(self) -> None:
+        """Something that was refused may be admitted now. From any thread."""
+        ...
+
+    def changed(self, change: Change) -> None:
+        """The breaker has changed. From any thread."""
+        ...
+
+
+class Outlet:
+    """One dependency, as this process uses it."""
+
+    def __init__(self, dependency: Dependency, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._users: list[User] = []
+        self.circuit: Circuit = CLOSED
+        self.forced: Forced | None = None
+        self.reason = ""
+        """Why the breaker is as it is."""
+        self.since_s = clock.wall_s()
+        """Since when, for people."""
+        self.under_way = self.undos_under_way = 0
+        self._told: Phase = "closed"
+        self.used = False
+        self.declared = dependency
+        self._declare(dependency)
+
+    def _declare(self, dependency: Dependency) -> None:
+        self.declared = dependency
+        self.concurrency_max = dependency.concurrency_max
+        self.breaker = dependency.breaker
+        self._spending = Spending(Budget(share=dependency.budget))
+        self._limit_rate(dependency.rate_per_s)
+
+    def declare(self, dependency: Dependency) -> None:
+        """Another engine says what the dependency is like: what was said last counts."""
+        with self._lock:
+            if dependency != self.declared:
+                self._declare(dependency)
+        self._stir()
+
+    def _limit_rate(self, rate_per_s: float | None) -> None:
+        self.rate: TokenRate | None = None
+        self._bucket = Bucket(0.0, 0.0)
+        if rate_per_s is not None:
+            self.rate = TokenRate(rate_per_s=rate_per_s, burst=max(1.0, rate_per_s * BURST_S))
+            self._bucket = self.rate.full(self._clock.monotonic_s())
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def ask(self, kind: Kind) -> Verdict:
+        """Whether a call may be made now. Anything but "wait" is a place that must be given back with `leave`."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            undo = kind == "undo"
+            if self.forced == "open" or not self._room(undo=undo):
+                return "wait"
+            if kind == "retry" and not self._spending.allows(now_s):
+                return "wait"
+            verdict: Verdict = "call"
+            if self.forced is None:
+                # Nothing is taken from the bucket by somebody whom the breaker stops, and the other way round.
+                circuit, verdict = self.breaker.admit(self.circuit, now_s, under_way=self.under_way, undo=undo)
+                if verdict == "wait" or not self._token(now_s):
+                    return "wait"
+                self.circuit = circuit
+            elif not self._token(now_s):
+                return "wait"
+            if undo:
+                self.undos_under_way += 1
+            else:
+                self.under_way += 1
+            self.used = True
+            self._spending.spend(now_s, retry=kind == "retry")
+        if verdict == "probe":
+            self._tell("a probe is made")
+        return verdict
+
+    def leave(self, kind: Kind, admitted: Verdict, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
+        """The call has ended."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            if kind == "undo":
+                self.undos_under_way -= 1
+            else:
+                self.under_way -= 1
+            breaker, circuit = self.breaker, self.circuit
+            if outcome == "done":
+                after = breaker.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
+            elif outcome == "failed":
+                after = breaker.failed(circuit, now_s, admitted=admitted)
+            elif outcome == "refused":
+                after = breaker.refused(circuit, now_s, took_s=took_s, admitted=admitted)
+            else:
+                after = breaker.abandoned(circuit, admitted=admitted)
+            if after.wave >= self.concurrency_max:
+                after = msgspec.structs.replace(after, wave=0)
+            self.circuit = after
+        if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
+            self._tell(_why(breaker, after, admitted, outcome, why))
+        self._stir()
+
+    def _room(self, *, undo: bool) -> bool:
+        if undo:
+            return self.undos_under_way < max(1, self.concurrency_max // UNDO_SHARE)
+        return self.under_way < self.concurrency_max
+
+    def _token(self, now_s: float) -> bool:
+        if self.rate is None:
+            return True
+        self._bucket, wait_s = self.rate.take(self._bucket, now_s)
+        return not wait_s
+
+    # --- what is said about it ---------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> Phase:
+        """The state of the breaker now."""
+        return self.forced or self.circuit.phase(self._clock.monotonic_s())
+
+    @property
+    def minds_the_time(self) -> bool:
+        """Whether somebody who waits may be admitted by the time alone."""
+        return self.rate is not None or self.circuit.opened
+
+    def spent(self, kind: Kind) -> bool:
+        """Whether nothing but the retry budget is in the way."""
+        return kind == "retry" and not self._spending.allows(self._clock.monotonic_s())
+
+    def retry_in_s(self, kind: Kind) -> float | None:
+        """When the time alone may let a call through that is refused now; None when it takes the end of another."""
+        now_s = self._clock.monotonic_s()
+        waits = list[float]()
+        if self.forced is None and self.circuit.opened and self.circuit.retry_at_s > now_s:
+            waits.append(self.circuit.retry_at_s - now_s)
+        if self.rate is not None:
+            _, wait_s = self.rate.take(self._bucket, now_s)
+            if wait_s:
+                waits.append(wait_s)
+        if self.spent(kind):
+            waits.append(self._spending.left_s(now_s))
+        return max(waits) if waits else None
+
+    def why(self, kind: Kind) -> str | None:
+        """Why a call of this kind would have to wait now, for people; None when it would not."""
+        name = self.declared.name
+        if self.forced == "open":
+            return f"the breaker of {name!r} was opened by hand"
+        now_s = self._clock.monotonic_s()
+        phase = "closed" if self.forced else self.circuit.phase(now_s)
+        if phase == "open":
+            return f"the breaker of {name!r} is open ({self.reason}); probes in {self.circuit.retry_at_s - now_s:.1f} s"
+        if phase == "half_open":
+            return f"the breaker of {name!r} is half-open and waits for its probe"
+        return self._limited(kind, now_s)
+
+    def _limited(self, kind: Kind, now_s: float) -> str | None:
+        name = self.declared.name
+        if 0 < self.circuit.wave <= self.under_way:
+            return f"{name!r} has just recovered, and calls come back in waves ({self.circuit.wave} at once)"
+        if not self._room(undo=kind == "undo"):
+            return f"all {self.concurrency_max} places of {name!r} are taken (concurrency_max)"
+        if self.rate is not None and self.rate.take(self._bucket, now_s)[1]:
+            return f"{name!r} is called at most {self.rate.rate_per_s:g} times per second (rate_per_s)"
+        return f"the retry budget of {name!r} is spent" if self.spent(kind) else None
+
+    def force(self, forced: Forced | None, reason: str) -> None:
+        """Hold the breaker open or closed; None lets it decide by itself again, from closed."""
+        with self._lock:
+            if forced is None and self.forced is not None:
+                self.circuit = CLOSED
+            self.forced = forced
+        self._tell(reason, always=True)
+        self._stir()
+
+    def limit(self, *, concurrency_max: int, rate_per_s: float | None) -> None:
+        """Other limits from now on."""
+        with self._lock:
+            self.concurrency_max = concurrency_max
+            if rate_per_s != (None if self.rate is None else self.rate.rate_per_s):
+                self._limit_rate(rate_per_s)
+        self._stir()
+
+    def remember(self, phase: str, forced: Forced | None, reason: str) -> None:
+        """What an earlier process has noted. One that was open is probed before everybody calls at once."""
+        with self._lock:
+            if self.used or self.forced is not None or self.circuit is not CLOSED:
+                return
+            self.forced = forced
+            if phase != "closed":
+                self.circuit = Circuit(opened=True, retry_at_s=self._clock.monotonic_s())
+            self.reason = reason
+            self._told = self.phase
+
+    # --- who uses it -------------------------------------------------------------------------------------------------
+
+    def join(self, user: User) -> None:
+        """An engine uses it."""
+        self._users.append(user)
+
+    def part(self, user: User) -> None:
+        """An engine uses it no more."""
+        self._users = [each for each in self._users if each is not user]
+        if not self._users and not self.circuit.opened:
+            self.circuit = CLOSED
+
+    def _stir(self) -> None:
+        users = self._users
+        if users:
+            self._users = [*users[1:], users[0]] if len(users) > 1 else users  # Each is the first in its turn.
+            for user in users:
+                user.stir()
+
+    def _tell(self, reason: str, *, always: bool = False) -> None:
+        before, after = self._told, self.phase
+        if before == after and not always:
+            return
+        self._told, self.reason, self.since_s = after, reason, self._clock.wall_s()
+        change = Change(self.declared.name, before, after, reason, self.forced)
+        for user in self._users:
+            user.changed(change)
+
+
+def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
+    if not circuit.opened:
+        return "a probe has worked"
+    if admitted != "call":
+        return f"its probe failed: {why}"
+    if outcome == "refused":
+        return f"{circuit.business} business errors in a row, the last: {why}"
+    if outcome == "done":
+        return "calls are too slow"
+    if breaker.failure_rate is not None:
+        return f"{breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
+    return f"{circuit.failures} failures in a row, the last: {why}"
+
+
+_PROCESS: dict[str, Outlet] = {}
+_OTHERS: "weakref.WeakValueDictionary[tuple[int, str], Outlet]" = weakref.WeakValueDictionary()
+"""Those of other clocks, while an engine uses them: each keeps its clock, so that no other can have its number."""
+_registry = threading.Lock()
+
+
+def outlet_of(name: str, clock: Clock, declared: Dependency | None = None) -> Outlet:
+    """The outlet of that name; `declared` says what the dependency is like, without it what was said before counts."""
+    with _registry:
+        real = isinstance(clock, SystemClock)
+        outlet = _PROCESS.get(name) if real else _OTHERS.get((id(clock), name))
+        if outlet is None:
+            outlet = Outlet(declared or Dependency(name), clock)
+            if real:
+                _PROCESS[name] = outlet
+            else:
+                _OTHERS[id(clock), name] = outlet
+            return outlet
+    if declared is not None:
+        outlet.declare(declared)
+    return outlet
+
+
+def forget_outlets() -> None:
+    """Begin anew, with every breaker closed. For tests: engines that are open keep what they have."""
+    with _registry:
+        _PROCESS.clear()
+
+
+os.register_at_fork(after_in_child=_PROCESS.clear)

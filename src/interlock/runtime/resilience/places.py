@@ -1,0 +1,87 @@
+"""Where attempts begin: the slots of an engine, and the lines of the dependencies that its steps call (C8, G6).
+
+Steps, undos and effects have slots of their own, so that compensation works while all steps are stuck (C9). An attempt
+of something with a dependency needs both, a place at the dependency and a slot; it waits for the place first, so that
+nobody who waits for a slow dependency keeps a slot from others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from interlock.core.policies import Dependency
+from interlock.runtime.resilience.lines import Line, Pass
+from interlock.runtime.resilience.outlets import Change, Kind, outlet_of
+from interlock.runtime.slots import Slots
+from interlock.seams import Chance, Clock
+
+
+class Places:
+    """All places of one engine."""
+
+    def __init__(self, steps: int, undos: int, effects: int, lines: Mapping[str, Line] | None = None) -> None:
+        self.steps, self.undos, self.effects = Slots(steps), Slots(undos), Slots(effects)
+        self.lines = dict(lines or {})
+        self._plain = {slots: Pass(slots) for slots in (self.steps, self.undos, self.effects)}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place or a slot."""
+        return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
+
+    def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
+        """A pass for an attempt, or None: then it has to wait."""
+        if line is None:
+            return self._plain[slots] if slots.reserve(name) else None
+        held = line.reserve(name, slots, kind)
+        if held is None:
+            if name is not None:
+                slots.decline(name)
+            return None
+        if slots.reserve(name):
+            return held
+        if name is None:
+            line.give_back(held)
+        else:
+            line.keep(name, held)
+        return None
+
+    def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
+        """Be called when there is a place and a slot."""
+        if line is None or line.keeps(name):
+            slots.wait(name)
+        else:
+            line.wait(name, slots, kind)
+
+    def decline(self, name: str) -> None:
+        """Whoever was called has no use for what was kept for it."""
+        self.steps.decline(name)
+        self.undos.decline(name)
+        self.effects.decline(name)
+        for line in self.lines.values():
+            line.decline(name)
+
+    def open(self) -> None:
+        """Begin: everything that was owed is known."""
+        for slots in (self.steps, self.undos, self.effects):
+            slots.open()
+        for line in self.lines.values():
+            line.open()
+
+    def close(self) -> None:
+        """No more places, and nobody waits any more."""
+        for slots in (self.steps, self.undos, self.effects):
+            slots.close()
+        for line in self.lines.values():
+            line.close()
+
+
+def lines_of(
+    names: Sequence[str],
+    declared: Sequence[Dependency],
+    *,
+    clock: Clock,
+    chance: Chance,
+    changed: Callable[[Change], None],
+) -> dict[str, Line]:
+    """The lines of an engine at everything that its machines call, and at whatever else was declared."""
+    given = {each.name: each for each in declared}
+    return {name: Line(outlet_of(name, clock, given.get(name)), chance, changed) for name in sorted({*names, *given})}

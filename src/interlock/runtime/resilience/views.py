@@ -1,0 +1,115 @@
+"""What people see of breakers and limits, and what a process notes of them for the next one.
+
+A note is only a help: it is written when a breaker changes, and one that cannot be read is as good as none.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Literal, overload
+
+import msgspec
+
+from interlock.runtime.resilience.lines import Line
+from interlock.runtime.resilience.outlets import Change, Forced
+
+NOTE = "breaker:"
+"""Notes of breakers begin with this, and go on with the dependency's name."""
+
+
+class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
+    """The breaker of a dependency, with its limits, as this process has them."""
+
+    name: str
+    """The dependency."""
+    state: Literal["closed", "open", "half_open"]
+    forced: Literal["open", "closed"] | None = None
+    """How a person holds it, if one does."""
+    reason: str = ""
+    since: datetime
+    failures: int = 0
+    """Failures in a row."""
+    probes_in_s: float | None = None
+    """When probes are admitted, while it is open."""
+    under_way: int = 0
+    """Calls under way, of all engines of this process."""
+    waiting: int = 0
+    """Workflows and effects that wait for it in this engine."""
+    concurrency_max: int = 0
+    rate_per_s: float | None = None
+
+
+class Breakers(Sequence[BreakerView]):
+    """The breakers of an engine in the order of their names; `breakers["gateway"]` is one of them."""
+
+    def __init__(self, views: Iterable[BreakerView]) -> None:
+        self._views = tuple(views)
+
+    @overload
+    def __getitem__(self, which: int | str) -> BreakerView: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[BreakerView]: ...
+    def __getitem__(self, which: int | str | slice) -> BreakerView | Sequence[BreakerView]:
+        """By position, or by the dependency's name."""
+        if not isinstance(which, str):
+            return self._views[which]
+        for view in self._views:
+            if view.name == which:
+                return view
+        raise KeyError(which)
+
+    def __contains__(self, which: object) -> bool:
+        """Whether there is a breaker of that name."""
+        return any(which in (view, view.name) for view in self._views)
+
+    def __iter__(self) -> Iterator[BreakerView]:
+        """Each of them."""
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._views)
+
+    def __repr__(self) -> str:
+        return f"Breakers({', '.join(f'{view.name}={view.state}' for view in self._views)})"
+
+
+class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is noted of a breaker when it changes."""
+
+    state: str
+    since: str = ""
+    reason: str = ""
+    forced: Forced | None = None
+
+
+def view_of_line(line: Line) -> BreakerView:
+    """The breaker behind a line."""
+    outlet = line.outlet
+    phase = outlet.phase
+    return BreakerView(
+        name=outlet.declared.name,
+        state=phase,
+        forced=outlet.forced,
+        reason=outlet.reason,
+        since=datetime.fromtimestamp(outlet.since_s, UTC),
+        failures=outlet.circuit.failures,
+        probes_in_s=outlet.retry_in_s("first") if phase == "open" and outlet.forced is None else None,
+        under_way=outlet.under_way + outlet.undos_under_way,
+        waiting=len(line),
+        concurrency_max=outlet.concurrency_max,
+        rate_per_s=None if outlet.rate is None else outlet.rate.rate_per_s,
+    )
+
+
+def note_of(change: Change, since: datetime) -> str:
+    """As it is noted in the store."""
+    noted = Noted(change.after, since.isoformat(), change.reason, change.forced)
+    return msgspec.json.encode(noted).decode()
+
+
+def read_note(text: str) -> Noted | None:
+    """As it was noted; None for what nobody can read: a note is a help, never a hindrance."""
+    try:
+        return msgspec.json.decode(text, type=Noted)
+    except msgspec.DecodeError:
+        return None
