@@ -5,6 +5,7 @@ from tests.mutation.mutant import CORE, Mutant
 COMPENSATION, MISTAKES = f"{CORE}/checks/compensation.py", f"{CORE}/mistakes.py"
 
 PROOF = ("tests/unit/core/checks/test_compensation.py",)
+ADVICE = ("tests/unit/core/checks/test_advice.py",)
 RULES = ("tests/unit/core/test_mistakes.py",)
 
 COMPENSATING = [
@@ -127,6 +128,14 @@ COMPENSATING = [
         "_irreversible(node, lost[0]) if node.step.read_only else",
         "It was said on purpose.",
         PROOF,
+    ),
+    Mutant(
+        "a guard beside a way out reported",
+        f"{CORE}/checks/advice.py",
+        "and moves == tuple(_guarded(moves))\n",
+        "and _guarded(moves)\n",
+        "Behind the guards there is a transition that takes the rest.",
+        ADVICE,
     ),
     Mutant(
         "a heartbeat as long as the timeout accepted",

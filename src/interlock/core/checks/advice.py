@@ -14,6 +14,7 @@ def advice(table: Table) -> list[Finding]:
         *_unused_events(table),
         *_refused_timers(table),
         *_refused_results(table),
+        *_guarded_results(table),
         *_internal_results(table),
         *_mutable_context(table),
         *_catch_alls(table),
@@ -61,7 +62,7 @@ def _refused_results(table: Table) -> list[Finding]:
             code="step-event-refused",
             severity="warning",
             what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} refuses.",
-            why="A refused result counts as a failure that is not retried.",
+            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
             fix=f"Declare {wire_name(event)} from {node.name!r}, or take it out of the step's return annotation.",
             location=node.step.location,
         )
@@ -69,6 +70,25 @@ def _refused_results(table: Table) -> list[Finding]:
         if node.step is not None
         for event in node.step.returns
         if event not in node.moves
+    ]
+
+
+def _guarded_results(table: Table) -> list[Finding]:
+    """Outcomes of steps with effects that every guard may refuse: what was done would count as not done."""
+    return [
+        Finding(
+            code="step-event-guarded",
+            severity="warning",
+            what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} takes only if "
+            f"{' or '.join(move.guard_name or '' for move in moves)} agrees.",
+            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
+            fix=f"Declare a transition without a guard for {wire_name(event)} behind them.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None and not node.step.read_only and not node.step.irreversible
+        for event in node.step.returns
+        if (moves := node.moves.get(event, ())) and moves == tuple(_guarded(moves))
     ]
 
 

@@ -69,6 +69,8 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._pulling = self._asked = self._closed = False
         self._open = False
+        self._undo_probed = False
+        """The last probe was an undo."""
         outlet.join(self)
 
     def __len__(self) -> int:
@@ -90,7 +92,10 @@ class Line:
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
             self.decline(name)
-            if kept is not None:
+            if kept is not None and kept.admitted == "call" and self.outlet.phase != "closed":
+                # It has waited for a slot, and the breaker has opened meanwhile.
+                self.give_back(kept)
+            elif kept is not None:
                 kept.slots = slots
                 return kept
         if self._closed or not self._open or self._ahead(kind):
@@ -187,12 +192,17 @@ class Line:
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                self._call(self._undos)
-                self._call(self._aside)
-                self._call(self._calls)
+                for queue in self._turns():
+                    self._call(queue)
         finally:
             self._pulling = False
         self._wait_for_the_time()
+
+    def _turns(self) -> "tuple[deque[tuple[str, Slots, Kind]], ...]":
+        """Undos come first, but they do not make every probe: one that always fails would keep a breaker open."""
+        if self._undo_probed and self.outlet.phase == "half_open":
+            return self._aside, self._calls, self._undos
+        return self._undos, self._aside, self._calls
 
     def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
         while queue:
@@ -208,6 +218,8 @@ class Line:
                     return
                 self._aside.append(queue.popleft())
                 continue
+            if admitted == "probe":
+                self._undo_probed = kind == "undo"
             queue.popleft()
             self._queued.discard((name, kind == "undo"))
             self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)

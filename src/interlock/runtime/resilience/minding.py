@@ -15,7 +15,7 @@ from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.alert import breaker_alert
 from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Change
-from interlock.runtime.resilience.views import NOTE, note_of, read_note
+from interlock.runtime.resilience.views import NOTE, note_of, read_note, read_since
 from interlock.seams import Clock
 from interlock.signals import BreakerChanged, Subscribers
 from interlock.store.protocol import Store
@@ -42,7 +42,9 @@ class Minding:
             if note is None:
                 continue
             reason = note.reason or "it was so when the last process ended"
-            if line.outlet.remember(note.state, note.forced, reason) and note.state != "closed":
+            # A process that runs no steps would never probe, and never learn that it is over.
+            state = note.state if self._worker else "closed"
+            if line.outlet.remember(state, note.forced, reason, read_since(note)) and state != "closed":
                 self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
 
     def changed(self, change: Change) -> None:

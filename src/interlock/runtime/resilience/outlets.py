@@ -240,7 +240,7 @@ class Outlet:
                 self._limit_rate(rate_per_s)
         self._stir()
 
-    def remember(self, phase: str, forced: Forced | None, reason: str) -> bool:
+    def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
         """What an earlier process has noted. One that was open is probed before everybody calls at once.
 
         Returns False for an outlet of which this process knows more.
@@ -252,6 +252,8 @@ class Outlet:
             if phase != "closed":
                 self.circuit = Circuit(opened=True, retry_at_s=self._clock.monotonic_s())
             self.reason = reason
+            if since_s is not None:
+                self.since_s = since_s
             self._told = self.phase
             return True
 
@@ -295,14 +297,16 @@ class Outlet:
 def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
     if not circuit.opened:
         return "a probe has worked"
+    by_business = breaker.business_failures is not None and circuit.business >= breaker.business_failures
     if admitted != "call":
-        return f"its probe failed: {why}"
-    if breaker.business_failures is not None and circuit.business >= breaker.business_failures:
+        answered = outcome == "done" or (outcome == "refused" and not by_business)
+        return "its probe was too slow" if answered else f"its probe failed: {why}"
+    if by_business:
         return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
     if outcome != "failed":
         return "calls are too slow"
     if breaker.failure_rate is not None:
-        return f"{breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
+        return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
     return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
 
 

@@ -73,6 +73,8 @@ class Place(NamedTuple):
     good: State | None
     bad: State | None
     stop: State | None
+    guarded: bool = False
+    """Good has a guard, which may say no."""
 
 
 class Spec(NamedTuple):
@@ -91,7 +93,7 @@ KINDS = ("read_only", "irreversible", "effect", "undo", "both undos", "undone in
 STATES = st.sampled_from(list(State))
 FAILURES = st.sampled_from([State.UNDOING] * 6 + [None] * 3 + list(State))
 STEPS = st.none() | st.builds(StepSpec, st.sampled_from(KINDS), st.booleans(), FAILURES)
-PLACES = st.builds(Place, STEPS, STATES, st.none() | STATES, FAILURES)
+PLACES = st.builds(Place, STEPS, STATES, st.none() | STATES, FAILURES, st.sampled_from([False, False, False, True]))
 UNWOUND = st.just(State.FAILED) | st.sampled_from([State.A, State.C, State.DONE])
 SPECS = st.builds(
     Spec, st.tuples(PLACES, PLACES, PLACES), st.none() | st.none() | FAILURES, UNWOUND, st.booleans(), st.booleans()
@@ -108,6 +110,12 @@ async def undo(context: object, done: Event | None, ctx: StepContext) -> None:
     """Never called."""
     del context, done, ctx
     raise AssertionError
+
+
+def agree(context: object, event: Event) -> bool:
+    """The walk refuses in its place."""
+    del context, event
+    return True
 
 
 def compiled(spec: Spec) -> Table:
@@ -130,7 +138,8 @@ def compiled(spec: Spec) -> Table:
         for event, target in ((Good, place.good), (Bad, place.bad), (Stop, place.stop)):
             if target is not None:
                 to = None if target is state else target
-                declared.transitions.append(TransitionDeclaration(event, (state,), to, None, ""))
+                guard = agree if event is Good and place.guarded else None
+                declared.transitions.append(TransitionDeclaration(event, (state,), to, guard, ""))
         if place.step is not None:
             declared.steps[state] = _step(state, place.step)
     if spec.catch_all is not None:
@@ -252,7 +261,10 @@ class Walk:
     def _ends(self, scene: Scene, node: Node, step: StepDeclaration) -> Iterator[Scene]:
         run = Entry(step.name, scene.snapshot.visit)
         for event in step.returns:
-            if event in node.moves:
+            moves = node.moves.get(event, ())
+            if not moves or moves[0].guard is not None:
+                yield from self._refused(scene, node, step, event)
+            if moves:
                 decision = decide.decide(self.table, scene.snapshot, event(), result=True)
                 book = tuple(entry for entry in scene.book if node.state not in self.step_of(entry).undone_in)
                 if not step.read_only and (not step.undos or any(each.event is event for each in step.undos)):
@@ -268,6 +280,15 @@ class Walk:
                 book = (*scene.book, run) if done else scene.book
                 story = f"{step.name} fails, and {'may have' if unknown else 'has not'} happened"
                 yield self._after(scene, failed, _broken(book), node.failed, story)
+
+    def _refused(self, scene: Scene, node: Node, step: StepDeclaration, event: type[Event]) -> Iterator[Scene]:
+        """The machine refuses the outcome: a failure for good, as if nothing had happened."""
+        decision = decide.fail(self.table, scene.snapshot, StepFailure(step=step.name, error="e", unknown=False))
+        if decision is not None:
+            done = not step.read_only and (not step.undos or any(each.event is event for each in step.undos))
+            book = (*scene.book, Entry(step.name, scene.snapshot.visit)) if done else scene.book
+            what = f"{step.name} returns {event.__name__} and is refused"
+            yield self._after(scene, decision, _broken(book), node.failed, what)
 
     def _from_outside(self, scene: Scene, node: Node, event: Event) -> Scene:
         snapshot, step = scene.snapshot, node.step

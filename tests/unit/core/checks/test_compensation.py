@@ -22,7 +22,9 @@ from tests.unit.core.checks.small_machines import SPECS, Place, Spec, State, Ste
 from tests.unit.core.checks.test_soundness import Context, Go, Graph, Stop, chain, graph, undo, work
 from tests.unit.core.checks.test_soundness import State as Shape
 
-compensation, soundness = (import_module(f"interlock.core.checks.{name}") for name in ("compensation", "soundness"))
+advice, compensation, soundness = (
+    import_module(f"interlock.core.checks.{name}") for name in ("advice", "compensation", "soundness")
+)
 
 # An undo that no unwinding can reach is of no use, and left behind only if something fails.
 LEFT = {"step-without-undo", "undo-may-be-skipped"}
@@ -60,7 +62,8 @@ def family() -> Iterator[Spec]:
 def found(table: Table) -> set[str]:
     """What keeps the machine from being proved."""
     milder = {finding.code for finding in compensation.compensation(table) if finding.severity == "warning"}
-    return milder | {finding.code for finding in soundness.soundness(table)} & {"failed-without-unwinding"}
+    others = {finding.code for finding in [*soundness.soundness(table), *advice.advice(table)]}
+    return milder | others & {"failed-without-unwinding", "step-event-refused", "step-event-guarded"}
 
 
 def hole() -> Spec | None:
@@ -123,6 +126,21 @@ def test_a_step_that_takes_back_and_fails_is_not_taken_for_done(monkeypatch: pyt
         ),
     )
     assert hole() is not None
+
+
+@pytest.mark.parametrize("rule", ["_refused_results", "_guarded_results"])
+def test_a_result_that_is_refused_is_caught(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its effect is there, and the failure says that it is not."""
+    monkeypatch.setattr(advice, rule, lambda table: [])
+    step = StepSpec("undo", both=False, failed=State.UNDOING)
+    refused = Place(step, good=None, bad=None, stop=State.UNDOING)
+    guarded = Place(step, good=State.DONE, bad=None, stop=State.UNDOING, guarded=True)
+    place = refused if rule == "_refused_results" else guarded
+    table = compiled(Spec((place, WAITS, WAITS)))
+    assert not found(table)
+    assert left_behind(table)
+    monkeypatch.undo()
+    assert found(table)
 
 
 def test_a_failure_past_an_undoable_step_is_needed_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,32 @@ def test_an_open_breaker_is_probed_when_its_time_has_come_and_by_one_alone() -> 
     play(scenario)
 
 
+def test_an_undo_that_always_fails_does_not_make_every_probe() -> None:
+    """C9: undos come first, and a call may close what one undo would keep open for ever."""
+
+    async def scenario() -> None:
+        loop = clock_of_the_loop()
+        queue = Queue(Dependency("gateway", 50, breaker=Breaker(failures=1, reset_s=30)), loop.clock)
+        fails(queue.outlet)
+        fails(queue.outlet, kind="undo")
+        queue.wait("step")
+        for turn in range(2):
+            queue.wait("undo", kind="undo")
+            await passed(30.1)
+            if turn == 0:
+                held = queue.line.reserve("undo", queue.undos, "undo")
+                assert held is not None
+                assert (queue.called, queue.called_to_undo) == ([], ["undo"])
+                queue.outlet.leave("undo", held.admitted, "failed", 0.0, "x")
+        assert (queue.called, queue.called_to_undo) == (["step"], ["undo"])
+        held = queue.line.reserve("step", queue.steps, "first")
+        assert held is not None
+        queue.outlet.leave("first", held.admitted, "done")
+        assert queue.outlet.phase == "closed"
+
+    play(scenario)
+
+
 def test_calls_are_released_in_growing_waves() -> None:
     """C4: never more at once than the wave allows, and all are called in the end."""
 
