@@ -343,10 +343,13 @@ def _outlets_of(clock: Clock) -> dict[str, Outlet]:
     return cast("dict[str, Outlet]", carried.setdefault(_OWN, {}))
 
 
-def forget_outlets() -> None:
-    """Begin anew, with every breaker closed. For tests: engines that are open keep what they have."""
+def forget_outlets(clock: Clock | None = None) -> None:
+    """Begin anew, with every breaker closed: those of the process, or of that clock.
+
+    For tests, and for simulations in which a process dies. Engines that are open keep what they have.
+    """
     with _registry:
-        _PROCESS.clear()
+        (_PROCESS if clock is None else _outlets_of(clock)).clear()
 
 
 os.register_at_fork(after_in_child=_PROCESS.clear)
