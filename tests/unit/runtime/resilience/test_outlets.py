@@ -82,6 +82,16 @@ def test_whoever_is_refused_takes_nothing() -> None:
     assert outlet.ask("first") == "probe"
 
 
+def test_whoever_is_stopped_by_the_breaker_takes_no_token() -> None:
+    clock = VirtualClock()
+    outlet = outlet_for(clock, rate_per_s=0.1, breaker=Breaker(failures=1, reset_s=30))
+    fails(outlet)
+    clock.now_s = 29.9
+    assert asked(outlet, 5) == ["wait"] * 5
+    clock.now_s = 30.0
+    assert outlet.ask("first") == "probe"
+
+
 def test_limits_change_at_run_time_and_stir_those_who_wait() -> None:
     outlet, told = outlet_for(concurrency_max=1), Told()
     outlet.join(told)
