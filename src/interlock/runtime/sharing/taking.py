@@ -82,7 +82,7 @@ class TakeUpEffect(EffectBegun):
             EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
             return
         line = effect_line(staged.live.bound, effect, group.means)
-        parks_s = None if line is None or line.keeps(effect.id, "first") else line.parks_s("first")
+        parks_s = None if line is None or line.knows(effect.id, "first") else line.parks_s("first")
         if parks_s is None:
             super().apply(staged, group)
         else:
