@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.bench import bench
+from interlock.cli.breakers import breakers
 from interlock.cli.check import check
 from interlock.cli.demo.command import demo
 from interlock.cli.diagram import describe, diagram
@@ -59,6 +60,7 @@ app.command(epilog="Example: interlock stalled shop.orders:order --older-than 2h
 app.command(epilog="Example: interlock allowed shop.orders:order o-1 CANCEL --home lanes:///var/shop")(allowed)
 app.command(epilog="Example: interlock compensations shop.orders --home lanes:///var/shop")(compensations)
 app.add_typer(dead_letters, name="dead-letters")
+app.command(epilog="Example: interlock breakers -o json --home postgresql://shop@db.internal/shop")(breakers)
 app.command(epilog="Example: interlock prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop")(
     prune
 )

@@ -56,6 +56,11 @@ _encode_failure = msgspec.json.Encoder().encode
 _decode_failure = msgspec.json.Decoder(StepFailure).decode
 
 
+TEXTS_MAX = 4_096
+"""Names of events that are remembered."""
+
+_TEXTS: dict[type[Event], str] = {}
+
 Strategy = Callable[..., Awaitable[object]]
 """The function behind a step, an undo or an effect. What it is given is checked where it is declared."""
 
@@ -198,4 +203,10 @@ def state_text(state: Enum) -> str:
 
 def event_text(event: Event) -> str:
     """An event's name as it is stored."""
-    return wire_name(type(event))
+    kind = type(event)
+    text = _TEXTS.get(kind)
+    if text is None:
+        if len(_TEXTS) >= TEXTS_MAX:
+            _TEXTS.clear()
+        text = _TEXTS[kind] = wire_name(kind)
+    return text

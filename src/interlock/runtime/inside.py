@@ -24,6 +24,7 @@ from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery
 from interlock.runtime.reports import Late, Report
 from interlock.runtime.resilience.minding import Minding
+from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.resilience.places import Places, lines_of
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
@@ -86,7 +87,7 @@ class Inside:
         given, settings = self._given, self._settings
         called = sorted({name for bound in self.machines.values() for name in bound.dependencies()})
         lines = lines_of(
-            called, given.dependencies, clock=given.clock, chance=given.chance, changed=self.minding.changed
+            called, given.dependencies, clock=given.clock, chance=given.chance, changed=self.breaker_changed
         )
         for bound in self.machines.values():
             bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
@@ -114,7 +115,13 @@ class Inside:
         await self._take_up(noted)
         self._recovered = True
         if self._settings.stall_check_s > 0:
-            detector = StallDetector(self.store, self.machines, self.alarms, every_s=self._settings.stall_check_s)
+            detector = StallDetector(
+                self.store,
+                self.machines,
+                self.alarms,
+                every_s=self._settings.stall_check_s,
+                debt_s=self._settings.debt_s,
+            )
             self.keep(self._watched(detector))
 
     async def _watched(self, detector: StallDetector) -> None:
@@ -182,6 +189,10 @@ class Inside:
             raise _closed()
         if self.pipeline.dead is not None:
             raise stopped(self.pipeline.dead)
+
+    def breaker_changed(self, change: Change) -> None:
+        """The breaker of something that these machines call has changed."""
+        self.minding.changed(change)
 
     # --- what the data path tells ------------------------------------------------------------------------------------
 

@@ -1,4 +1,8 @@
-"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin."""
+"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin.
+
+Deciding is the same wherever it happens. Inside a transaction of the caller's own there are no places: whatever is owed
+then is left to an engine.
+"""
 
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.owed import Owed

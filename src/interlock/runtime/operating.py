@@ -4,6 +4,7 @@ These calls are the engine's own; they stand apart because a program that takes 
 """
 
 import difflib
+from types import EllipsisType
 from typing import Final, Literal
 
 from interlock.core.policies import Dependency
@@ -91,15 +92,15 @@ class Operating:
         dependency: str,
         *,
         concurrency_max: int | None = None,
-        rate_per_s: float | Literal["unlimited"] | None = None,
+        rate_per_s: float | EllipsisType | None = ...,
     ) -> None:
         """Change the limits of a dependency while everything runs; what is not given stays as it is (C8).
 
-        Only this process is changed, and only until it ends.
+        `rate_per_s=None` lifts the limit. Only this process is changed, and only until it ends.
         """
         outlet = self._line(dependency).outlet
         now = outlet.rate.rate_per_s if outlet.rate is not None else None
-        rate = now if rate_per_s is None else None if rate_per_s == "unlimited" else rate_per_s
+        rate = now if isinstance(rate_per_s, EllipsisType) else rate_per_s
         wanted = Dependency(
             dependency, outlet.concurrency_max if concurrency_max is None else concurrency_max, rate_per_s=rate
         )

@@ -146,6 +146,11 @@ class Pipeline:
         """The workflow as it is durable, if it is in memory and nobody else writes to the store."""
         return None if self.store.shared else self._live.get(workflow)
 
+    def let_go(self, workflow: str) -> None:
+        """It waits, and may wait for long: it is read again when its turn comes."""
+        if workflow not in self.counted:
+            self._live.pop(workflow, None)
+
     def forget(self, workflows: Iterable[str]) -> None:
         """These are gone from the store: what is in memory of them is not true any more."""
         for workflow in workflows:

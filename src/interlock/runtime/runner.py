@@ -29,6 +29,10 @@ CANCEL_S = 5.0
 """How long a closing engine waits for attempts that it has cancelled."""
 
 
+KNOWN_MAX = 500
+"""Workflows in a line that stay in memory; those behind them are read again when they are called."""
+
+
 class Runner(Attempting):
     """Runs the steps, undos and effects of one engine."""
 
@@ -103,7 +107,10 @@ class Runner(Attempting):
         if current.retry_us is not None and not current.parked:
             self._wakes.at(current.retry_us, self.look, workflow)
         elif not current.started:
-            self.places.wait(workflow, *place_in(bound, row.state, owed, self._pipeline.means))
+            slots, line, kind = place_in(bound, row.state, owed, self._pipeline.means)
+            self.places.wait(workflow, slots, line, kind)
+            if line is not None and len(line) > KNOWN_MAX:
+                self._pipeline.let_go(workflow)  # G6: a line that grows and grows is names, not workflows.
 
     def open(self) -> None:
         """Everything that was owed is known: begin."""

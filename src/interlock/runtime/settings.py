@@ -14,6 +14,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "undo_timeout_s": (0.001, math.inf),
     "conflicts_max": (0, math.inf),
     "stall_check_s": (0, math.inf),
+    "debt_s": (0, math.inf),
     "timers_saved_s": (0.001, 10),
     "poll_s": (0.001, math.inf),
     "settle_s": (0, math.inf),
@@ -54,6 +55,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     stall_check_s: float = 30.0
     """How often workflows that stay too long and dead letters are looked for (B7); 0 turns it off."""
 
+    debt_s: float = 60.0
+    """How long a workflow may be unwinding before its machine is told to be in debt (C9); 0 turns it off."""
+
     timers_saved_s: float = 10.0
     """How often the running time of timers with the policy "remaining" is saved; at most 10."""
 
@@ -85,7 +89,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """Calls at once above the rate; None: one second's worth."""
 
     in_flight_max: int = 100_000
-    """Calls under way at once."""
+    """Calls under way at once; for a start together with the workflows that wait for a place."""
 
     def __post_init__(self) -> None:
         if self.burst is not None and self.rate_per_s is None:

@@ -1,11 +1,12 @@
-"""The stall detector: looks on a schedule for workflows that stay too long and for dead letters, and tells once (B7).
+"""The stall detector: looks on a schedule for what stays too long, gave up or is undone too late, and tells once (B7).
 
 A workflow is stalled when it is active and longer in its state than the state's declared dwell; states without a dwell
 are not looked at. Each is told once per visit, each letter once, and told again as resolved when it is over. What was
 told lives in memory only: after a restart it is told anew, with the same key, which receivers know again.
 
 G6: at most `limit` stalled workflows and as many letters are told and remembered one by one, longest first; one more
-alert stands for all beyond. Nothing here can hold up or end an engine.
+alert stands for all beyond. Undos that are late are told as one alert per machine, with a count that is bounded by the
+same limit. Nothing here can hold up or end an engine.
 """
 
 import asyncio
@@ -19,8 +20,12 @@ import msgspec
 from interlock.core.table import Node
 from interlock.errors import DefinitionError
 from interlock.runtime.alerts.alarms import Alarms
-from interlock.runtime.alerts.alert import Alert, letter_alert, more_alert, stalled_alert
+from interlock.runtime.alerts.alert import Alert, Debt, debt_alert, letter_alert, more_alert, stalled_alert
 from interlock.store.protocol import Store
+from interlock.store.values import Row
+
+DEBT_S = 60.0
+"""How long a workflow may be unwinding before it counts as late."""
 
 STALLS_MAX = 100
 """Stalled workflows, and dead letters, that are told one by one at the same time."""
@@ -77,12 +82,14 @@ class StallDetector:
         *,
         every_s: float = 30.0,
         limit: int = STALLS_MAX,
+        debt_s: float = DEBT_S,
     ) -> None:
-        if not 0 < every_s < math.inf or limit < 1:
+        if not 0 < every_s < math.inf or limit < 1 or not 0 <= debt_s < math.inf:
             raise DefinitionError(
-                f"The stall detector cannot look every {every_s!r} s for at most {limit!r} workflows.",
+                f"The stall detector cannot look every {every_s!r} s for at most {limit!r} workflows, "
+                f"and for undos that are {debt_s!r} s late.",
                 why="It needs a time between two looks, and a bound on what it tells one by one.",
-                fix="Give more than 0 seconds and a limit of 1 or more.",
+                fix="Give more than 0 seconds, a limit of 1 or more, and a debt_s of 0 (off) or more.",
                 rule="bad-stall-check",
             )
         self._store = store
@@ -90,9 +97,12 @@ class StallDetector:
         self._alarms = alarms
         self._every_s = every_s
         self._limit = limit
+        self._debt_s = debt_s
         self._told: dict[Literal["stalled", "dead_letter"], dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
         self._visits: dict[str, tuple[str, int]] = {}
         self._more: dict[Literal["stalled", "dead_letter"], Alert] = {}
+        self._debts: dict[str, Alert] = {}
+        """By machine: what was told of its undos."""
 
     async def run(self, *, once: bool = False) -> None:
         """Look again and again until it is cancelled; a look that fails is told in the log and followed by the next."""
@@ -116,13 +126,15 @@ class StallDetector:
         late = await self._stalled(now_us)
         letters = await self._letters(now_us)
         gone = await self._gone(late)
+        debts = await self._late_undos(now_us)
         # Everything is known from here on: nothing below waits, so that a look is told wholly or not at all.
         raised, resolved = self._compared("stalled", late, gone, now_us)
         others, settled = self._compared(
             "dead_letter", letters, set(self._told["dead_letter"]) - set(letters.alerts), now_us
         )
         self._visits = {key: late.visits.get(key) or self._visits[key] for key in self._told["stalled"]}
-        looked = Looked((*raised, *others), (*resolved, *settled))
+        owing, paid = self._owing(debts, now_us)
+        looked = Looked((*raised, *others, *owing), (*resolved, *settled, *paid))
         for alert in (*looked.resolved, *looked.raised):
             self._alarms.tell(alert)
         return looked
@@ -152,6 +164,35 @@ class StallDetector:
         letters = await self._store.letters(limit=read)
         alerts = (letter_alert(letter, now_us) for letter in letters)
         return _Seen({alert.dedup_key: alert for alert in alerts}, {}, whole=len(letters) < read)
+
+    async def _late_undos(self, now_us: int) -> list[Debt]:
+        """Of each machine: the workflows that have been unwinding for too long, if there are any (C9)."""
+        read, before_us = self._limit * _COUNTED, now_us - round(self._debt_s * 1_000_000)
+        late: dict[str, list[Row]] = {}
+        for name, machine in self._machines.items():
+            unwinding = [node.name for node in machine.table.nodes.values() if node.unwinds_to is not None]
+            if unwinding and self._debt_s > 0:
+                rows = await self._store.stalled(name, dict.fromkeys(unwinding, before_us), limit=read)
+                late |= {name: rows} if rows else {}
+        letters = await self._store.letters("undo", limit=read) if late else []
+        waiting = {letter.workflow for letter in letters}
+        return [
+            Debt(
+                name,
+                len(rows),
+                oldest=rows[0],
+                dead=sum(row.id in waiting for row in rows),
+                whole=len(rows) < read and len(letters) < read,
+            )
+            for name, rows in late.items()
+        ]
+
+    def _owing(self, debts: list[Debt], now_us: int) -> tuple[list[Alert], list[Alert]]:
+        """Tell a debt when it begins and when it is over; what it grows to meanwhile is not told again."""
+        paid = [self._debts.pop(name).over(now_us) for name in set(self._debts) - {debt.machine for debt in debts}]
+        began = [debt_alert(debt, self._debt_s, now_us) for debt in debts if debt.machine not in self._debts]
+        self._debts.update((alert.subject, alert) for alert in began)
+        return began, sorted(paid, key=lambda alert: alert.subject)
 
     async def _gone(self, late: _Seen) -> set[str]:
         """Those told before that are stalled no longer.

@@ -64,11 +64,12 @@ class SharedStore(Store, Protocol):
         lease_s: float,
         timers: bool = False,
         states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         """Take up to `limit` workflows of a machine that are due (`wake_us`) and that nobody looks after.
 
         With `timers` only those of which a timer is due, with `states` only those in one of them, whatever else waits
-        before them.
+        before them. With `ids` only those, and although they are not due yet.
 
         Each is given to one claimer, with a token and a revision that are higher than before.
         """

@@ -51,6 +51,7 @@ def leases_without_end() -> None:
         lease_s: float,
         timers: bool = False,
         states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
 

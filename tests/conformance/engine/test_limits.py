@@ -81,7 +81,7 @@ def test_a_rate_is_kept_and_can_be_changed_while_everything_runs(place: Place) -
             before = len(world.charge.calls)
             await later(engine, clock, 0.11)
             assert len(world.charge.calls) - before == 2
-            engine.set_limit("gateway", rate_per_s="unlimited")
+            engine.set_limit("gateway", rate_per_s=None)
             await settled(engine)
             for workflow in named(8):
                 assert (await engine.wait(workflow)).state is State.DONE

@@ -35,6 +35,7 @@ LOOKS = [
     ("allowed", NAME, "o-1"),
     ("compensations", NAME),
     ("dead-letters", "list"),
+    ("breakers",),
 ]
 MOVES = [
     ("start", NAME, "o-9"),

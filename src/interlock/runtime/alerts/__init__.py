@@ -5,7 +5,16 @@ is worth an alert is decided elsewhere: see `interlock.runtime.stalls`.
 """
 
 from interlock.runtime.alerts.alarms import Alarms
-from interlock.runtime.alerts.alert import Alert, AlertKind, breaker_alert, letter_alert, more_alert, stalled_alert
+from interlock.runtime.alerts.alert import (
+    Alert,
+    AlertKind,
+    Debt,
+    breaker_alert,
+    debt_alert,
+    letter_alert,
+    more_alert,
+    stalled_alert,
+)
 from interlock.runtime.alerts.outbox import AlertSettings, ReceiverReport
 from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty, Post, Receiver, Severity
 
@@ -15,12 +24,14 @@ __all__ = [
     "AlertKind",
     "AlertSettings",
     "AlertWebhook",
+    "Debt",
     "PagerDuty",
     "Post",
     "Receiver",
     "ReceiverReport",
     "Severity",
     "breaker_alert",
+    "debt_alert",
     "letter_alert",
     "more_alert",
     "stalled_alert",

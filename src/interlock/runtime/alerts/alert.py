@@ -1,4 +1,4 @@
-"""One alert, and the four things that can be wrong: a stalled workflow, a dead letter, an open breaker, and too many.
+"""One alert, and what can be wrong: a stalled workflow, a dead letter, an open breaker, undos that are late, too many.
 
 An alert is told twice: when it begins and, with the same key, when it is over. The key names the occasion and not the
 telling, so that a receiver that is told again after a restart knows it for the same one.
@@ -32,7 +32,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: AlertKind
     subject: str
-    """What it is about: the id of a workflow, the name of a dependency."""
+    """What it is about: the id of a workflow, the name of a dependency, or of the machine whose undos are late."""
     summary: str
     """The whole matter in one line."""
     advice: str
@@ -105,13 +105,54 @@ def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
     alert = Alert(
         kind="breaker_open",
         subject=dependency,
-        summary=f"The breaker of {dependency} is open: {shown(changed.reason)}",
+        summary=f"The breaker of {dependency} is {changed.after}: {shown(changed.reason)}",
         advice=f"Look whether {dependency} answers. Steps that need it wait, and go on by themselves when it is back.",
         dedup_key=key("breaker_open", changed.dependency),
         at_us=now_us,
         since_us=now_us,
     )
     return alert if changed.after == "open" else alert.over(now_us)
+
+
+class Debt(msgspec.Struct, frozen=True):
+    """Workflows of one machine that have been unwinding for longer than they should (C9)."""
+
+    machine: str
+    late: int
+    """How many."""
+    oldest: Row
+    dead: int
+    """How many of them wait for a person: one of their undos gave up."""
+    whole: bool
+    """Everything was counted; otherwise there may be more of both."""
+
+
+def debt_alert(debt: Debt, debt_s: float, now_us: int) -> Alert:
+    """Undos of a machine that are late: money that is not paid back, goods that stay reserved."""
+    oldest, many = shown(debt.oldest.id), "" if debt.whole else "at least "
+    stay_s = (now_us - debt.oldest.entered_us) / 1_000_000
+    workflows = "1 workflow" if debt.late == 1 else f"{many}{debt.late:,} workflows"
+    return Alert(
+        kind="compensation_debt",
+        subject=debt.machine,
+        summary=f"{workflows.capitalize()} of {debt.machine} {'has' if debt.late == 1 else 'have'} been undoing for "
+        f"more than {duration(debt_s)}, {many}{debt.dead:,} with a dead letter; the oldest is {oldest}, since "
+        f"{iso(debt.oldest.entered_us)} ({duration(stay_s)}).",
+        advice="Look whether what the undos call answers: they are tried again by themselves. Those that gave up wait "
+        "for you (interlock dead-letters list --kind undo).",
+        dedup_key=key("compensation_debt", debt.machine),
+        at_us=now_us,
+        since_us=debt.oldest.entered_us,
+        machine=debt.machine,
+        details={
+            "late": debt.late,
+            "dead_letters": debt.dead,
+            "counted": "all" if debt.whole else "at least",
+            "oldest": oldest,
+            "oldest_since": iso(debt.oldest.entered_us),
+            "debt_s": debt_s,
+        },
+    )
 
 
 def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_all: bool, now_us: int) -> Alert:

@@ -2,10 +2,12 @@
 
 A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
 long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
-Retries beyond the budget step aside, so that they hold up nobody who comes for the first time.
+Retries beyond the budget step aside, so that they hold up nobody who comes for the first time; as soon as the budget
+allows one, they are the next.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -17,8 +19,8 @@ from interlock.seams import Chance
 HELD_MIN = 100
 """On a shared store, so many wait in memory beside twice the places of the dependency; the others wait in the store."""
 
-FORCED_S = 5.0
-"""How often those who wait in the store look whether a breaker is still held open by hand."""
+PARKED_S = 5.0
+"""How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
 
 LOOK_S_MIN = 0.001
 
@@ -67,6 +69,8 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._pulling = self._asked = self._closed = False
         self._open = False
+        self._undo_probed = False
+        """The last probe was an undo."""
         outlet.join(self)
 
     def __len__(self) -> int:
@@ -94,10 +98,16 @@ class Line:
             elif kept is not None:
                 kept.slots = slots
                 return kept
-        if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
+        if self._closed or not self._open or self._ahead(kind):
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _ahead(self, kind: Kind) -> bool:
+        """Whether somebody waits whom this one must not overtake."""
+        if kind == "undo":
+            return bool(self._undos)
+        return bool(self._calls) or (kind == "retry" and bool(self._aside))
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
@@ -128,32 +138,34 @@ class Line:
 
     def parks_s(self, kind: Kind) -> float | None:
         """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory."""
-        outlet, luck = self.outlet, self._chance.fraction()
-        if outlet.forced == "open":
-            return FORCED_S * (0.5 + luck)
-        if outlet.phase == "open":
+        outlet = self.outlet
+        if len(self) < HELD_MIN + 2 * outlet.concurrency_max:
+            return None
+        luck = self._chance.fraction()
+        if outlet.phase == "open" and outlet.forced is None:
             return (outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
-        if len(self) >= HELD_MIN + 2 * outlet.concurrency_max:
-            return 0.5 + luck
-        return None
+        return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if not (self._calls or self._undos or self._aside) or self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._pull()
-        else:
-            self._loop.call_soon_threadsafe(self._pull)
+        if len(self) and not self._closed:
+            self._do(self._pull)
 
     def changed(self, change: Change) -> None:
         """The breaker has changed. From any thread."""
-        if self._closed:
-            return
+        if not self._closed:
+            self._do(lambda: self._changed(change))
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call it in the event loop of this line."""
         if _running_loop() is self._loop:
-            self._changed(change)
+            call()
+        elif self._loop.is_closed():
+            self.close()  # Its engine is gone without a word, and must not stand in the way of others.
         else:
-            self._loop.call_soon_threadsafe(self._changed, change)
+            # It may have ended since: then nobody is there to be told.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
@@ -176,40 +188,43 @@ class Line:
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                self._call(self._undos)
-                self._call(self._calls)
-                while self._bring_back():
-                    self._call(self._calls)
+                for queue in self._turns():
+                    self._call(queue)
         finally:
             self._pulling = False
         self._wait_for_the_time()
 
+    def _turns(self) -> "tuple[deque[tuple[str, Slots, Kind]], ...]":
+        """Undos come first, but they do not make every probe: one that always fails would keep a breaker open."""
+        if self._undo_probed and self.outlet.phase == "half_open":
+            return self._aside, self._calls, self._undos
+        return self._undos, self._aside, self._calls
+
     def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
         while queue:
             name, slots, kind = queue[0]
+            if self.keeps(name, kind):
+                # It was called meanwhile as somebody who is not a retry any more: one pass is enough.
+                queue.popleft()
+                self._queued.discard((name, kind == "undo"))
+                continue
             admitted = self.outlet.ask(kind)
             if admitted == "wait":
-                if not self.outlet.spent(kind):
+                if queue is self._aside or not self.outlet.spent(kind):
                     return
                 self._aside.append(queue.popleft())
                 continue
+            if admitted == "probe":
+                self._undo_probed = kind == "undo"
             queue.popleft()
             self._queued.discard((name, kind == "undo"))
             self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
             slots.wait(name)
 
-    def _bring_back(self) -> bool:
-        """When the budget allows another retry, the first that stepped aside is the next of all.
-
-        It came before those who wait now; if it had to wait for the end of their line it might wait for ever.
-        """
-        if not self._aside or (self._calls and self._calls[0][2] == "retry") or self.outlet.spent("retry"):
-            return False
-        self._calls.appendleft(self._aside.popleft())
-        return True
-
     def _wait_for_the_time(self) -> None:
         """Look again when the time alone may admit the first of those who wait."""
+        if self._timer is None and not self._aside and not self.outlet.minds_the_time:
+            return
         waits = [self.outlet.retry_in_s(queue[0][2]) for queue in (self._undos, self._calls, self._aside) if queue]
         soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
         if self._timer is not None:

@@ -1,4 +1,7 @@
-"""What people see of breakers and limits, and what a process notes of them for the next one."""
+"""What people see of breakers and limits, and what a process notes of them for the next one.
+
+A note is only a help: it is written when a breaker changes, and one that cannot be read is as good as none.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -102,6 +105,14 @@ def note_of(change: Change, since: datetime) -> str:
     """As it is noted in the store."""
     noted = Noted(change.after, since.isoformat(), change.reason, change.forced)
     return msgspec.json.encode(noted).decode()
+
+
+def read_since(note: Noted) -> float | None:
+    """Since when it was so, in seconds since the epoch, for people."""
+    try:
+        return datetime.fromisoformat(note.since).timestamp()
+    except ValueError:
+        return None
 
 
 def read_note(text: str) -> Noted | None:

@@ -81,7 +81,7 @@ class Claiming:
 
     def freed(self) -> None:
         """There is room."""
-        if self._hungry:
+        if self._hungry or (self._runner.parking and self._runner.parking.ready):
             self._wake_in(GATHER_S)
 
     async def run(self) -> None:
@@ -120,6 +120,7 @@ class Claiming:
         if now_s < self._quiet_s:
             return self._quiet_s - now_s
         self._hungry = False
+        await self._claim_parked()
         for machine in self._turn():
             if due.machines.get(machine, due.now_us + 1) > due.now_us:
                 continue
@@ -161,6 +162,14 @@ class Claiming:
         self._take_up(rows, timers=room <= 0)
         return rows
 
+    async def _claim_parked(self) -> None:
+        """Take up what this worker has parked, when it can go on."""
+        for machine, ids in self._runner.parking.taken():
+            rows = await self._store.claim(
+                machine, owner=self._owner, limit=len(ids), lease_s=self._store.lease_s, ids=ids
+            )
+            self._take_up(rows, timers=False)
+
     async def _claim_undos(self, machine: str) -> None:
         """While steps take all the room there are places for undos: they do not wait behind steps (C9)."""
         undos, states = self._runner.places.undos, self._unwinding[machine]
@@ -171,7 +180,8 @@ class Claiming:
             self._take_up(rows, timers=False)
 
     def _room(self) -> int:
-        waiting = len(self._runner.claimed)
+        # Those who wait for a dependency are bounded by its line, and take no room from others (C8).
+        waiting = max(0, len(self._runner.claimed) - sum(map(len, self._runner.places.lines.values())))
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
     def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:

@@ -21,6 +21,7 @@ from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import Recovery
 from interlock.runtime.reports import Late
+from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.sharing.alive import gap_begun_us, minding, show_sign, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
 from interlock.runtime.sharing.counting import Counting
@@ -120,6 +121,12 @@ class SharedInside(Inside):
         await super().begin(accept_changes=accept_changes)
         self._recovered = True  # Whoever only takes events has something to give up as well: a hint that is not said.
         self.keep(self._polls.run())
+
+    def breaker_changed(self, change: Change) -> None:
+        """As every engine; and take up what was parked."""
+        super().breaker_changed(change)
+        if change.after == "closed":
+            self._claiming.freed()
 
     def durable(self, staged: Staged) -> None:
         """The workflow has changed, and nothing can take that back."""

@@ -11,10 +11,12 @@ from typing import cast
 
 from interlock.runtime.attempts import Attempt
 from interlock.runtime.bound import Bound
+from interlock.runtime.means import place_of
 from interlock.runtime.owed import Owed, decode_owed
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Result
 from interlock.runtime.runner import Runner
+from interlock.runtime.sharing.parking import Parking
 from interlock.runtime.sharing.taking import Look, TakeUp, TakeUpEffect
 from interlock.runtime.staging import Staged
 from interlock.store.values import OwedEffect, Row
@@ -31,6 +33,9 @@ class SharedRunner(Runner):
     """What was claimed and waits for a slot, with its lease."""
     reporting: dict[str, Result]
     """What has ended here and is on its way to the store, by workflow: until it is there, nobody else may try it."""
+
+    parking: Parking
+    """What this worker has left in the store until its dependency can be called."""
 
     give_up: Callable[[str, int], None]
     """Told when an attempt has ended whose workflow unwinds: whoever is there may undo it now."""
@@ -50,6 +55,7 @@ class SharedRunner(Runner):
         self._kept: dict[str, int] = {}
         self.claimed = {}
         self.reporting = {}
+        self.parking = Parking()
         self.slots.called = self.places.undos.called = self._called
         self.effect_slots.called = self._called_effect
 
@@ -136,6 +142,11 @@ class SharedRunner(Runner):
         workflow = staged.live.row.id
         self.reporting.pop(workflow, None)
         super().act(staged)
+        current = staged.live.owed.current
+        if current is not None and current.parked:
+            _, line, _ = place_of(staged.live, self._pipeline.means)
+            if line is not None:
+                self.parking.add(line, workflow, staged.live.row.machine)
         if staged.reserved:
             self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
         if staged.kept:

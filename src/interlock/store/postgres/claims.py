@@ -53,6 +53,14 @@ WITH due AS MATERIALIZED (
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND w.state = ANY($5::text[]) AND {due} <= now()
     ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
 {taken}"""
+        # By their key: what was parked is not due yet, and can go on.
+        self._claim_named = f"""
+WITH due AS MATERIALIZED (
+    SELECT w.id FROM {schema}.workflows w
+    WHERE w.id = ANY($5::text[]) AND w.wake_at IS NOT NULL AND w.workflow_type = $1
+    AND (w.lease_until > now()) IS NOT TRUE
+    ORDER BY w.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+{taken}"""
         # By workflows_by_timer.
         self._claim_timers = f"""
 WITH due AS MATERIALIZED (
@@ -109,10 +117,13 @@ WITH {_held(schema)}, released AS (
         lease_s: float,
         timers: bool = False,
         states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
         values = (machine, owner, min(limit, CLAIMED_MAX), lease_s)
-        if states:
+        if ids:
+            rows = await self._pool.write(self._claim_named, (*values, list(ids)))
+        elif states:
             rows = await self._pool.write(self._claim_in, (*values, list(states)))
         else:
             rows = await self._pool.write(self._claim_timers if timers else self._claim, values)

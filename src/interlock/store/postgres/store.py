@@ -150,10 +150,13 @@ class PostgresStore:
         lease_s: float,
         timers: bool = False,
         states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         """Take workflows that are due and that nobody looks after (see `claims`)."""
         self._refuse_closed()
-        claim = self._claims.claim(machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states)
+        claim = self._claims.claim(
+            machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states, ids=ids
+        )
         return await self._finished(claim)
 
     async def claim_effects(

@@ -159,13 +159,16 @@ class SharedMemory(MemoryStore):
         lease_s: float,
         timers: bool = False,
         states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         await self._called("claim")
         now_us = self.now_us()
         due = [
             row
             for row in self._kept.rows.values()
-            if row.machine == machine and row.wake_us is not None and max(row.wake_us, self._until_us(row.id)) <= now_us
+            if row.machine == machine and row.wake_us is not None
+            if max(0 if row.id in ids else row.wake_us, self._until_us(row.id)) <= now_us
+            if not ids or row.id in ids
             if not timers or (row.timer_us is not None and row.timer_us <= now_us)
             if not states or row.state in states
         ]

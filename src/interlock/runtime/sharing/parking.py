@@ -1,0 +1,51 @@
+"""What this worker has left in the store because its dependency could not be called, and takes up when that is over.
+
+A workflow that is parked is a time in its row: whoever is there at that time claims it. Without more that would be
+late, or often for nothing. So each worker remembers the names of those it has parked, and claims them by name, a line
+full at a time, as soon as the breaker is closed. If the worker dies nothing is lost but the hurry.
+"""
+
+from collections.abc import Iterator
+
+from interlock.runtime.resilience.lines import Line
+
+PARKED_MAX = 20_000
+"""Names that are remembered for each dependency; those beyond come back by their time."""
+
+
+class Parking:
+    """The names of workflows that were parked here."""
+
+    def __init__(self) -> None:
+        self._parked: dict[Line, dict[str, str]] = {}
+        """By line: the workflows, in the order they came, each with its machine."""
+
+    def add(self, line: Line, workflow: str, machine: str) -> None:
+        """It was parked."""
+        parked = self._parked.setdefault(line, {})
+        if len(parked) < PARKED_MAX:
+            parked[workflow] = machine
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(map(len, self._parked.values()))
+
+    @property
+    def ready(self) -> bool:
+        """Whether somebody can be taken up."""
+        return any(parked and _room(line) > 0 for line, parked in self._parked.items())
+
+    def taken(self) -> Iterator[tuple[str, list[str]]]:
+        """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
+        for line, parked in self._parked.items():
+            names = list(parked)[: max(0, _room(line))]
+            machines: dict[str, list[str]] = {}
+            for name in names:
+                machines.setdefault(parked.pop(name), []).append(name)
+            yield from machines.items()
+
+
+def _room(line: Line) -> int:
+    """How many more its line should have: enough to keep the places busy until the next claim."""
+    outlet = line.outlet
+    return 2 * outlet.concurrency_max - len(line) if outlet.phase == "closed" else 0
