@@ -15,6 +15,7 @@ from interlock.core import breakers
 from interlock.core.breakers import Breaker, Circuit, Verdict
 from interlock.core.policies import Dependency, Retry
 from interlock.core.values import StepFailure
+from interlock.errors import NonRetryable
 from interlock.runtime import attempts, reports
 from interlock.runtime.attempts import Attempt
 from interlock.runtime.bound import Bound
@@ -165,7 +166,7 @@ def test_an_honest_engine_is_not_blamed() -> None:
 
 def declines_trip_nothing(place: Place) -> None:
     """As the suite has it, with one of its answers."""
-    test_breakers.test_business_errors_never_trip_it(place, test_breakers.NonRetryable("no such card"))
+    test_breakers.test_business_errors_never_trip_it(place, NonRetryable("no such card"))
 
 
 BY_TESTS: list[tuple[Sabotage, Callable[[Place], None]]] = [
