@@ -44,8 +44,8 @@ FLOOD_PER_S = 3_000
 
 NAIVE_IN_FLIGHT = 128
 """Orders that the naive chain works on at once. See `naive` for how it was found."""
-ENGINE_IN_FLIGHT = 128
-ENGINE_IN_FLIGHT_ON_POSTGRES = 256
+ENGINE_IN_FLIGHT = 256
+ENGINE_IN_FLIGHT_ON_POSTGRES = 512
 """Calls at once. A place is held while the attempt is counted too, and that takes longer on PostgreSQL."""
 ENGINE_CONNECTIONS = 6
 
