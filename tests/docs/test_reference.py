@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import fields
 
+from interlock.core.breakers import Breaker
 from interlock.core.plan.findings import WITHOUT_PROOF
 from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.runtime.settings import RANGES, Admission, EngineSettings
@@ -70,7 +71,9 @@ def defaults(struct: type[msgspec.Struct]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("heading", "struct"), [("engine setting", EngineSettings), ("admission", Admission)])
+@pytest.mark.parametrize(
+    ("heading", "struct"), [("engine setting", EngineSettings), ("admission", Admission), ("breaker", Breaker)]
+)
 def test_every_setting_of_an_engine_is_on_its_page_and_no_other(heading: str, struct: type[msgspec.Struct]) -> None:
     page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
     [table] = re.findall(rf"\| {heading} \|.*?\n\n", page, re.DOTALL)

@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutation.breaking import BREAKING
 from tests.mutation.child import NOTICED, PASSED, WRONG_COPY
+from tests.mutation.compensating import COMPENSATING
 from tests.mutation.deciding import DECIDING
 from tests.mutation.guarding import GUARDING
 from tests.mutation.mutant import Mutant, applied
@@ -93,7 +95,8 @@ def show(outcomes: list[Outcome]) -> None:
 
 def main() -> int:
     started = time.perf_counter()
-    chosen = [mutant for mutant in [*DECIDING, *UNDOING, *GUARDING] if not sys.argv[1:] or mutant.name in sys.argv[1:]]
+    every = [*DECIDING, *UNDOING, *COMPENSATING, *GUARDING, *BREAKING]
+    chosen = [mutant for mutant in every if not sys.argv[1:] or mutant.name in sys.argv[1:]]
     assert sys.argv[1:] or len(chosen) >= MUTANTS_MIN
     assert len({mutant.name for mutant in chosen}) == len(chosen) > 0
     with tempfile.TemporaryDirectory(prefix="interlock-mutants-") as name:

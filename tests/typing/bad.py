@@ -124,6 +124,11 @@ async def beats(order: Order, ctx: StepContext) -> Charged:
     return Charged("")
 
 
+@order.step(State.CHARGING, timeout_s=4, undone_in={OtherState.DRAFT})  # wrong: another machine's state
+async def elsewhere(order: Order, ctx: StepContext) -> Charged:
+    return Charged("")
+
+
 @order.effect(State.DONE, heartbeat_s=1)  # wrong: only steps have a heartbeat
 async def side_message(order: Order, ctx: StepContext) -> None: ...
 

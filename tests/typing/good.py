@@ -182,6 +182,16 @@ class Checkout:
     cents: int = 0
 
 
+@order.step(State.DRAFT, timeout_s=4, undone_in={State.UNDOING})
+async def note(order: Order, ctx: StepContext) -> Charged:
+    return Charged(ctx.key)
+
+
+@step(timeout_s=4, irreversible=True)
+async def launch(checkout: Checkout, ctx: StepContext) -> Checkout:
+    return checkout
+
+
 @step(timeout_s=4, heartbeat_s=1)
 async def pay(checkout: Checkout, ctx: StepContext) -> Checkout:
     return replace(checkout, cents=checkout.cents + 1)

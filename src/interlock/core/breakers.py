@@ -28,6 +28,10 @@ FIRST_WAVE = 2
 """Calls under way at once when a probe has worked."""
 
 
+SAME_S = 1e-6
+"""Times that are so close are the same: sums and differences of seconds are rounded."""
+
+
 class Circuit(msgspec.Struct, frozen=True):
     """Where one breaker stands."""
 
@@ -43,13 +47,20 @@ class Circuit(msgspec.Struct, frozen=True):
     retry_at_s: float = 0.0
     """When probes are admitted."""
     probes: int = 0
-    """Probes under way."""
+    """Probes under way, those of an earlier opening as well: none is forgotten before it ends."""
     undos: int = 0
     """Undos under way through the open circuit."""
     undos_failed: bool = False
     """One of them failed: the others wait like everybody."""
     wave: int = 0
     """Calls that may be under way at once while the dependency recovers; 0: no such bound."""
+    closed_at_s: float = -math.inf
+    """When a probe has closed it. What began before that and fails late says nothing about the dependency now."""
+
+    @property
+    def eventful(self) -> bool:
+        """Whether a success would change it."""
+        return self.opened or bool(self.failures or self.business or self.wave)
 
     def phase(self, now_s: float) -> Phase:
         """One of "closed", "open" and "half_open"."""
@@ -111,65 +122,72 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     def succeeded(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
         """The circuit after a call that worked. A probe closes it; a call from before the opening says nothing now."""
         if self.slow_s is not None and took_s >= self.slow_s:
-            return self.failed(circuit, now_s, admitted=admitted)
+            return self.failed(circuit, now_s, took_s=took_s, admitted=admitted)
+        if self.failure_rate is None and admitted == "call" and not circuit.eventful:
+            return circuit  # The way of nearly every call.
+        circuit = self.abandoned(circuit, admitted=admitted)
         if circuit.opened:
             return self._answered(circuit, now_s, admitted)
-        if circuit is CLOSED and self.failure_rate is None:
-            return circuit  # The way of nearly every call.
-        wave = circuit.wave + 1 if circuit.wave else 0
-        if self.failure_rate is None:
-            return Circuit(wave=wave) if wave else CLOSED
-        return self._counted(replace(circuit, wave=wave, failures=0, business=0), failed=False)
+        circuit = replace(circuit, wave=circuit.wave + 1 if circuit.wave else 0, failures=0, business=0)
+        return circuit if self.failure_rate is None else self._counted(circuit, failed=False)
 
-    def failed(self, circuit: Circuit, now_s: float, *, admitted: Verdict = "call") -> Circuit:
+    def failed(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
         """The circuit after a failure of the infrastructure: counted while closed, opened again by a failed probe."""
+        circuit = self.abandoned(circuit, admitted=admitted)
         if circuit.opened:
             if admitted == "call":
                 return circuit
             if circuit.phase(now_s) == "half_open":
                 return self._open(circuit, now_s)
-            return replace(self.abandoned(circuit, admitted=admitted), undos_failed=True)
+            return replace(circuit, undos_failed=True)
+        if now_s - took_s < circuit.closed_at_s - SAME_S:
+            return circuit
         counted = replace(circuit, failures=circuit.failures + 1, business=0, wave=(circuit.wave + 1) // 2)
         if self.failure_rate is None:
             return self._open(counted, now_s) if counted.failures >= self.failures else counted
         counted = self._counted(counted, failed=True)
-        too_many = counted.outcomes.bit_count() >= self.failure_rate * counted.calls
+        # A quotient is rounded as the declared share was: a product would miss 7 of 100 at 0.07.
+        too_many = counted.outcomes.bit_count() / counted.calls >= self.failure_rate
         return self._open(counted, now_s) if counted.calls >= self.calls_min and too_many else counted
 
     def refused(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
         """The circuit after a business error: an answer like any other, unless they have a threshold of their own."""
         if self.business_failures is None:
             return self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
-        if circuit.opened:
-            if circuit.business >= self.business_failures:
-                return self.failed(circuit, now_s, admitted=admitted)  # It was opened by these, and here is another.
-            return self._answered(circuit, now_s, admitted)
+        if circuit.opened and circuit.business >= self.business_failures:
+            return self.failed(circuit, now_s, took_s=took_s, admitted=admitted)  # These opened it: here is another.
         business = circuit.business + 1
-        if business >= self.business_failures:
-            return self._open(replace(circuit, business=business), now_s)
-        after = self.succeeded(circuit, now_s, took_s=took_s)
-        return after if after.opened else replace(after, business=business)
+        after = self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
+        if circuit.opened or after.opened:
+            return after
+        after = replace(after, business=business)
+        return self._open(after, now_s) if business >= self.business_failures else after
 
     def abandoned(self, circuit: Circuit, *, admitted: Verdict = "call") -> Circuit:
         """The circuit after a call that says nothing about the dependency: cancelled, or a mistake of the program.
 
         A probe gives its place back; without this a half-open circuit would admit nobody ever again.
         """
-        if circuit.opened and admitted == "probe":
+        if admitted == "probe":
             return replace(circuit, probes=max(0, circuit.probes - 1))
-        if circuit.opened and admitted == "undo":
+        if admitted == "undo":
             return replace(circuit, undos=max(0, circuit.undos - 1))
         return circuit
 
     def _answered(self, circuit: Circuit, now_s: float, admitted: Verdict) -> Circuit:
         """Somebody is alive behind a circuit that is open."""
         if admitted == "call" or circuit.phase(now_s) == "open":
-            return self.abandoned(circuit, admitted=admitted)
-        return Circuit(wave=FIRST_WAVE)
+            return circuit
+        return Circuit(wave=FIRST_WAVE, closed_at_s=now_s, probes=circuit.probes, undos=circuit.undos)
 
     def _open(self, circuit: Circuit, now_s: float) -> Circuit:
         return Circuit(
-            failures=circuit.failures, business=circuit.business, opened=True, retry_at_s=now_s + self.reset_s
+            failures=circuit.failures,
+            business=circuit.business,
+            opened=True,
+            retry_at_s=now_s + self.reset_s,
+            probes=circuit.probes,
+            undos=circuit.undos,
         )
 
     def _counted(self, circuit: Circuit, *, failed: bool) -> Circuit:

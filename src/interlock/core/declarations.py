@@ -71,7 +71,8 @@ class StepDeclaration:
 
     `returns` is empty when the function does not say which events it returns. `result` is the event that a
     pipeline wraps around the context its function returns; None when the function returns the event itself.
-    With `heartbeat_s` an attempt that is silent for longer is ended as a timeout.
+    With `heartbeat_s` an attempt that is silent for longer is ended as a timeout. `undone_in` are the states whose own
+    steps take back what this one did.
     """
 
     name: str
@@ -86,9 +87,17 @@ class StepDeclaration:
     returns: tuple[type[Event], ...]
     location: str
     heartbeat_s: float | None = None
+    irreversible: bool = False
+    undone_in: frozenset[Enum] = frozenset()
     result: Callable[[Any], Event] | None = None
     failed_action: FailedAction | None = None
     undos: list[UndoDeclaration] = field(default_factory=list)
+
+    @property
+    def said(self) -> list[str]:
+        """What was declared about undoing it, besides undos; each excludes the others."""
+        said = {"read_only": self.read_only, "irreversible": self.irreversible, "undone_in": bool(self.undone_in)}
+        return [word for word, meant in said.items() if meant]
 
 
 @dataclass(slots=True)

@@ -152,13 +152,16 @@ class Machine(Generic[StateT, ContextT, EventT]):
         failed: StateT | None = None,
         classify: Classify | None = None,
         read_only: bool = False,
+        irreversible: bool = False,
+        undone_in: AbstractSet[StateT] = frozenset(),
         name: str | None = None,
     ) -> Callable[[Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]]], Step[ContextT, ResultT]]:
         """Declare the state's step: an async function whose result is the next event (C1).
 
         `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least; silence is ended as a timeout.
         `failed` is the state for a step that gave up; without it the workflow stays, as a dead letter.
-        `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone.
+        `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone;
+        `irreversible` that it does and nothing can be done about it, `undone_in` which states' steps take it back.
         """
         frame = declaring_frame()
         location = line_of(frame)
@@ -181,6 +184,8 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 failed=failed,
                 classify=classify,
                 read_only=read_only,
+                irreversible=irreversible,
+                undone_in=as_states("undone_in", undone_in),
                 returns=returned_events(
                     function, alphabet=self._declared.alphabet, local=frame.f_locals, location=location
                 ),

@@ -201,6 +201,11 @@ def in_step(declared: Declarations, step: StepDeclaration) -> None:
         _known_state(declared, step.failed, step.location)
     for event in step.returns:
         _good_event(declared, event, step.location)
+    for place in step.undone_in:
+        if _known_state(declared, place, step.location) is state:
+            raise _conflict(f"step {step.name!r} cannot be undone in its own {_names([state])}", step.location)
+    if len(step.said) > 1:
+        raise _conflict(f"step {step.name!r} is declared {' and '.join(step.said)}", step.location)
     in_step_settings(
         step.name, step.timeout_s, step.location, retry=step.retry, dependency=step.dependency, classify=step.classify
     )
@@ -241,8 +246,8 @@ def in_heartbeat(heartbeat_s: float | None, timeout_s: float, location: str) -> 
 def in_undo(declared: Declarations, step: StepDeclaration, event: object, location: str) -> None:
     """Mistakes in `@step.undo(...)` that do not depend on what the step returns."""
     known = _good_event(declared, event, location)
-    if step.read_only:
-        raise _conflict(f"step {step.name!r} is read_only, so there is nothing to undo", location)
+    if step.said:
+        raise _conflict(f"step {step.name!r} is declared {step.said[0]}, and this is an undo", location)
     if any(undo.event is known for undo in step.undos):
         raise _conflict(f"step {step.name!r} already has an undo for {wire_name(known)}", location)
 

@@ -83,6 +83,7 @@ class PipelineStep(Generic[ContextT]):
     local: Names
     """The names around the declaration, to understand its annotations when the context is known."""
     heartbeat_s: float | None = None
+    irreversible: bool = False
     dwell_s: float | None = None
     frozen: bool = False
     """True once a pipeline has been built from it: an undo that is declared later would never run."""
@@ -104,8 +105,9 @@ class PipelineStep(Generic[ContextT]):
         check_async(
             function, kind="undo", arguments=given, shape="(context, ctx)", local=frame.f_locals, location=location
         )
-        if self.undo_function is not None or self.read_only:
-            reason = "is read_only, so there is nothing to undo" if self.read_only else "already has an undo"
+        said = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
+        if self.undo_function is not None or said:
+            reason = f"is declared {said[0]}, and this is an undo" if said else "already has an undo"
             raise DefinitionError(
                 f"step {self.name!r} {reason}.", fix="Keep one of the two.", rule="contradiction", location=location
             )
@@ -157,6 +159,7 @@ def step(
     dependency: str | None = None,
     classify: Classify | None = None,
     read_only: bool = False,
+    irreversible: bool = False,
     name: str | None = None,
     state: str | None = None,
     dwell_s: float | None = None,
@@ -188,6 +191,7 @@ def step(
             location=location,
             local=frame.f_locals,
             heartbeat_s=heartbeat_s,
+            irreversible=irreversible,
             dwell_s=dwell_s,
         )
 
@@ -314,6 +318,7 @@ def _declaration(
         failed=failed,
         classify=each.classify,
         read_only=each.read_only,
+        irreversible=each.irreversible,
         returns=(done,),
         location=each.location,
         result=done,

@@ -208,7 +208,13 @@ def payment_failed(order: Order, event: PaymentFailed) -> Order:
     )
 
 
-@order.step(State.PAYMENT_PROCESSING, timeout_s=4, retry=Retry(attempts=5), dependency="payments")
+@order.step(
+    State.PAYMENT_PROCESSING,
+    timeout_s=4,
+    retry=Retry(attempts=5),
+    dependency="payments",
+    undone_in={State.CANCEL_REQUESTED, State.REFUND_PENDING},
+)
 async def take_payment(order: Order, ctx: StepContext) -> PaymentStarted | PaymentSucceeded | PaymentFailed:
     """Create an intent, then (entered again) confirm it."""
     if order.payment_intent_id is None:
@@ -224,7 +230,7 @@ async def take_payment(order: Order, ctx: StepContext) -> PaymentStarted | Payme
 order.on(InventoryReserved, State.PAID, to=State.FULFILLMENT_PENDING)
 
 
-@order.step(State.PAID, timeout_s=5, retry=Retry(attempts=10), dependency="warehouse")
+@order.step(State.PAID, timeout_s=5, retry=Retry(attempts=10), dependency="warehouse", undone_in={State.REFUND_PENDING})
 async def reserve_inventory(order: Order, ctx: StepContext) -> InventoryReserved:
     """Put the goods aside."""
     pieces: dict[str, int] = {}

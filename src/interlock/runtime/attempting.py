@@ -254,6 +254,6 @@ def _end_of_the_program(error: BaseException) -> None:
 
 def _note(what: str, workflow: str, attempts: int, retry: Retry, failure: Failure, error: BaseException) -> None:
     """Write a failed attempt down, with its traceback. What gives up is worth a warning, a retry is not."""
-    last = not failure.retryable or retry.exhausted(attempts)
+    last = not failure.retryable or (failure.counted and retry.exhausted(attempts))
     level = logging.WARNING if last and not isinstance(error, NonRetryable) else logging.DEBUG
     log.log(level, "%s of workflow %r failed in attempt %d: %s", what, workflow, attempts, failure.text, exc_info=error)

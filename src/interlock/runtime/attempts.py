@@ -48,6 +48,7 @@ class Attempt:
     __slots__ = (
         "_beat_s",
         "_held",
+        "_listening",
         "_why",
         "begun",
         "born_s",
@@ -81,6 +82,7 @@ class Attempt:
         self._held = held
         self._why = ""
         self._beat_s = 0.0
+        self._listening: asyncio.TimerHandle | None = None
         self.born_s = 0.0
         """When it began, by the event loop's clock."""
         self.lease = 0
@@ -122,7 +124,7 @@ class Attempt:
         if self.over or self.cut is not None:
             return
         if left_s > 0:
-            loop.call_later(left_s, self.listen)
+            self._listening = loop.call_later(left_s, self.listen)
             return
         self.told = f"no sign of life for {self.heartbeat_s:g} s"
         self.expire()
@@ -139,6 +141,8 @@ class Attempt:
 
     def leave(self, now_s: float) -> None:
         """Give its place back, and say how it went."""
+        if self._listening is not None:
+            self._listening.cancel()
         self._held.leave(self.outcome, now_s - self.born_s, self._why)
 
     def cancel(self, why: Cut) -> None:

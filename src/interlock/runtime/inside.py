@@ -68,7 +68,7 @@ class Inside:
         self.teller = Teller(given.subscribers, given.clock)
         self.alarms = given.alarms
         self.leases = LeaseBook(store.leases, chance=given.chance, ids=given.ids)
-        self.minding = Minding(store, given.subscribers, given.alarms, given.clock)
+        self.minding = Minding(store, given.subscribers, given.alarms, given.clock, worker=given.worker)
         self._given = given
         self._settings = given.settings
         self._worker = given.worker

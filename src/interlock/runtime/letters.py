@@ -65,7 +65,7 @@ class TryAgain(_Ruling):
         else:
             owed = replace(owed, undos=(replace(owed.undos[0], attempts=0, retry_us=None), *owed.undos[1:]))
         staged.owe(replace(owed, dead=None, letter=""), group.now_us)
-        staged.begin(group.means)
+        staged.begin(group.means, called=False)
 
 
 class Settle(_Ruling):

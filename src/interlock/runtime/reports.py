@@ -315,7 +315,7 @@ def undone(staged: Staged, group: Group) -> object:
     rest = live.owed.undos[1:]
     staged.owe(replace(live.owed, undos=rest, dead=None, letter=""), group.now_us)
     if rest:
-        staged.begin(group.means)
+        staged.begin(group.means, called=False)
         return None
     staged.move(decide.unwound(live.bound.table, staged.live.snapshot), group.means)
     return None

@@ -89,7 +89,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """Calls at once above the rate; None: one second's worth."""
 
     in_flight_max: int = 100_000
-    """Calls under way at once."""
+    """Calls under way at once; for a start together with the workflows that wait for a place."""
 
     def __post_init__(self) -> None:
         if self.burst is not None and self.rate_per_s is None:

@@ -187,8 +187,11 @@ class Staged(msgspec.Struct, gc=False):
             self.touched = True
             self.ended = live.bound.table.nodes[live.snapshot.state._name_].final
 
-    def begin(self, means: Means) -> bool:
-        """Count the next attempt of what is owed, if there is a place for it. It begins when this is durable (G5)."""
+    def begin(self, means: Means, *, called: bool = True) -> bool:
+        """Count the next attempt of what is owed, if there is a place for it. It begins when this is durable (G5).
+
+        Whoever was not called waits from the beginning: nothing is kept for it meanwhile.
+        """
         live = self.live
         owed = live.owed
         if owed.run is not None and live.bound.table.nodes[live.snapshot.state._name_].step is None:
@@ -196,7 +199,7 @@ class Staged(msgspec.Struct, gc=False):
         if owed.current is None:
             return False
         slots, line, kind = place_of(live, means)
-        self.held = means.places.reserve(live.row.id, slots, line, kind)
+        self.held = means.places.reserve(live.row.id if called else None, slots, line, kind)
         if self.held is None:
             return False
         if owed.run is not None:
@@ -327,7 +330,8 @@ class Staged(msgspec.Struct, gc=False):
         """Count the effect's next attempt, if there is a place for it."""
         line = effect_line(self.live.bound, effect, means)
         kind: Kind = "retry" if effect.attempts else "first"
-        held = means.places.reserve(effect.id, means.places.effects, line, kind)
+        # A new effect has another id when this group is decided again: nothing may be kept for the first one.
+        held = means.places.reserve(effect.id if again else None, means.places.effects, line, kind)
         if held is None:
             return False
         known = effect.attempts

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
+from interlock.core.policies import Dependency
 from interlock.core.values import ContextT, StateT
 from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
@@ -62,6 +63,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         seed: int = 0,
         url: str = "memory:",
         observers: Iterable[Observer] = (),
+        dependencies: Iterable[Dependency] = (),
         **settings: float,
     ) -> None:
         self.machine = machine
@@ -71,6 +73,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         self._settings, self._lane_settings = split_settings(settings)
         self._ids, self._chance = SeededIds(seed), SystemChance(seed)
         self._observers = tuple(observers)
+        self._dependencies = tuple(dependencies)
         self._acts: list[Act] = acts_of(self._machines.values(), self._kill)
         self._memory: Store | None = MemoryStore(self.clock) if url == "memory:" else None
         self._loop: VirtualLoop | None = None
@@ -278,6 +281,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
                     ids=self._ids,
                     settings=self._settings,
                     observers=self._observers,
+                    dependencies=self._dependencies,
                 )
             )
             if opening.done():

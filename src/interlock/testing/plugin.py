@@ -1,10 +1,14 @@
 """The pytest plugin: `--transition-coverage` tells which transitions no test has ever taken.
 
 pytest loads it by its entry point in every project that has Interlock installed, so it does nothing at all until one
-of its options is given. Under pytest-xdist every worker measures for itself and sends its measurement to the
-controller with its last message; the controller merges them and prints the report.
+of its options is given, but for one thing: breakers belong to the process, so every test begins with all of them
+closed. A test that opened one would otherwise hold up the next that calls a dependency of the same name.
+
+Under pytest-xdist every worker measures for itself and sends its measurement to the controller with its last message;
+the controller merges them and prints the report.
 """
 
+import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from importlib import import_module
@@ -19,6 +23,8 @@ try:
     import pytest
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "pytest") from error
+
+OUTLETS = "interlock.runtime.resilience.outlets"
 
 WORKER_OUTPUT = "interlock_transition_coverage"
 
@@ -58,6 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
     machines: list[str] = config.getoption("--transition-coverage-machine") or []
     if config.getoption("--transition-coverage") or fail_under is not None or machines:
         config.pluginmanager.register(_Measurement(fail_under, machines), "interlock-transition-coverage")
+
+
+@pytest.fixture(autouse=True)
+def _interlock_breakers_closed() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Every test begins with all breakers closed. Nothing is loaded for it: without an engine there are none."""
+    outlets = sys.modules.get(OUTLETS)
+    if outlets is not None:
+        outlets.forget_outlets()
 
 
 class _Measurement:

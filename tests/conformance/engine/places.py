@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock import Admission, Engine, Machine, Observer, UnavailableError
+from interlock import Admission, Dependency, Engine, Machine, Observer, UnavailableError
 from interlock.runtime.bound import Strategy
 from interlock.runtime.opening import Opening
 from interlock.runtime.sharing.inside import SharedInside
-from interlock.seams import Clock
+from interlock.seams import Chance, Clock
 from interlock.store.postgres.store import PostgresStore
 
 AnyMachine = Machine[Any, Any, Any]
@@ -59,6 +59,8 @@ class Place(NamedTuple):
         admission: Admission | None = None,
         observers: Iterable[Observer] = (),
         clock: Clock | None = None,
+        chance: Chance | None = None,
+        dependencies: Sequence[Dependency] = (),
         accept_changes: bool = False,
         **settings: float,
     ) -> Opening[Engine]:
@@ -72,7 +74,8 @@ class Place(NamedTuple):
             admission=admission,
             observers=observers,
             clock=clock,
-            chance=NoDelay(),
+            chance=chance or NoDelay(),
+            dependencies=dependencies,
             accept_changes=accept_changes,
             cache=str(self.folder),
             **chosen,  # type: ignore[arg-type]  # Nothing but settings.

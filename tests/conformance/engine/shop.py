@@ -186,6 +186,8 @@ def shop(
     timeout_s: float = 20.0,
     failed: State | None = State.UNDOING,
     classify: Callable[[BaseException], Classification | None] | None = None,
+    charges_at: str | None = None,
+    reserves_at: str | None = None,
     declare: Callable[[OrderMachine], None] | None = None,
 ) -> Shop:
     """Draft, charge, reserve, done (resting), shipped; cancel unwinds from anywhere. Made anew for every test."""
@@ -202,7 +204,15 @@ def shop(
         version=version,
     )
     _moves(order)
-    charge = _steps(order, world, attempts=attempts, timeout_s=timeout_s, failed=failed, classify=classify)
+    charge = _steps(
+        order,
+        world,
+        attempts=attempts,
+        timeout_s=timeout_s,
+        failed=failed,
+        classify=classify,
+        dependencies=(charges_at, reserves_at),
+    )
 
     @order.effect(State.DONE, retry=Retry(attempts=attempts))
     async def mail(order: Order, ctx: StepContext) -> None:
@@ -249,8 +259,14 @@ def _steps(
     timeout_s: float,
     failed: State | None,
     classify: Callable[[BaseException], Classification | None] | None,
+    dependencies: tuple[str | None, str | None],
 ) -> Step[Order, OrderEvent]:
-    @order.step(State.CHARGING, timeout_s=timeout_s, retry=Retry(attempts=attempts), failed=failed, classify=classify)
+    charges_at, reserves_at = dependencies
+    retry = Retry(attempts=attempts)
+
+    @order.step(
+        State.CHARGING, timeout_s=timeout_s, retry=retry, failed=failed, classify=classify, dependency=charges_at
+    )
     async def charge(order: Order, ctx: StepContext) -> Charged | Declined | Again:
         return await world.charge.answer(Call(order, ctx))  # type: ignore[return-value]
 
@@ -264,7 +280,7 @@ def _steps(
         def remember(order: Order, failure: StepFailure) -> Order:
             return replace(order, note=f"{failure.error} after {failure.attempts}")
 
-    @order.step(State.RESERVING, timeout_s=20.0, retry=Retry(attempts=attempts), failed=State.UNDOING)
+    @order.step(State.RESERVING, timeout_s=20.0, retry=retry, failed=State.UNDOING, dependency=reserves_at)
     async def reserve(order: Order, ctx: StepContext) -> Reserved:
         return await world.reserve.answer(Call(order, ctx))  # type: ignore[return-value]
 

@@ -243,6 +243,28 @@ IN_STEP: list[tuple[str, str, Build]] = [
         "read_only",
         lambda: m().step(State.DRAFT, timeout_s=1, read_only=True)(work).undo(Charged)(undo),
     ),
+    (
+        "contradiction",
+        "irreversible",
+        lambda: m().step(State.DRAFT, timeout_s=1, irreversible=True)(work).undo(Charged)(undo),
+    ),
+    (
+        "contradiction",
+        "undone_in",
+        lambda: m().step(State.DRAFT, timeout_s=1, undone_in={State.RESERVING})(work).undo(Charged)(undo),
+    ),
+    (
+        "contradiction",
+        "read_only and irreversible",
+        lambda: m().step(State.DRAFT, timeout_s=1, read_only=True, irreversible=True)(work),
+    ),
+    (
+        "contradiction",
+        "its own state 'draft'",
+        lambda: m().step(State.DRAFT, timeout_s=1, undone_in={State.DRAFT})(work),
+    ),
+    ("unknown-state", "Other", lambda: m().step(State.DRAFT, timeout_s=1, undone_in=set(Other))(work)),
+    ("bad-states", "undone_in", lambda: m().step(State.DRAFT, timeout_s=1, undone_in=State.RESERVING)(work)),
     ("undo-of-impossible-event", "RESERVED", lambda: step_of(charging()).undo(Reserved)(undo)),
     ("failed-action-without-state", "failed=", lambda: m().step(State.DRAFT, timeout_s=1)(work).failed(after_failure)),
     ("contradiction", "failed action", lambda: two_failed_actions(charging())),

@@ -202,6 +202,8 @@ def test_the_settings_of_a_step_reach_the_machine() -> None:
     assert declared is not None
     assert (declared.timeout_s, declared.retry, declared.dependency, declared.read_only) == (4, retry, "bank", True)
     assert (charge.heartbeat_s, declared.heartbeat_s) == (1, 1)
+    launch = step(timeout_s=4, irreversible=True)(function)
+    assert [finding.code for finding in pipeline("p", context=Cart, steps=[launch]).check()] == ["step-irreversible"]
     assert pipeline("p", context=Cart, steps=[make("a")], version=3).version == 3
 
 
@@ -263,6 +265,12 @@ def twice(declare: Callable[[PipelineStep[Cart]], object]) -> None:
         ("wrong-signature", "blocking", lambda: make("a").undo(blocking)),
         ("impure-function", "async_failure", lambda: make("a").failed(async_failure)),
         ("contradiction", "read_only", lambda: make("a", read_only=True).undo(undo)),
+        ("contradiction", "irreversible", lambda: step(timeout_s=1, irreversible=True)(function).undo(undo)),
+        (
+            "contradiction",
+            "read_only and irreversible",
+            lambda: pipeline("p", context=Cart, steps=[step(timeout_s=1, irreversible=True, read_only=True)(function)]),
+        ),
         ("contradiction", "already has an undo", lambda: twice(lambda each: each.undo(undo))),
         ("contradiction", "failed action", lambda: twice(lambda each: each.failed(on_failure))),
         ("declared-after-first-use", "undo", lambda: late(lambda each: each.undo(undo))),

@@ -176,6 +176,39 @@ def test_it_is_harmless_without_hypothesis(project: pytest.Pytester) -> None:
     assert result.ret == pytest.ExitCode.OK
 
 
+def test_every_test_begins_with_all_breakers_closed(project: pytest.Pytester) -> None:
+    """C4: breakers belong to the process, and tests must not hold each other up."""
+    project.makepyfile(
+        test_breakers="""
+            import pytest
+            from interlock.core.breakers import Breaker
+            from interlock.core.policies import Dependency
+            from interlock.runtime.resilience.outlets import outlet_of
+            from interlock.seams import SystemClock
+
+            @pytest.mark.parametrize("turn", [1, 2])
+            def test_one_failure_opens_it(turn):
+                outlet = outlet_of("gateway", SystemClock(), Dependency("gateway", breaker=Breaker(failures=1)))
+                assert outlet.phase == "closed"
+                outlet.leave("first", outlet.ask("first"), "failed")
+                assert outlet.phase == "open"
+        """
+    )
+    assert run(project, "test_breakers.py").parseoutcomes() == {"passed": 2}
+
+
+def test_no_engine_is_loaded_for_it(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_loaded="""
+            import sys
+
+            def test_loaded():
+                assert "interlock.runtime.resilience.outlets" not in sys.modules
+        """
+    )
+    run(project, "test_loaded.py").assert_outcomes(passed=1)
+
+
 def test_the_entry_point_is_declared() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"interlock": "interlock.testing.plugin"}

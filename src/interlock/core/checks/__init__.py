@@ -1,7 +1,7 @@
 """Checks of the whole graph (A2): what makes a machine unusable, and what is merely worth knowing.
 
-`soundness` finds errors, `advice` finds what is milder. Both look at a compiled table, broken or not, and return
-findings; only `demand_sound` raises, when a machine is first used.
+`soundness` finds errors, `compensation` what a failure may leave behind, `advice` what is milder. All look at a
+compiled table, broken or not, and return findings; only `demand_sound` raises, when a machine is first used.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from interlock.core.checks.advice import advice
+from interlock.core.checks.compensation import compensation
 from interlock.core.checks.soundness import soundness
 from interlock.core.table import Table
 from interlock.core.values import Finding
@@ -31,7 +32,7 @@ _ORDER = ("error", "warning", "info")
 
 def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
     """Everything there is to say about the machine, errors first; `codec` makes what would write its values."""
-    found = [*soundness(table), *_unwritable(table, codec), *advice(table)]
+    found = [*soundness(table), *_unwritable(table, codec), *compensation(table), *advice(table)]
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
 
 

@@ -4,7 +4,6 @@ A finding here never keeps a machine from being used. Each says how to silence i
 """
 
 from interlock.core.events import wire_name
-from interlock.core.graph import is_unwinding, reached_from
 from interlock.core.table import Node, Table, Transition, name_of
 from interlock.core.values import Finding
 
@@ -15,9 +14,7 @@ def advice(table: Table) -> list[Finding]:
         *_unused_events(table),
         *_refused_timers(table),
         *_refused_results(table),
-        *_steps_without_undo(table),
-        *_skipped_undos(table),
-        *_dead_undos(table),
+        *_guarded_results(table),
         *_internal_results(table),
         *_mutable_context(table),
         *_catch_alls(table),
@@ -65,7 +62,7 @@ def _refused_results(table: Table) -> list[Finding]:
             code="step-event-refused",
             severity="warning",
             what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} refuses.",
-            why="A refused result counts as a failure that is not retried.",
+            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
             fix=f"Declare {wire_name(event)} from {node.name!r}, or take it out of the step's return annotation.",
             location=node.step.location,
         )
@@ -76,56 +73,22 @@ def _refused_results(table: Table) -> list[Finding]:
     ]
 
 
-def _steps_without_undo(table: Table) -> list[Finding]:
+def _guarded_results(table: Table) -> list[Finding]:
+    """Outcomes of steps with effects that every guard may refuse: what was done would count as not done."""
     return [
         Finding(
-            code="step-without-undo",
+            code="step-event-guarded",
             severity="warning",
-            what=f"step {node.step.name!r} has no undo, and the workflow may unwind after it.",
-            why="Whatever it did outside stays done when the workflow is undone.",
-            fix=f"Declare @{node.step.name}.undo(...), or say read_only=True if it changes nothing outside.",
+            what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} takes only if "
+            f"{' or '.join(move.guard_name or '' for move in moves)} agrees.",
+            why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
+            fix=f"Declare a transition without a guard for {wire_name(event)} behind them.",
             location=node.step.location,
         )
         for node in table.nodes.values()
-        if node.step is not None
-        and not node.step.undos
-        and not node.step.read_only
-        and any(is_unwinding(other) for other in reached_from([node], stops=is_unwinding))
-    ]
-
-
-def _skipped_undos(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="undo-may-be-skipped",
-            severity="warning",
-            what=f"{move.event} leaves state {node.name!r}, whose step {node.step.name!r} has an undo, "
-            f"for {move.target.name!r}, which is not unwinding.",
-            why="When it comes from outside while the step runs, what the step did or may have done stays done.",
-            fix="Let it lead to an unwinding state, or annotate the step with it if only the step sends it.",
-            location=move.declared.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None and node.undoable and node.step.returns
-        for event, moves in node.moves.items()
-        if event not in node.step.returns
-        for move in moves
-        if move.target is not None and not is_unwinding(move.target)
-    ]
-
-
-def _dead_undos(table: Table) -> list[Finding]:
-    return [
-        Finding(
-            code="undo-never-runs",
-            severity="warning",
-            what=f"step {node.step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}.",
-            why="An undo runs when the workflow enters an unwinding state.",
-            fix="Declare one, unwind={State.UNDOING: State.FAILED}, and lead failures and cancellations to it.",
-            location=node.step.location,
-        )
-        for node in table.nodes.values()
-        if node.step is not None and node.undoable and not any(map(is_unwinding, reached_from([node])))
+        if node.step is not None and not node.step.read_only and not node.step.irreversible
+        for event in node.step.returns
+        if (moves := node.moves.get(event, ())) and moves == tuple(_guarded(moves))
     ]
 
 
@@ -212,7 +175,7 @@ def _silent_steps(table: Table) -> list[Finding]:
             code="step-outcomes-unknown",
             severity="info",
             what=f"step {node.step.name!r} does not say which events it returns.",
-            why="Its outcomes cannot be checked or drawn.",
+            why="Its outcomes cannot be checked or drawn, nor what happens to them when the workflow fails.",
             fix="Annotate it: `-> Charged | Declined`.",
             location=node.step.location,
         )

@@ -105,7 +105,7 @@ def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
     alert = Alert(
         kind="breaker_open",
         subject=dependency,
-        summary=f"The breaker of {dependency} is open: {shown(changed.reason)}",
+        summary=f"The breaker of {dependency} is {changed.after}: {shown(changed.reason)}",
         advice=f"Look whether {dependency} answers. Steps that need it wait, and go on by themselves when it is back.",
         dedup_key=key("breaker_open", changed.dependency),
         at_us=now_us,

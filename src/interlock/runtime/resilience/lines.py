@@ -2,7 +2,8 @@
 
 A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
 long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
-Retries beyond the budget step aside, so that they hold up nobody who comes for the first time.
+Retries beyond the budget step aside, so that they hold up nobody who comes for the first time; as soon as the budget
+allows one, they are the next.
 """
 
 import asyncio
@@ -61,12 +62,15 @@ class Line:
         self._aside: deque[tuple[str, Slots, Kind]] = deque()
         """Retries beyond the budget."""
         self._queued: set[tuple[str, bool]] = set()
-        self._kept: dict[str, Pass] = {}
-        """For those who were called and have not answered yet."""
+        self._kept: dict[tuple[str, bool], Pass] = {}
+        """For those who were called and have not answered yet, undos apart: a workflow that was cancelled while its
+        step waited may be called for both."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._pulling = self._asked = self._closed = False
         self._open = False
+        self._undo_probed = False
+        """The last probe was an undo."""
         outlet.join(self)
 
     def __len__(self) -> int:
@@ -85,36 +89,48 @@ class Line:
 
     def reserve(self, name: str | None, slots: Slots, kind: Kind) -> Pass | None:
         """A pass for an attempt: the one that is kept for this name, or a new one if nobody waits for it."""
-        if name is not None and name in self._kept:
-            kept = self._kept.pop(name)
-            kept.slots = slots
-            return kept
-        if self._closed or not self._open or (self._undos if kind == "undo" else self._calls):
+        if name is not None:
+            kept = self._kept.pop((name, kind == "undo"), None)
+            self.decline(name)
+            if kept is not None and kept.admitted == "call" and self.outlet.phase != "closed":
+                # It has waited for a slot, and the breaker has opened meanwhile.
+                self.give_back(kept)
+            elif kept is not None:
+                kept.slots = slots
+                return kept
+        if self._closed or not self._open or self._ahead(kind):
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
 
+    def _ahead(self, kind: Kind) -> bool:
+        """Whether somebody waits whom this one must not overtake."""
+        if kind == "undo":
+            return bool(self._undos)
+        return bool(self._calls) or (kind == "retry" and bool(self._aside))
+
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
-        self._kept[name] = held
+        self._kept[name, held.kind == "undo"] = held
 
-    def keeps(self, name: str) -> bool:
-        """Whether a pass is kept for that name."""
-        return name in self._kept
+    def keeps(self, name: str, kind: Kind) -> bool:
+        """Whether a pass is kept for that name, for such an attempt."""
+        return (name, kind == "undo") in self._kept
 
     def wait(self, name: str, slots: Slots, kind: Kind) -> None:
         """Be called, by way of the slots, when there is a place. Whoever waits already keeps its turn."""
         entry = (name, kind == "undo")
-        if entry not in self._queued and name not in self._kept and not self._closed and slots.most:
+        if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
             self._queued.add(entry)
             (self._undos if kind == "undo" else self._calls).append((name, slots, kind))
             self._pull()
 
     def decline(self, name: str) -> None:
         """Whoever was called has no use for it; not having been called is no error."""
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            self.give_back(kept)
+        for undo in (False, True):
+            kept = self._kept.pop((name, undo), None)
+            if kept is not None:
+                self.give_back(kept)
 
     def give_back(self, held: Pass) -> None:
         """A pass that is not used, without the slot."""
@@ -132,25 +148,24 @@ class Line:
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if not (self._calls or self._undos) or self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._pull()
-        else:
-            self._elsewhere(self._pull)
+        if len(self) and not self._closed:
+            self._do(self._pull)
 
     def changed(self, change: Change) -> None:
         """The breaker has changed. From any thread."""
-        if self._closed:
-            return
-        if _running_loop() is self._loop:
-            self._changed(change)
-        else:
-            self._elsewhere(lambda: self._changed(change))
+        if not self._closed:
+            self._do(lambda: self._changed(change))
 
-    def _elsewhere(self, call: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # The event loop of an engine that nobody has closed may be gone.
-            self._loop.call_soon_threadsafe(call)
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call it in the event loop of this line."""
+        if _running_loop() is self._loop:
+            call()
+        elif self._loop.is_closed():
+            self.close()  # Its engine is gone without a word, and must not stand in the way of others.
+        else:
+            # It may have ended since: then nobody is there to be told.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Nobody waits any more: everything that is owed is in the store."""
@@ -159,7 +174,7 @@ class Line:
         for queue in (self._undos, self._calls, self._aside):
             queue.clear()
         self._queued.clear()
-        for name in list(self._kept):
+        for name, _ in list(self._kept):
             self.decline(name)
         if self._timer is not None:
             self._timer.cancel()
@@ -173,24 +188,37 @@ class Line:
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                self._call(self._undos)
-                self._call(self._calls)
+                for queue in self._turns():
+                    self._call(queue)
         finally:
             self._pulling = False
         self._wait_for_the_time()
 
+    def _turns(self) -> "tuple[deque[tuple[str, Slots, Kind]], ...]":
+        """Undos come first, but they do not make every probe: one that always fails would keep a breaker open."""
+        if self._undo_probed and self.outlet.phase == "half_open":
+            return self._aside, self._calls, self._undos
+        return self._undos, self._aside, self._calls
+
     def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
         while queue:
             name, slots, kind = queue[0]
+            if self.keeps(name, kind):
+                # It was called meanwhile as somebody who is not a retry any more: one pass is enough.
+                queue.popleft()
+                self._queued.discard((name, kind == "undo"))
+                continue
             admitted = self.outlet.ask(kind)
             if admitted == "wait":
-                if not self.outlet.spent(kind):
+                if queue is self._aside or not self.outlet.spent(kind):
                     return
                 self._aside.append(queue.popleft())
                 continue
+            if admitted == "probe":
+                self._undo_probed = kind == "undo"
             queue.popleft()
             self._queued.discard((name, kind == "undo"))
-            self._kept[name] = Pass(slots, self, kind, admitted)
+            self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
             slots.wait(name)
 
     def _wait_for_the_time(self) -> None:
@@ -204,15 +232,10 @@ class Line:
             self._timer = None
         if soonest_s is not None and not self._closed:
             self._timer = self._loop.call_later(max(LOOK_S_MIN, soonest_s), self._time_has_come)
-        elif self._aside and not self._closed:
-            self._timer = self._loop.call_later(LOOK_S_MIN, self._time_has_come)
 
     def _time_has_come(self) -> None:
         self._timer = None
         self._pull()
-        while self._aside and not self._calls and not self.outlet.spent("retry"):
-            self._calls.append(self._aside.popleft())
-            self._pull()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

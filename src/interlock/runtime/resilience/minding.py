@@ -15,7 +15,7 @@ from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.alert import breaker_alert
 from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Change
-from interlock.runtime.resilience.views import NOTE, note_of, read_note
+from interlock.runtime.resilience.views import NOTE, note_of, read_note, read_since
 from interlock.seams import Clock
 from interlock.signals import BreakerChanged, Subscribers
 from interlock.store.protocol import Store
@@ -24,11 +24,12 @@ from interlock.store.protocol import Store
 class Minding:
     """What one engine does about its breakers."""
 
-    def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock) -> None:
+    def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock, *, worker: bool) -> None:
         self._store = store
         self._subscribers = subscribers
         self._alarms = alarms
         self._clock = clock
+        self._worker = worker
         self._notes: dict[str, str] = {}
         """What is to be noted; of several changes of one breaker only the last."""
         self._noting: asyncio.Task[None] | None = None
@@ -38,8 +39,13 @@ class Minding:
         """Take over what the last life has noted."""
         for name, line in lines.items():
             note = read_note(noted.get(NOTE + name, ""))
-            if note is not None:
-                line.outlet.remember(note.state, note.forced, note.reason or "it was so when the last process ended")
+            if note is None:
+                continue
+            reason = note.reason or "it was so when the last process ended"
+            # A process that runs no steps would never probe, and never learn that it is over.
+            state = note.state if self._worker else "closed"
+            if line.outlet.remember(state, note.forced, reason, read_since(note)) and state != "closed":
+                self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
 
     def changed(self, change: Change) -> None:
         """A breaker has changed."""
@@ -47,9 +53,10 @@ class Minding:
         if change.before != change.after:
             self._subscribers.emit(signal)
         self._alert(signal)
-        self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
-        if self._noting is None or self._noting.done():
-            self._noting = asyncio.get_running_loop().create_task(self._note())
+        if self._worker or change.by_hand:
+            self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
+            if self._noting is None or self._noting.done():
+                self._noting = asyncio.get_running_loop().create_task(self._note())
 
     async def close(self) -> None:
         """Write the last notes."""

@@ -9,8 +9,7 @@ When nobody uses an outlet any more it keeps whether it is open, and forgets fai
 
 import os
 import threading
-import weakref
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import msgspec
 
@@ -38,6 +37,8 @@ class Change(msgspec.Struct, frozen=True):
     after: Phase
     reason: str
     forced: Forced | None
+    by_hand: bool = False
+    """A person has said so."""
 
 
 class User(Protocol):
@@ -106,7 +107,8 @@ class Outlet:
             verdict: Verdict = "call"
             if self.forced is None:
                 # Nothing is taken from the bucket by somebody whom the breaker stops, and the other way round.
-                circuit, verdict = self.breaker.admit(self.circuit, now_s, under_way=self.under_way, undo=undo)
+                under_way = self._in_the_wave(undo=undo)
+                circuit, verdict = self.breaker.admit(self.circuit, now_s, under_way=under_way, undo=undo)
                 if verdict == "wait" or not self._token(now_s):
                     return "wait"
                 self.circuit = circuit
@@ -134,7 +136,7 @@ class Outlet:
             if outcome == "done":
                 after = breaker.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
             elif outcome == "failed":
-                after = breaker.failed(circuit, now_s, admitted=admitted)
+                after = breaker.failed(circuit, now_s, took_s=took_s, admitted=admitted)
             elif outcome == "refused":
                 after = breaker.refused(circuit, now_s, took_s=took_s, admitted=admitted)
             else:
@@ -146,10 +148,16 @@ class Outlet:
             self._tell(_why(breaker, after, admitted, outcome, why))
         self._stir()
 
+    def _in_the_wave(self, *, undo: bool) -> int:
+        """What counts against a wave. Undos have places of their own: they do not wait for calls that hang."""
+        return self.undos_under_way if undo else self.under_way + self.undos_under_way
+
     def _room(self, *, undo: bool) -> bool:
-        if undo:
-            return self.undos_under_way < max(1, self.concurrency_max // UNDO_SHARE)
-        return self.under_way < self.concurrency_max
+        return self.undos_under_way < self._undos_max if undo else self.under_way < self.concurrency_max
+
+    @property
+    def _undos_max(self) -> int:
+        return max(1, self.concurrency_max // UNDO_SHARE)
 
     def _token(self, now_s: float) -> bool:
         if self.rate is None:
@@ -170,8 +178,11 @@ class Outlet:
         return self.rate is not None or self.circuit.opened
 
     def spent(self, kind: Kind) -> bool:
-        """Whether nothing but the retry budget is in the way."""
-        return kind == "retry" and not self._spending.allows(self._clock.monotonic_s())
+        """Whether the retry budget is in the way."""
+        if kind != "retry":
+            return False
+        with self._lock:
+            return not self._spending.allows(self._clock.monotonic_s())
 
     def retry_in_s(self, kind: Kind) -> float | None:
         """When the time alone may let a call through that is refused now; None when it takes the end of another."""
@@ -179,10 +190,10 @@ class Outlet:
         waits = list[float]()
         if self.forced is None and self.circuit.opened and self.circuit.retry_at_s > now_s:
             waits.append(self.circuit.retry_at_s - now_s)
-        if self.rate is not None:
-            _, wait_s = self.rate.take(self._bucket, now_s)
-            if wait_s:
-                waits.append(wait_s)
+        with self._lock:
+            wait_s = 0.0 if self.rate is None else self.rate.take(self._bucket, now_s)[1]
+        if wait_s:
+            waits.append(wait_s)
         if self.spent(kind):
             waits.append(self._spending.left_s(now_s))
         return max(waits) if waits else None
@@ -202,12 +213,14 @@ class Outlet:
 
     def _limited(self, kind: Kind, now_s: float) -> str | None:
         name = self.declared.name
-        if 0 < self.circuit.wave <= self.under_way:
+        if self.forced is None and 0 < self.circuit.wave <= self._in_the_wave(undo=kind == "undo"):
             return f"{name!r} has just recovered, and calls come back in waves ({self.circuit.wave} at once)"
         if not self._room(undo=kind == "undo"):
-            return f"all {self.concurrency_max} places of {name!r} are taken (concurrency_max)"
-        if self.rate is not None and self.rate.take(self._bucket, now_s)[1]:
-            return f"{name!r} is called at most {self.rate.rate_per_s:g} times per second (rate_per_s)"
+            places = f"{self._undos_max} places for undos" if kind == "undo" else f"{self.concurrency_max} places"
+            return f"all {places} of {name!r} are taken (concurrency_max)"
+        rate = self.rate
+        if rate is not None and rate.take(self._bucket, now_s)[1]:
+            return f"{name!r} is called at most {rate.rate_per_s:g} times per second (rate_per_s)"
         return f"the retry budget of {name!r} is spent" if self.spent(kind) else None
 
     def force(self, forced: Forced | None, reason: str) -> None:
@@ -216,7 +229,7 @@ class Outlet:
             if forced is None and self.forced is not None:
                 self.circuit = CLOSED
             self.forced = forced
-        self._tell(reason, always=True)
+        self._tell(reason, by_hand=True)
         self._stir()
 
     def limit(self, *, concurrency_max: int, rate_per_s: float | None) -> None:
@@ -227,42 +240,56 @@ class Outlet:
                 self._limit_rate(rate_per_s)
         self._stir()
 
-    def remember(self, phase: str, forced: Forced | None, reason: str) -> None:
-        """What an earlier process has noted. One that was open is probed before everybody calls at once."""
+    def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
+        """What an earlier process has noted. One that was open is probed before everybody calls at once.
+
+        Returns False for an outlet of which this process knows more.
+        """
         with self._lock:
             if self.used or self.forced is not None or self.circuit is not CLOSED:
-                return
+                return False
             self.forced = forced
             if phase != "closed":
                 self.circuit = Circuit(opened=True, retry_at_s=self._clock.monotonic_s())
             self.reason = reason
+            if since_s is not None:
+                self.since_s = since_s
             self._told = self.phase
+            return True
 
     # --- who uses it -------------------------------------------------------------------------------------------------
 
     def join(self, user: User) -> None:
         """An engine uses it."""
-        self._users.append(user)
+        with self._lock:
+            self._users = [*self._users, user]
 
     def part(self, user: User) -> None:
         """An engine uses it no more."""
-        self._users = [each for each in self._users if each is not user]
-        if not self._users and not self.circuit.opened:
-            self.circuit = CLOSED
+        with self._lock:
+            self._users = [each for each in self._users if each is not user]
+            if not self._users and not self.circuit.opened:
+                self.circuit = CLOSED
+
+    @property
+    def unused(self) -> bool:
+        """Whether no engine uses it."""
+        return not self._users
 
     def _stir(self) -> None:
-        users = self._users
-        if users:
-            self._users = [*users[1:], users[0]] if len(users) > 1 else users  # Each is the first in its turn.
-            for user in users:
-                user.stir()
+        with self._lock:
+            users = self._users
+            if len(users) > 1:
+                self._users = [*users[1:], users[0]]  # Each is the first in its turn.
+        for user in users:
+            user.stir()
 
-    def _tell(self, reason: str, *, always: bool = False) -> None:
+    def _tell(self, reason: str, *, by_hand: bool = False) -> None:
         before, after = self._told, self.phase
-        if before == after and not always:
+        if before == after and not by_hand:
             return
         self._told, self.reason, self.since_s = after, reason, self._clock.wall_s()
-        change = Change(self.declared.name, before, after, reason, self.forced)
+        change = Change(self.declared.name, before, after, reason, self.forced, by_hand)
         for user in self._users:
             user.changed(change)
 
@@ -271,37 +298,47 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
     if not circuit.opened:
         return "a probe has worked"
     if admitted != "call":
-        return f"its probe failed: {why}"
-    if outcome == "refused":
-        return f"{circuit.business} business errors in a row, the last: {why}"
-    if outcome == "done":
+        return f"its probe failed: {why}" if outcome == "failed" else "its probe was too slow"
+    if breaker.business_failures is not None and circuit.business >= breaker.business_failures:
+        return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
+    if outcome != "failed":
         return "calls are too slow"
     if breaker.failure_rate is not None:
-        return f"{breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
-    return f"{circuit.failures} failures in a row, the last: {why}"
+        return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
+    return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def _in_a_row(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s in a row"
 
 
 _PROCESS: dict[str, Outlet] = {}
-_OTHERS: "weakref.WeakValueDictionary[tuple[int, str], Outlet]" = weakref.WeakValueDictionary()
-"""Those of other clocks, while an engine uses them: each keeps its clock, so that no other can have its number."""
+_OWN = "_interlock_outlets"
+"""Under this name a virtual clock carries its outlets: they live as long as it does, and no longer."""
 _registry = threading.Lock()
 
 
 def outlet_of(name: str, clock: Clock, declared: Dependency | None = None) -> Outlet:
-    """The outlet of that name; `declared` says what the dependency is like, without it what was said before counts."""
+    """The outlet of that name.
+
+    `declared` says what the dependency is like. Without it that is what others who use it have said, or the defaults.
+    """
     with _registry:
-        real = isinstance(clock, SystemClock)
-        outlet = _PROCESS.get(name) if real else _OTHERS.get((id(clock), name))
+        outlets = _outlets_of(clock)
+        outlet = outlets.get(name)
         if outlet is None:
-            outlet = Outlet(declared or Dependency(name), clock)
-            if real:
-                _PROCESS[name] = outlet
-            else:
-                _OTHERS[id(clock), name] = outlet
+            outlet = outlets[name] = Outlet(declared or Dependency(name), clock)
             return outlet
-    if declared is not None:
-        outlet.declare(declared)
+    if declared is not None or outlet.unused:
+        outlet.declare(declared or Dependency(name))
     return outlet
+
+
+def _outlets_of(clock: Clock) -> dict[str, Outlet]:
+    carried = cast("dict[str, object] | None", getattr(clock, "__dict__", None))
+    if isinstance(clock, SystemClock) or carried is None:
+        return _PROCESS  # A clock that cannot carry anything is taken for the real one.
+    return cast("dict[str, Outlet]", carried.setdefault(_OWN, {}))
 
 
 def forget_outlets() -> None:

@@ -28,25 +28,33 @@ class Places:
         return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
 
     def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
-        """A pass for an attempt, or None: then it has to wait."""
+        """A pass for an attempt, or None: then it has to wait. Without a name nothing is kept for it."""
+        if name is None:
+            return self._at_once(slots, line, kind)
+        self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
         held = line.reserve(name, slots, kind)
         if held is None:
-            if name is not None:
-                slots.decline(name)
+            slots.decline(name)
             return None
         if slots.reserve(name):
             return held
-        if name is None:
-            line.give_back(held)
-        else:
-            line.keep(name, held)
+        line.keep(name, held)
         return None
+
+    def _at_once(self, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
+        """Both, or nothing. The slot first: asking the dependency costs a token, and part of the budget."""
+        if not slots.reserve():
+            return None
+        held = self._plain[slots] if line is None else line.reserve(None, slots, kind)
+        if held is None:
+            slots.release()
+        return held
 
     def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
         """Be called when there is a place and a slot."""
-        if line is None or line.keeps(name):
+        if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
             line.wait(name, slots, kind)
@@ -58,6 +66,15 @@ class Places:
         self.effects.decline(name)
         for line in self.lines.values():
             line.decline(name)
+
+    def _decline_elsewhere(self, name: str, slots: Slots, line: Line | None) -> None:
+        """It was called for something that it waited for in a state that it has left: others may have that."""
+        for each in (self.steps, self.undos, self.effects):
+            if each is not slots:
+                each.decline(name)
+        for other in self.lines.values():
+            if other is not line:
+                other.decline(name)
 
     def open(self) -> None:
         """Begin: everything that was owed is known."""

@@ -107,6 +107,14 @@ def note_of(change: Change, since: datetime) -> str:
     return msgspec.json.encode(noted).decode()
 
 
+def read_since(note: Noted) -> float | None:
+    """Since when it was so, in seconds since the epoch, for people."""
+    try:
+        return datetime.fromisoformat(note.since).timestamp()
+    except ValueError:
+        return None
+
+
 def read_note(text: str) -> Noted | None:
     """As it was noted; None for what nobody can read: a note is a help, never a hindrance."""
     try:

@@ -180,7 +180,8 @@ class Claiming:
             self._take_up(rows, timers=False)
 
     def _room(self) -> int:
-        waiting = len(self._runner.claimed)
+        # Those who wait for a dependency are bounded by its line, and take no room from others (C8).
+        waiting = max(0, len(self._runner.claimed) - sum(map(len, self._runner.places.lines.values())))
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
     def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:

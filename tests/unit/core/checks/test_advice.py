@@ -16,6 +16,7 @@ CODES = {
     "unused-event": "warning",
     "timer-event-refused": "warning",
     "step-event-refused": "warning",
+    "step-event-guarded": "warning",
     "step-without-undo": "warning",
     "step-result-stays": "warning",
     "mutable-context": "warning",
@@ -67,6 +68,32 @@ def test_a_step_whose_event_is_refused() -> None:
     machine = chain(graph())
     machine.step(State.A, timeout_s=1)(stops)
     one(machine, "step-event-refused", "stops", "STOP")
+
+
+def guarded(*, fallback: bool) -> Graph:
+    machine = graph()
+    machine.on(Go, State.A, to=State.B, when=small)
+    machine.on(Go, State.A, to=State.C, when=lambda context, event: context.n > 7)
+    if fallback:
+        machine.on(Go, State.A, to=State.END)
+    machine.on(Go, State.B, State.C, to=State.END)
+    return machine
+
+
+def test_a_step_whose_event_only_guards_accept() -> None:
+    """G5: refused, what it did would count as not done."""
+    machine = guarded(fallback=False)
+    machine.step(State.A, timeout_s=1)(work)
+    one(machine, "step-event-guarded", "work", "GO", "'a'", "only if small or <lambda> agrees")
+
+
+def test_a_guarded_event_with_a_way_out_or_without_effect_is_fine() -> None:
+    with_fallback, read_only, irreversible = guarded(fallback=True), guarded(fallback=False), guarded(fallback=False)
+    with_fallback.step(State.A, timeout_s=1)(work)
+    read_only.step(State.A, timeout_s=1, read_only=True)(work)
+    irreversible.step(State.A, timeout_s=1, irreversible=True)(work)
+    for machine in (with_fallback, read_only, irreversible):
+        assert found(machine, "step-event-guarded") == []
 
 
 def test_a_step_whose_own_result_is_internal() -> None:

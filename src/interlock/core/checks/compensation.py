@@ -1,0 +1,202 @@
+"""The proof that every failing path is compensable, or says that it is not (G5, C9).
+
+A run of a step *holds* until it is undone: by an unwinding state when the step has an undo, by the step of a state in
+`undone_in` otherwise. A path *breaks* where a step gives up, where an event that is not one of its outcomes cuts a
+running step off, where a catch-all ends the workflow, where an unwinding begins, and where it ends in a state in which
+failures end. What holds at a break and reaches an end all the same stays done, and a finding here says so.
+
+The walk asks no guard: every arrow is taken for possible. What it takes on trust is that an event which a step may
+return is sent by that step alone. `tests/unit/core/checks/test_compensation.py` holds it against `decide` itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from interlock.core.events import STEP_FAILED, UNWOUND, Event
+from interlock.core.graph import is_unwinding, reached_from
+from interlock.core.table import Node, Table, Transition
+from interlock.core.values import Finding
+
+
+class Move(NamedTuple):
+    """One arrow that leaves a node. `event` is None for a step that gave up and for an unwinding that is done."""
+
+    source: Node
+    target: Node
+    name: str
+    event: type[Event] | None = None
+    transition: Transition | None = None
+
+    @property
+    def by_step(self) -> bool:
+        """True for an outcome of the source's own step. A step that does not say what it returns may return all."""
+        step = self.source.step
+        return step is not None and self.event is not None and (not step.returns or self.event in step.returns)
+
+    @property
+    def cuts_off(self) -> bool:
+        """True when the source's step may be running, and this is not its outcome."""
+        return self.source.step is not None and self.event is not None and not self.by_step
+
+
+Saved = Callable[[Move], bool]
+
+
+def compensation(table: Table) -> list[Finding]:
+    """Every way in which something that was done outside may stay done although the workflow failed."""
+    failures = failure_ends(table)
+    found: list[Finding] = []
+    skipped: dict[int, Finding] = {}
+    for node in table.nodes.values():
+        if node.step is None or node.step.read_only:
+            continue
+        lost = list(lost_at(node, failures))
+        if node.undoable:
+            # One finding per declared transition, whichever of the steps before it would be left.
+            skipped |= {id(move.transition): _skipped(node, move) for move in reversed(lost) if move.transition}
+        elif lost:
+            found.append(_irreversible(node, lost[0]) if node.step.irreversible else _without_undo(node, lost[0]))
+    return [*found, *skipped.values(), *_dead_undos(table)]
+
+
+def failure_ends(table: Table) -> set[Node]:
+    """The final nodes in which failures end: an unwinding leads there, or a step that gave up.
+
+    None, when there is no other end: then an end says nothing about how it was reached.
+    """
+    ends = {end for node in table.nodes.values() for end in (node.unwinds_to, node.failed) if end and end.final}
+    others = any((node.final or node.resting) and node not in ends for node in table.nodes.values())
+    return ends if others else set()
+
+
+def lost_at(node: Node, failures: set[Node]) -> Iterator[Move]:
+    """The breaks at which a run of the node's step holds, and behind which an end is reached before it is undone."""
+    saved, saves = _saving(node)
+    first = [move for move in moves_of(node) if _leaves_something(move)]
+    held = _walk([move.target for move in first], saved)
+    later = [move for each in held for move in moves_of(each)]
+    for move in dict.fromkeys([*first, *later]):
+        if breaks(move, failures) and not saved(move) and _reaches_an_end(move.target, saved, saves):
+            yield move
+
+
+def breaks(move: Move, failures: set[Node]) -> bool:
+    """True when the path fails with this move."""
+    if move.name == STEP_FAILED or is_unwinding(move.target) or move.cuts_off or move.target in failures:
+        return True
+    return move.transition is not None and move.transition.declared.catch_all and move.target.final
+
+
+def moves_of(node: Node) -> list[Move]:
+    """The arrows that leave the node, a failure first: it is the best example. Internal ones do not leave it."""
+    found = [] if node.failed is None else [Move(node, node.failed, STEP_FAILED)]
+    found += [
+        Move(node, move.target, move.event, event, move)
+        for event, moves in node.moves.items()
+        for move in moves
+        if move.target is not None
+    ]
+    if node.unwinds_to is not None:
+        found.append(Move(node, node.unwinds_to, UNWOUND))
+    return found
+
+
+def _saving(node: Node) -> tuple[Saved, Callable[[Node], bool]]:
+    """By which moves a run of the node's step is undone, and from which nodes they leave."""
+    step = node.step
+    assert step is not None
+    if step.undos:
+        return (lambda move: is_unwinding(move.source)), is_unwinding
+    undone_in = step.undone_in
+    return (lambda move: move.source.state in undone_in and move.by_step), (lambda other: other.state in undone_in)
+
+
+def _leaves_something(move: Move) -> bool:
+    """False for the known outcome of a step that has undos, and none for this outcome: there is nothing to undo."""
+    step = move.source.step
+    assert step is not None
+    return not (step.undos and move.by_step and all(move.event is not undo.event for undo in step.undos))
+
+
+def _walk(begin: Iterable[Node], saved: Saved) -> dict[Node, None]:
+    reached: dict[Node, None] = {}
+    waiting = list(begin)
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached[node] = None
+            waiting += [move.target for move in moves_of(node) if not saved(move)]
+    return reached
+
+
+def _reaches_an_end(node: Node, saved: Saved, saves: Callable[[Node], bool]) -> bool:
+    """True when a final node can be reached before anything is undone, or one to rest in without any hope of it."""
+    return any(
+        each.final or (each.resting and not any(map(saves, reached_from([each])))) for each in _walk([node], saved)
+    )
+
+
+def _without_undo(node: Node, move: Move) -> Finding:
+    assert node.step is not None
+    name = node.step.name
+    return Finding(
+        code="step-without-undo",
+        severity="warning",
+        what=f"step {name!r} has no undo, and the workflow may fail after it: {_shown(move)}.",
+        why="Whatever it did outside stays done when the workflow fails.",
+        fix=f"Declare @{name}.undo(...) and an unwinding state, or say undone_in={{...}} if other steps take it back, "
+        "read_only=True if it changes nothing outside, irreversible=True if nothing can be done about it.",
+        location=node.step.location,
+    )
+
+
+def _irreversible(node: Node, move: Move) -> Finding:
+    assert node.step is not None
+    return Finding(
+        code="step-irreversible",
+        severity="info",
+        what=f"step {node.step.name!r} cannot be undone, and the workflow may fail after it: {_shown(move)}.",
+        why="It is declared irreversible: what it did outside stays done when the workflow fails.",
+        fix="Nothing, if that is meant; the later in a workflow such a step comes, the better.",
+        location=node.step.location,
+    )
+
+
+def _skipped(node: Node, move: Move) -> Finding:
+    assert node.step is not None
+    assert move.transition is not None
+    if move.source is node:
+        what = f"leaves state {node.name!r}, whose step {node.step.name!r} has an undo,"
+    else:
+        what = f"leaves state {move.source.name!r}, before which step {node.step.name!r} with its undo may have run,"
+    return Finding(
+        code="undo-may-be-skipped",
+        severity="warning",
+        what=f"{move.name} {what} for {move.target.name!r}, which is not unwinding.",
+        why="When it comes from outside while the step runs, what the step did or may have done stays done."
+        if move.cuts_off
+        else "The workflow ends as failures do, and what the step did stays done.",
+        fix="Let it lead to an unwinding state, or annotate the step with it if only the step sends it."
+        if move.cuts_off
+        else "Let it lead to an unwinding state.",
+        location=move.transition.declared.location,
+    )
+
+
+def _dead_undos(table: Table) -> list[Finding]:
+    return [
+        Finding(
+            code="undo-never-runs",
+            severity="warning",
+            what=f"step {node.step.name!r} has an undo, but no unwinding state can be reached from {node.name!r}.",
+            why="An undo runs when the workflow enters an unwinding state.",
+            fix="Declare one, unwind={State.UNDOING: State.FAILED}, and lead failures and cancellations to it.",
+            location=node.step.location,
+        )
+        for node in table.nodes.values()
+        if node.step is not None and node.undoable and not any(map(is_unwinding, reached_from([node])))
+    ]
+
+
+def _shown(move: Move) -> str:
+    return f"{move.name} leads from {move.source.name!r} to {move.target.name!r}"
