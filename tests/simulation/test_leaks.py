@@ -1,4 +1,4 @@
-"""C16: a hundred thousand steps with retries, timeouts, effects and undos leave nothing behind that was not there before.
+"""C16: a hundred thousand steps with retries, timeouts, effects and undos leave nothing behind that was not there.
 
 In virtual time, so that the waits of retries cost nothing. Whatever has ended is pruned, so that the store in memory
 stays as large as it was, and everything that grows is a leak. What is compared is the middle with the end: caches are
