@@ -37,6 +37,7 @@ from tests.conformance.engine.places import Place
 from tests.simulation.bank import Bank
 from tests.simulation.fleet import simulate
 from tests.simulation.orders import Order, Submit, orders
+from tests.simulation.passing import passing
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 400
@@ -219,7 +220,7 @@ def herd() -> int:
         names = [f"w{number}" for number in range(HERD)]
         await asyncio.gather(*(engine.start(machine, name, Order()) for name in names))
         await asyncio.gather(*(engine.send(name, Submit()) for name in names))
-        await asyncio.sleep(1.0)
+        await passing(1.0)
         assert len(bank.calls) == HERD
         bank.weather = "calm"
         await asyncio.gather(*(engine.wait(name) for name in names))

@@ -19,6 +19,7 @@ from interlock.testing.engines.story import Story
 from interlock.testing.lives import never
 from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualLoop
+from tests.simulation.passing import passing
 
 WEATHERS = ("fine", "fine", "flaky", "outage", "outage", "hangs", "loses answers", "late", "kills")
 
@@ -162,18 +163,18 @@ class Bank:
             elif luck.often(0.04):
                 raise NonRetryable("no such card")
         if weather == "outage" or (weather == "flaky" and luck.often(0.5)):
-            await asyncio.sleep(luck.one((0.0, 0.01, 0.05)))
+            await passing(luck.one((0.0, 0.01, 0.05)))
             raise ConnectionError(weather)
         if weather == "hangs":
-            await asyncio.sleep(3_600)
+            await passing(3_600)
         if weather == "loses answers" and luck.often(0.7):
             self._do(call, ctx)
             self._story.counts["done, answer lost"] += 1
-            await asyncio.sleep(luck.one((0.0, 0.02, 3_600.0)))
+            await passing(luck.one((0.0, 0.02, 3_600.0)))
             raise ConnectionResetError(weather)
         if weather == "late" and luck.often(0.5):
             return await self._late(call, ctx)
-        await asyncio.sleep(luck.one((0.0, 0.01, 0.1, 0.5)))
+        await passing(luck.one((0.0, 0.01, 0.1, 0.5)))
         if weather == "kills" and luck.often(0.1):
             if luck.often(0.5):
                 self._do(call, ctx)
@@ -188,11 +189,11 @@ class Bank:
         if luck.often(0.5):
             self._loop.call_later(luck.between(2.0, 4.0), self._do, call, ctx)
             self._story.counts["done after the time limit"] += 1
-            await asyncio.sleep(3_600)
+            await passing(3_600)
         left_s = luck.between(0.5, 4.0)
         while True:
             try:
-                await asyncio.sleep(left_s)
+                await passing(left_s)
                 return self._do(call, ctx)
             except asyncio.CancelledError:
                 if self.dead or call.cancelled_s is not None:
