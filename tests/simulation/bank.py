@@ -23,8 +23,9 @@ from tests.simulation.passing import passing
 
 WEATHERS = ("fine", "fine", "flaky", "outage", "outage", "hangs", "loses answers", "late", "kills")
 
-SLACK_S = 0.25
-"""From being admitted to arriving here: an attempt begins when the commit that counts it is durable."""
+SLACK_S = 1.0
+"""From being admitted to arriving here: an attempt begins when the commit that counts it is durable, and groups of a
+slow store may be ahead of that."""
 
 UNDOS = {"refund": "charge", "release": "reserve"}
 
@@ -97,6 +98,7 @@ class Bank:
         self.under_way: list[Call] = []
         self.charged: dict[str, str] = {}
         """What was taken, by key, with the workflow."""
+        self.mailed: set[str] = set()
         self.void: set[str] = set()
         self.breaking = Breaking(story)
         self._luck = luck
@@ -209,6 +211,8 @@ class Bank:
             assert ctx.undoes is not None
             self.void.add(ctx.undoes)
             self.charged.pop(ctx.undoes, None)
+        elif call.name == "mail":
+            self.mailed.add(call.workflow)
         elif call.key not in self.void:
             self.charged[call.key] = call.workflow
         return True

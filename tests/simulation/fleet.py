@@ -70,12 +70,13 @@ class Fleet:
             drain_s=luck.one((0.0, 1.0)),
             steps_max=luck.one((2, 5, MANY, MANY)),
             undos_max=luck.one((1, 3, MANY)),
+            effects_max=luck.one((1, MANY, MANY)),
             undo_timeout_s=2.0,
             undo_attempts=UNDO_ATTEMPTS,
             group_max=luck.one((3, 1_000)),
             stall_check_s=0.0,
         )
-        prompt = self.settings.steps_max >= MANY
+        prompt = min(self.settings.steps_max, self.settings.effects_max) >= MANY
         self.bank = Bank(Luck(luck.number()), self.story, self.loop, self.limits, prompt=prompt, kill=self._die)
         machine = orders(self.bank)
         self.machines = {"order": Bound(machine)}
@@ -265,7 +266,7 @@ class Fleet:
             self._until_done(engine.close()).result()
 
     def _judge_letter(self, kind: str, workflow: str, attempts: int) -> None:
-        if (kind, attempts) != ("undo", UNDO_ATTEMPTS):
+        if (kind, attempts) not in {("undo", UNDO_ATTEMPTS), ("effect", ATTEMPTS["mail"])}:
             self.story.complain(f"C9: a dead letter of {kind} after {attempts} attempts", workflow)
 
     def _check(self) -> None:
@@ -297,6 +298,8 @@ class Fleet:
             self.story.complain(
                 f"G5: it is {state!r}, and {len(kept)} of its deeds stand instead of {wanted}", workflow
             )
+        if workflow not in self.bank.mailed:
+            self.story.complain("B12: nobody was told of it", workflow)
         undone = list(dict.fromkeys(call.name for call in calls if call.undo))
         if undone == ["refund", "release"]:
             self.story.complain("A8: the older deed was undone first", workflow)

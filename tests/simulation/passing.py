@@ -10,8 +10,13 @@ async def passing(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     passed: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(seconds, passed.set_result, None)
+    timer = loop.call_later(seconds, _end, passed)
     try:
         await passed
     finally:
         timer.cancel()
+
+
+def _end(passed: asyncio.Future[None]) -> None:
+    if not passed.done():  # It may have been cancelled at this very moment.
+        passed.set_result(None)
