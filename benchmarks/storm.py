@@ -44,13 +44,15 @@ FLOOD_PER_S = 3_000
 
 NAIVE_IN_FLIGHT = 128
 """Orders that the naive chain works on at once. See `naive` for how it was found."""
-ENGINE_IN_FLIGHT = 128
+ENGINE_IN_FLIGHT = 256
+ENGINE_IN_FLIGHT_ON_POSTGRES = 512
+"""Calls at once. A place is held while the attempt is counted too, and that takes longer on PostgreSQL."""
 ENGINE_CONNECTIONS = 6
 
 SETUPS = {
     NAIVE: Setup(name=NAIVE, kind="naive", store="postgres", in_flight=NAIVE_IN_FLIGHT, connections=32),
     EMBEDDED: Setup(name=EMBEDDED, kind="interlocked", store="embedded", in_flight=ENGINE_IN_FLIGHT),
-    POSTGRES: Setup(name=POSTGRES, kind="interlocked", store="postgres", in_flight=ENGINE_IN_FLIGHT),
+    POSTGRES: Setup(name=POSTGRES, kind="interlocked", store="postgres", in_flight=ENGINE_IN_FLIGHT_ON_POSTGRES),
 }
 
 SLOW = Weather(latency_ms=40, spread=0.6, error=0.02)
@@ -70,10 +72,11 @@ class Plan:
     drain_s: float = 60.0
     pools: Sequence[int] = (8, 16, 32, 48)
     """Numbers of connections that are tried for the naive chain."""
+    tries: int = 2
     trying_s: float = 2.0
 
 
-QUICK = Plan(rounds=1, scale=1.0, drain_s=14.0, pools=(16, 32), trying_s=1.0)
+QUICK = Plan(rounds=1, scale=1.0, drain_s=10.0, pools=(16, 32), trying_s=0.8)
 
 
 def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
@@ -98,7 +101,7 @@ def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
         segment("hanging", 1, 4, HANGING, charge=LOSING),
         segment("down", 1, 4, DOWN),
         segment("recovering", 1, 4, RECOVERING),
-        segment("clear", 4.8, 4, Weather()),
+        segment("clear", 7.8, 4, Weather()),
     )
     return Script(seed=seed, segments=segments)
 
@@ -129,10 +132,12 @@ class Arena:
         """The naive chain with the number of connections that is best for it, and how many orders it then completes."""
         flood = Script(seed=SEED, segments=[Segment(name="flood", seconds=plan.trying_s, rate_per_s=FLOOD_PER_S)])
         rates: dict[int, float] = {}
-        for connections in plan.pools:
+        # The best of several tries: a machine that is busy with others makes a short one slow, and none of them fast.
+        for connections in plan.tries * tuple(plan.pools):
             tried = msgspec.structs.replace(setup, connections=connections)
             turn = self.turn(tried, flood, 0.0)
-            rates[connections] = turn.count(Outcome.COMPLETED) / turn.report.seconds
+            rate = turn.count(Outcome.COMPLETED) / turn.report.seconds
+            rates[connections] = max(rate, rates.get(connections, 0.0))
         best = max(rates, key=lambda connections: rates[connections])
         return msgspec.structs.replace(setup, connections=best), rates[best]
 

@@ -203,7 +203,10 @@ class Interlocked:
 
 
 def dependencies(in_flight: int) -> Sequence[Dependency]:
-    """What the engine knows of the gateway."""
-    return [
-        Dependency(GATEWAY, concurrency_max=in_flight, breaker=Breaker(failures=5, reset_s=1.0), budget=0.2),
-    ]
+    """What the engine knows of the gateway.
+
+    A share opens the breaker and not failures in a row: with a hundred calls at once and a fifth of them failing, five
+    in a row come by every second, and most calls still work. One probe is cheap, so it is tried often.
+    """
+    breaker = Breaker(failure_rate=0.5, window_calls=50, calls_min=20, reset_s=0.25)
+    return [Dependency(GATEWAY, concurrency_max=in_flight, breaker=breaker, budget=0.2)]
