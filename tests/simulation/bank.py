@@ -72,7 +72,7 @@ class Breaking:
             return
         self._story.tell("", f"the breaker is {signal.after}: {signal.reason}")
         self._story.counts[f"breaker: {signal.before} to {signal.after}"] += 1
-        self.recovered = signal.after == "closed"
+        self.recovered = signal.before == "half_open" and signal.after == "closed" and "person" not in signal.reason
         self.phase, self.since_s = signal.after, self._story.clock.now_s
         self.answered = self.steps_begun = self.undos_begun = self.abandoned = self.given_back = 0
 

@@ -25,6 +25,9 @@ RACES = (
     "engines that share",
     "retries beyond the free ones",
     "dead letters: undo",
+    "dead letters: effect",
+    "forced: open",
+    "forced: closed",
     "crashes",
     "clean ends",
 )
