@@ -1,4 +1,4 @@
-"""C16: a hundred thousand steps with retries, timeouts, effects and undos leave nothing behind that was not there.
+"""C16: a hundred thousand steps with retries, timeouts and undos leave nothing behind that was not there before.
 
 In virtual time, so that the waits of retries cost nothing. Whatever has ended is pruned, so that the store in memory
 stays as large as it was, and everything that grows is a leak. What is compared is the middle with the end: caches are
@@ -27,6 +27,7 @@ from interlock.store.memory import MemoryStore
 from interlock.testing.lives import open_on
 from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualClock, VirtualLoop
+from tests.simulation.passing import passing
 from tests.simulation.tracing import untraced
 
 STEPS = int(os.environ.get("INTERLOCK_LEAK_STEPS", "100000"))
@@ -45,10 +46,10 @@ async def world() -> None:
     if luck.often(0.14):
         raise ConnectionError("net")
     if luck.often(0.005):
-        await asyncio.sleep(3_600)
+        await passing(3_600)
     if luck.often(0.005):
         raise NonRetryable("no")
-    await asyncio.sleep(luck.one((0.0, 0.001, 0.01)))
+    await passing(luck.one((0.0, 0.001, 0.01)))
 
 
 @step(timeout_s=2, dependency="gateway", retry=Retry(attempts=4))
@@ -129,7 +130,7 @@ async def work(engine: Engine, count: int, already: int) -> None:
                                                if view.state not in ENDED]:  # fmt: skip
         for letter in await engine.dead_letters():
             await engine.retry_dead_letter(letter.id)
-        await asyncio.sleep(10.0)
+        await passing(10.0)
     await engine.prune(older_than_s=0.0)
 
 
@@ -161,7 +162,7 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
             while counting.steps < STEPS * share:
                 await work(engine, AT_ONCE, made)
                 made += AT_ONCE
-            await asyncio.sleep(113.7)  # Nothing else happens at such a time.
+            await passing(113.7)  # Nothing else happens at such a time.
             seen.append(measured(loop, inside))
             blocks.append(sys.getallocatedblocks())
         await engine.close()

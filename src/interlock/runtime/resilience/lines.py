@@ -95,8 +95,7 @@ class Line:
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
             self.decline(name)
-            if kept is not None and kept.admitted == "call" and self.outlet.phase != "closed":
-                # It has waited for a slot, and the breaker has opened meanwhile.
+            if kept is not None and self._outdated(kept):
                 self.give_back(kept)
             elif kept is not None:
                 kept.slots = slots
@@ -105,6 +104,11 @@ class Line:
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _outdated(self, kept: Pass) -> bool:
+        """Whether it has waited for a slot for so long that the breaker has opened meanwhile, or opened again."""
+        phase = self.outlet.phase
+        return (kept.admitted == "call" and phase != "closed") or (kept.admitted == "probe" and phase == "open")
 
     def _ahead(self, kind: Kind, born_us: int) -> bool:
         """Whether somebody waits whom this one must not overtake: somebody older."""
