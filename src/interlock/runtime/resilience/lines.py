@@ -43,6 +43,12 @@ class Pass:
         """Whether it tries a breaker that is not closed: a failure then costs no attempt."""
         return self.admitted != "call"
 
+    def without_place(self) -> "Pass":
+        """Give the place at the dependency back, and keep the slot."""
+        if self.line is not None:
+            self.line.give_back(self)
+        return Pass(self.slots)
+
     def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
         """The attempt has ended like this, or was never made."""
         if self.line is not None:

@@ -1,0 +1,69 @@
+"""What a second reader of breakers and lines has found: passes that leak, attempts that never were, odd names."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock import AlertRaised, Breaker, Dependency
+from interlock.errors import DefinitionError, InterlockError, OutcomeUnknown
+from interlock.runtime import attempts
+from tests.conformance.engine.outages import down, later, named, submit
+from tests.conformance.engine.places import Place, SetClock, run, settled, turns
+from tests.conformance.engine.shop import Charged, Held, Outside, State, World, shop
+
+QUICK = Dependency("gateway", breaker=Breaker(failures=1))
+"""Opens with the first failure."""
+
+MEMORY = Place(Path(), "memory:")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts that ignore their timeouts are given up at once."""
+    monkeypatch.setattr(attempts, "IGNORED_S", 0.01)
+
+
+def test_an_undo_behind_a_stuck_attempt_is_not_counted_when_the_engine_stops(tmp_path: Path, impatient: None) -> None:
+    """C9: it was never made. Counted as a crash, three restarts would make a dead letter of it."""
+
+    async def scenario() -> None:
+        clock, stuck = SetClock(), Held(Charged(), stubborn=True)
+        order = shop(World(charge=Outside(stuck)), charges_at="gateway", timeout_s=0.01, attempts=1).machine
+        place = Place(tmp_path / "cache", f"lanes://{tmp_path}/shop")
+        engine = await place.engine(order, clock=clock, drain_s=0.0)
+        await submit(engine, order, ["o-1"])
+        await engine.wait("o-1", State.UNDOING)
+        await settled(engine)
+        assert [each.attempts for each in await engine.compensations()] == [1]
+        outlet = engine._inside.places.lines["gateway"].outlet
+        await engine.close()
+        assert (outlet.under_way, outlet.undos_under_way) == (0, 0)
+        stuck.go.set()
+        await turns()
+        again = shop(World(refund=Outside(Held())), charges_at="gateway").machine
+        async with place.engine(again, clock=clock, worker=False) as after:
+            assert [each.attempts for each in await after.compensations()] == [0]
+
+    run(scenario)
+
+
+def test_an_undo_behind_a_stuck_attempt_does_not_keep_the_probe_from_others(impatient: None) -> None:
+    """C4: half-open for ever, because the one that probes waits for an attempt that never ends."""
+
+    async def scenario() -> None:
+        clock, stuck = SetClock(), Held(Charged(), stubborn=True)
+        world = World(charge=Outside(stuck, down(), Charged()), refund=Outside(down(), None))
+        order = shop(world, charges_at="gateway", timeout_s=0.1, attempts=1).machine
+        async with MEMORY.engine(order, clock=clock, drain_s=0.0, dependencies=[QUICK]) as engine:
+            await submit(engine, order, named(2))
+            assert engine.breakers()["gateway"].state == "open"
+            await engine.wait("o-1", State.UNDOING)
+            await submit(engine, order, ["o-3"])
+            for _ in range(3):
+                await later(engine, clock, 31.0)
+            assert (await engine.wait("o-3", timeout_s=1)).state is State.DONE
+            assert world.refund.calls[1:] == []
+            stuck.go.set()
+            assert (await engine.wait("o-1")).state is State.CANCELLED
+
+    run(scenario)
