@@ -67,3 +67,22 @@ def test_an_undo_behind_a_stuck_attempt_does_not_keep_the_probe_from_others(impa
             assert (await engine.wait("o-1")).state is State.CANCELLED
 
     run(scenario)
+
+
+def test_a_dead_engine_keeps_no_places_from_the_others() -> None:
+    """C4, C8: an engine that cannot go on calls nobody, so it holds no probe and no place either."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        first = shop(World(charge=Outside(down(), Charged())), charges_at="gateway").machine
+        second = shop(World(charge=Outside(Charged())), charges_at="gateway").machine
+        dead = await MEMORY.engine(first, clock=clock, dependencies=[QUICK])
+        async with MEMORY.engine(second, clock=clock, dependencies=[QUICK]) as engine:
+            await submit(dead, first, named(3))
+            dead._inside.pipeline.dead = OutcomeUnknown("nobody knows.")
+            await later(dead, clock, 31.0)
+            await submit(engine, second, ["o-9"])
+            assert (await engine.wait("o-9", timeout_s=1)).state is State.DONE
+        await dead.close()
+
+    run(scenario)
