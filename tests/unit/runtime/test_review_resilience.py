@@ -86,3 +86,22 @@ def test_a_dead_engine_keeps_no_places_from_the_others() -> None:
         await dead.close()
 
     run(scenario)
+
+
+def test_calls_that_hang_since_before_the_recovery_do_not_fill_its_waves() -> None:
+    """C4, C8: they are cancelled by their timeouts, which may be long; who has waited is released meanwhile."""
+
+    async def scenario() -> None:
+        clock = SetClock()
+        hangs = [Held() for _ in range(5)]
+        world = World(charge=Outside(*hangs, down(), Charged()))
+        order = shop(world, charges_at="gateway", timeout_s=3_600.0).machine
+        async with MEMORY.engine(order, clock=clock, dependencies=[QUICK], drain_s=0.0) as engine:
+            await submit(engine, order, named(6))
+            assert engine.breakers()["gateway"].state == "open"
+            await submit(engine, order, named(4, first=7))
+            await later(engine, clock, 31.0)
+            for workflow in named(4, first=7):
+                assert (await engine.wait(workflow, timeout_s=1)).state is State.DONE
+
+    run(scenario)
