@@ -105,3 +105,21 @@ def test_calls_that_hang_since_before_the_recovery_do_not_fill_its_waves() -> No
                 assert (await engine.wait(workflow, timeout_s=1)).state is State.DONE
 
     run(scenario)
+
+
+def test_an_alert_of_an_earlier_engine_of_the_same_process_is_resolved(tmp_path: Path) -> None:
+    """C4: on-call was told that it is open, and is told when that is over, whichever engine finds out."""
+
+    async def scenario() -> None:
+        clock, signals = SetClock(), list[object]()
+        order = shop(World(charge=Outside(down(), Charged())), charges_at="gateway").machine
+        place = Place(tmp_path / "cache", f"lanes://{tmp_path}/shop")
+        async with place.engine(order, clock=clock, dependencies=[QUICK], observers=[signals.append]) as engine:
+            await submit(engine, order, named(2))
+        async with place.engine(order, clock=clock, dependencies=[QUICK], observers=[signals.append]) as engine:
+            await later(engine, clock, 31.0)
+            await engine.wait("o-2")
+            assert engine.breakers()["gateway"].state == "closed"
+        assert [each.resolved for each in signals if isinstance(each, AlertRaised)] == [False, True]
+
+    run(scenario)

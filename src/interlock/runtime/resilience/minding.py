@@ -44,7 +44,8 @@ class Minding:
             reason = note.reason or "it was so when the last process ended"
             # A process that runs no steps would never probe, and never learn that it is over.
             state = note.state if self._worker else "closed"
-            if line.outlet.remember(state, note.forced, reason, read_since(note)) and state != "closed":
+            remembered = line.outlet.remember(state, note.forced, reason, read_since(note))
+            if state != "closed" and (remembered or line.outlet.phase != "closed"):
                 self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
 
     def changed(self, change: Change) -> None:
