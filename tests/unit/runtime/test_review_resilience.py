@@ -123,3 +123,34 @@ def test_an_alert_of_an_earlier_engine_of_the_same_process_is_resolved(tmp_path:
         assert [each.resolved for each in signals if isinstance(each, AlertRaised)] == [False, True]
 
     run(scenario)
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a'b", "ü" * 300, "a\nb", "a\x1b[31mb", "a\0b", "a\ud800b"], ids=repr)
+def test_a_dependency_has_any_name_or_is_refused_where_it_is_declared(tmp_path: Path, name: str) -> None:
+    """A name that no store takes is refused at its line, and not when its breaker opens at night."""
+
+    async def scenario() -> None:
+        try:
+            declared = Dependency(name, breaker=Breaker(failures=1))
+        except DefinitionError:
+            return
+        order = shop(World(charge=Outside(down(), Charged())), charges_at=name).machine
+        place = Place(tmp_path / "cache", f"lanes://{tmp_path}/shop")
+        async with place.engine(order, clock=SetClock(), dependencies=[declared]) as engine:
+            await submit(engine, order, named(2))
+            await engine._inside.minding.close()
+            assert f"breaker:{name}" in await engine._store.noted()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wrong", ["50", -1, 0, float("nan"), True], ids=repr)
+def test_a_limit_that_is_none_is_refused_in_words(wrong: float) -> None:
+    async def scenario() -> None:
+        order = shop(charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=SetClock()) as engine:
+            for given in ({"rate_per_s": wrong}, {"concurrency_max": wrong}):
+                with pytest.raises(InterlockError, match=str(next(iter(given)))):
+                    engine.set_limit("gateway", **given)  # type: ignore[arg-type]
+
+    run(scenario)
