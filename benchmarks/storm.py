@@ -14,14 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from benchmarks.postgres import Server, server
 from benchmarks.report import WIDTH_IN_A_PIPE, publish
 from benchmarks.storming.arena import Setup, Turn, fresh_database, take_turn
+from benchmarks.storming.load import Outcome
 from benchmarks.storming.verdict import (
     AT_MOST,
     EMBEDDED,
@@ -38,17 +40,19 @@ from benchmarks.storming.weather import Script, Segment, Weather
 
 STORES = {"embedded": (EMBEDDED,), "postgres": (POSTGRES,), "both": (EMBEDDED, POSTGRES)}
 SEED = 7
-DRAIN_S = 20.0
+FLOOD_PER_S = 3_000
 
-NAIVE_IN_FLIGHT = 256
-NAIVE_CONNECTIONS = 16
+NAIVE_IN_FLIGHT = 128
+"""Orders that the naive chain works on at once. See `naive` for how it was found."""
 ENGINE_IN_FLIGHT = 256
+ENGINE_IN_FLIGHT_ON_POSTGRES = 512
+"""Calls at once. A place is held while the attempt is counted too, and that takes longer on PostgreSQL."""
 ENGINE_CONNECTIONS = 6
 
 SETUPS = {
-    NAIVE: Setup(name=NAIVE, kind="naive", store="postgres", in_flight=NAIVE_IN_FLIGHT, connections=NAIVE_CONNECTIONS),
+    NAIVE: Setup(name=NAIVE, kind="naive", store="postgres", in_flight=NAIVE_IN_FLIGHT, connections=32),
     EMBEDDED: Setup(name=EMBEDDED, kind="interlocked", store="embedded", in_flight=ENGINE_IN_FLIGHT),
-    POSTGRES: Setup(name=POSTGRES, kind="interlocked", store="postgres", in_flight=ENGINE_IN_FLIGHT),
+    POSTGRES: Setup(name=POSTGRES, kind="interlocked", store="postgres", in_flight=ENGINE_IN_FLIGHT_ON_POSTGRES),
 }
 
 SLOW = Weather(latency_ms=40, spread=0.6, error=0.02)
@@ -59,46 +63,92 @@ DOWN = Weather(down=True)
 RECOVERING = Weather(latency_ms=30, spread=0.6, error=0.05, refuse=0.05)
 
 
-def script(scale: float, *, seed: int = SEED) -> Script:
-    """The storm: the rate doubles, and the weather gets worse, ends in an outage, and clears up."""
+@dataclass(frozen=True)
+class Plan:
+    """How long and how often."""
+
+    rounds: int = 3
+    scale: float = 2.0
+    drain_s: float = 60.0
+    pools: Sequence[int] = (8, 16, 32, 48)
+    """Numbers of connections that are tried for the naive chain."""
+    tries: int = 2
+    trying_s: float = 2.0
+
+
+QUICK = Plan(rounds=1, scale=1.0, drain_s=10.0, pools=(16, 32), trying_s=0.8)
+
+
+def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
+    """The storm. Rates double, from half of what the naive chain can do in calm weather to four times as much.
+
+    The weather gets worse while they rise, ends in an outage, and clears up while the load stays.
+    """
+
+    def segment(name: str, seconds: float, times: float, weather: Weather, **special: Weather) -> Segment:
+        return Segment(
+            name=name,
+            seconds=scale * seconds,
+            rate_per_s=times * capacity_per_s,
+            weather=weather,
+            special={f"/{endpoint}": each for endpoint, each in special.items()},
+        )
+
     segments = (
-        Segment(name="calm", seconds=scale, rate_per_s=100),
-        Segment(name="slow", seconds=scale, rate_per_s=200, weather=SLOW),
-        Segment(name="failing", seconds=scale, rate_per_s=400, weather=FAILING),
-        Segment(name="hanging", seconds=scale, rate_per_s=800, weather=HANGING, special={"/charge": LOSING}),
-        Segment(name="down", seconds=scale, rate_per_s=1_600, weather=DOWN),
-        Segment(name="recovering", seconds=scale, rate_per_s=1_600, weather=RECOVERING),
-        Segment(name="clear", seconds=scale, rate_per_s=3_200),
+        segment("calm", 0.3, 0.5, Weather()),
+        segment("slow", 0.3, 1, SLOW),
+        segment("failing", 0.6, 2, FAILING),
+        segment("hanging", 1, 4, HANGING, charge=LOSING),
+        segment("down", 1, 4, DOWN),
+        segment("recovering", 1, 4, RECOVERING),
+        segment("clear", 7.8, 4, Weather()),
     )
     return Script(seed=seed, segments=segments)
 
 
-def run(
-    folder: Path, storm: Script, *, names: Sequence[str], rounds: int, drain_s: float = DRAIN_S
-) -> dict[str, list[Turn]]:
-    """Let the contestants take turns."""
-    turns: dict[str, list[Turn]] = {name: [] for name in names}
-    with ExitStack() as stack:
-        needed = any(SETUPS[name].store == "postgres" for name in names)
-        running = stack.enter_context(server(folder)) if needed else None
+class Arena:
+    """A folder, a PostgreSQL server and the contestants."""
+
+    def __init__(self, folder: Path, running: Server | None) -> None:
+        self._folder = folder
+        self._running = running
+        self._turns = 0
         if running is not None:
             asyncio.run(running.check_durable())
-        for number in range(rounds):
+
+    def turn(self, setup: Setup, storm: Script, drain_s: float) -> Turn:
+        """One contestant in one storm."""
+        self._turns += 1
+        folder = self._folder / f"turn_{self._turns}"
+        used, url = None, f"lanes://{folder}/lane"
+        if setup.store == "postgres":
+            assert self._running is not None
+            used, url = self._running, asyncio.run(fresh_database(self._running, folder.name))
+            if setup.kind == "interlocked":
+                url += f"{'&' if '?' in url else '?'}schema=storm&connections_max={ENGINE_CONNECTIONS}"
+        return take_turn(setup, storm, folder=folder, url=url, server=used, drain_s=drain_s)
+
+    def tuned(self, setup: Setup, plan: Plan) -> tuple[Setup, float]:
+        """The naive chain with the number of connections that is best for it, and how many orders it then completes."""
+        flood = Script(seed=SEED, segments=[Segment(name="flood", seconds=plan.trying_s, rate_per_s=FLOOD_PER_S)])
+        rates: dict[int, float] = {}
+        # The best of several tries: a machine that is busy with others makes a short one slow, and none of them fast.
+        for connections in plan.tries * tuple(plan.pools):
+            tried = msgspec.structs.replace(setup, connections=connections)
+            turn = self.turn(tried, flood, 0.0)
+            rate = turn.count(Outcome.COMPLETED) / turn.report.seconds
+            rates[connections] = max(rate, rates.get(connections, 0.0))
+        best = max(rates, key=lambda connections: rates[connections])
+        return msgspec.structs.replace(setup, connections=best), rates[best]
+
+    def run(self, setups: Sequence[Setup], storm: Script, plan: Plan) -> dict[str, list[Turn]]:
+        """Let the contestants take turns."""
+        turns: dict[str, list[Turn]] = {setup.name: [] for setup in setups}
+        for number in range(plan.rounds):
             # The order rotates, so that nobody always runs behind the one that heats the machine.
-            for name in [*names[number % len(names) :], *names[: number % len(names)]]:
-                place = folder / f"turn-{number}-{list(names).index(name)}"
-                turns[name].append(_turn(SETUPS[name], storm, place, running, drain_s))
-    return turns
-
-
-def _turn(setup: Setup, storm: Script, folder: Path, running: Server | None, drain_s: float) -> Turn:
-    used, url = None, f"lanes://{folder}/lane"
-    if setup.store == "postgres":
-        assert running is not None
-        used, url = running, asyncio.run(fresh_database(running, folder.name.replace("-", "_")))
-        if setup.kind == "interlocked":
-            url += f"{'&' if '?' in url else '?'}schema=storm&connections_max={ENGINE_CONNECTIONS}"
-    return take_turn(setup, storm, folder=folder, url=url, server=used, drain_s=drain_s)
+            for setup in [*setups[number % len(setups) :], *setups[: number % len(setups)]]:
+                turns[setup.name].append(self.turn(setup, storm, plan.drain_s))
+        return turns
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -106,6 +156,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a shorter storm: end within 90 seconds on 2 cores")
     parser.add_argument("--store", choices=STORES, default="both", help="the stores of Interlock (default: both)")
+    parser.add_argument("--capacity", type=float, metavar="N", help="orders/s of the naive chain; measured if left out")
     parser.add_argument("--rounds", type=int, metavar="N", help="storms for each contestant")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of arrivals and weather (default: {SEED})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
@@ -119,10 +170,24 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     load = [round(each, 2) for each in os.getloadavg()]
     begun = time.monotonic()
-    storm = script(1.0 if options.quick else 2.0, seed=options.seed)
-    rounds = options.rounds or (1 if options.quick else 3)
-    with tempfile.TemporaryDirectory(prefix="interlock-storm-") as folder:
-        turns = run(Path(folder), storm, names=(*STORES[options.store], NAIVE), rounds=rounds)
+    plan = QUICK if options.quick else Plan()
+    plan = replace(plan, rounds=options.rounds or plan.rounds)
+    with tempfile.TemporaryDirectory(prefix="interlock-storm-") as folder, server(Path(folder)) as running:
+        arena = Arena(Path(folder), running)
+        naive, capacity = SETUPS[NAIVE], options.capacity
+        if capacity is None:
+            naive, capacity = arena.tuned(naive, plan)
+        storm = script(capacity, plan.scale, seed=options.seed)
+        turns = arena.run([*(SETUPS[name] for name in STORES[options.store]), naive], storm, plan)
+    notes = {
+        "rounds": plan.rounds,
+        "seed": options.seed,
+        "naive_calm_capacity_per_s": round(capacity, 1),
+        "naive_in_flight": naive.in_flight,
+        "naive_connections": naive.connections,
+        "load_average_before": load,
+        "cpu": "of the contestant's process and of the PostgreSQL server that works for it",
+    }
     publish(
         "storm",
         figures={name: figure_of(storm, mine) for name, mine in turns.items()},
@@ -131,22 +196,14 @@ def main() -> None:
         at_most=AT_MOST,
         unit="orders",
         file=options.json,
-        extra={
-            "storm": storm_figures(turns),
-            "rounds": rounds,
-            "seed": options.seed,
-            "naive_in_flight": NAIVE_IN_FLIGHT,
-            "naive_connections": NAIVE_CONNECTIONS,
-            "load_average_before": load,
-            "cpu": "of the contestant's process and of the PostgreSQL server that works for it",
-        },
+        extra={"storm": storm_figures(turns), **notes},
     )
     console = Console(width=WIDTH_IN_A_PIPE)
     console.print(storm_table(storm, turns))
     console.print(timeline_table(storm, turns))
-    at_once = f"{NAIVE_IN_FLIGHT} orders at once over {NAIVE_CONNECTIONS} connections"
-    print(f"  {rounds} round(s), seed {options.seed}; the naive chain works on {at_once}")
-    print(f"  load average before the run: {', '.join(map(str, load))}; the run took {time.monotonic() - begun:.0f} s")
+    for name, note in notes.items():
+        print(f"  {name}: {note}")
+    print(f"  the run took {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     connections: int = 0
     timeout_s: float = 1.0
+    """Of one call."""
+    settings: dict[str, float] = {}
+    """Of the engine."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +63,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Orders that ended well and are not paid exactly once, or not reserved."""
     uncompensated: int
     """Orders that did not end well and are paid: nobody has given the money back."""
+    unknown: int
+    """Orders of which nobody can say what they are: not final, or failed and still paid."""
     unreleased: int
+    starved_s: float
+    """How long its event loop was ready to run and had no core: the machine was too small, or busy with others."""
 
     def count(self, *outcomes: Outcome) -> int:
         """How many orders have ended so."""
@@ -94,13 +101,17 @@ class Speaking:
             raise Absent(f"no answer within {limit_s:g} s: {last_line(self._log)}")
         return line.strip()
 
+    def starved_s(self) -> float:
+        """How long its main thread has waited for a core so far."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def resident_bytes(self) -> int:
         """Its memory."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 @contextmanager
-def speaking(module: str, folder: Path, name: str) -> Iterator[Speaking]:
+def speaking(module: str, folder: Path, name: str) -> Generator[Speaking]:
     """A process of this repository while the block lasts."""
     log = folder / f"{name}.log"
     # The packages that this process uses, wherever they were found.
@@ -140,11 +151,13 @@ def take_turn(setup: Setup, script: Script, *, folder: Path, url: str, server: S
             connections=setup.connections,
             timeout_s=setup.timeout_s,
             drain_s=drain_s,
+            settings=setup.settings,
             report=str(folder / "report.json"),
         )
         contending.say(msgspec.json.encode(task).decode())
         assert contending.hear(LISTENING_S_MAX) == "ready"
         before, gateway_before = _cpu(contending, server), cpu_seconds([gateway.pid])
+        starved_s = -contending.starved_s()
         rss_before = peak = contending.resident_bytes()
         _ask(port, "POST", "/script", msgspec.json.encode(script))
         contending.say("go")
@@ -153,14 +166,15 @@ def take_turn(setup: Setup, script: Script, *, folder: Path, url: str, server: S
             peak = max(peak, contending.resident_bytes())
         assert contending.hear(1.0) == "done"
         peak = max(peak, contending.resident_bytes())
+        starved_s += contending.starved_s()
         after, gateway_after = _cpu(contending, server), cpu_seconds([gateway.pid])
         books: dict[str, Any] = json.loads(_ask(port, "GET", "/books"))
         contending.say("report")
         assert contending.hear(ENDING_S_MAX) == "reported"
         contending.say("end")
         report = msgspec.json.decode(Path(task.report).read_bytes(), type=Report)
-    wrong, uncompensated, unreleased = compared(report, books)
     return Turn(
+        **compared(report, books),
         report=report,
         books=books,
         cpu_s=after[0] - before[0],
@@ -168,18 +182,22 @@ def take_turn(setup: Setup, script: Script, *, folder: Path, url: str, server: S
         gateway_cpu_s=gateway_after - gateway_before,
         rss_before_bytes=rss_before,
         rss_peak_bytes=peak,
-        wrong=wrong,
-        uncompensated=uncompensated,
-        unreleased=unreleased,
+        starved_s=starved_s,
     )
 
 
-def compared(report: Report, books: Mapping[str, Any]) -> tuple[int, int, int]:
-    """What the contestant says beside what the books say: orders that are wrong, uncompensated, and unreleased."""
+def compared(report: Report, books: Mapping[str, Any]) -> dict[str, int]:
+    """What the contestant says beside what the books say: how many orders are not what they should be."""
     good = {number for number, outcome in enumerate(report.outcomes) if outcome == Outcome.COMPLETED}
     paid = {order_number(order) for order in books["charged_not_refunded"]}
     reserved = {order_number(order) for order in books["reserved_not_released"]}
-    return len(good - (paid & reserved)), len(paid - good), len(reserved - good)
+    left = {number for number, outcome in enumerate(report.outcomes) if outcome == Outcome.OPEN}
+    return {
+        "wrong": len(good - (paid & reserved)),
+        "uncompensated": len(paid - good),
+        "unknown": len(left | (paid - good)),
+        "unreleased": len(reserved - good),
+    }
 
 
 def _cpu(contending: Speaking, server: Server | None) -> tuple[float, float]:

@@ -40,6 +40,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     timeout_s: float
     drain_s: float
+    settings: dict[str, float] = {}
+    """Of the engine."""
     report: str
     """The file for what became of the orders."""
 
@@ -73,7 +75,7 @@ def contestant(task: Task, client: Client) -> Contestant:
     """The one that is meant."""
     if task.kind == "naive":
         return Naive(task.url, client, in_flight=task.in_flight, connections=task.connections, timeout_s=task.timeout_s)
-    return Interlocked(task.url, client, in_flight=task.in_flight, timeout_s=task.timeout_s)
+    return Interlocked(task.url, client, in_flight=task.in_flight, timeout_s=task.timeout_s, settings=task.settings)
 
 
 async def run(task: Task, said: Callable[[str], None], heard: Callable[[], str]) -> None:

@@ -44,6 +44,8 @@ class Gateway:
         self._socket = socket.socket()
         # A port that the kernel chose by itself would be given up by a socket that stops listening.
         self.port = free_port()
+        # Connections that have not quite ended must not keep it from listening again.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", self.port))
         self._server: asyncio.Server | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -69,6 +71,10 @@ class Gateway:
                 self._socket.shutdown(socket.SHUT_RDWR)  # The socket stops listening and stays bound.
         for connection in list(self.connections):
             connection.reset()
+
+    def forget(self, connection: "Connection") -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
 
     def close(self) -> None:
         """End."""
@@ -96,6 +102,7 @@ class Gateway:
             self.go_down()
         else:
             self._opening = self._loop.create_task(self.listen())
+            self._opening.add_done_callback(lambda task: task.result())
 
     def called(self, endpoint: str, key: str, body: bytes, answer: Callable[[HTTPStatus], None]) -> Fate:
         """One call: decide its fate, write the books, answer in time. Returns what is left to do."""
@@ -143,7 +150,7 @@ class Connection(asyncio.Protocol):
         del exc
         self._leave()
         self._transport = None
-        self._gateway.connections.discard(self)
+        self._gateway.forget(self)
 
     def data_received(self, data: bytes) -> None:
         """A piece of a request, which is nearly always all of it."""

@@ -6,7 +6,7 @@ may have been done when an order fails. An order is started and nobody waits for
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -81,7 +81,7 @@ class Completed(OrderEvent):
     """Everything is done."""
 
 
-def machine(client: Client, *, timeout_s: float) -> Machine[State, Order, OrderEvent]:
+def machine(client: Client, *, timeout_s: float, retry: Retry) -> Machine[State, Order, OrderEvent]:
     """The machine, with steps that call the gateway over this client."""
     order = Machine(
         "storm_order",
@@ -106,7 +106,7 @@ def machine(client: Client, *, timeout_s: float) -> Machine[State, Order, OrderE
             raise NonRetryable("an order without a price is refused")
         return Validated()
 
-    @order.step(State.CHARGING, timeout_s=timeout_s, retry=RETRY, dependency=GATEWAY, failed=State.UNDOING)
+    @order.step(State.CHARGING, timeout_s=timeout_s, retry=retry, dependency=GATEWAY, failed=State.UNDOING)
     async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
         status = await client.charge(ctx.workflow, order.cents, key=ctx.key)
         if status == HTTPStatus.PAYMENT_REQUIRED:
@@ -120,7 +120,7 @@ def machine(client: Client, *, timeout_s: float) -> Machine[State, Order, OrderE
         assert ctx.undoes is not None
         _check(await client.refund(ctx.workflow, undoes=ctx.undoes, key=ctx.key))
 
-    @order.step(State.RESERVING, timeout_s=timeout_s, retry=RETRY, dependency=GATEWAY, failed=State.UNDOING)
+    @order.step(State.RESERVING, timeout_s=timeout_s, retry=retry, dependency=GATEWAY, failed=State.UNDOING)
     async def reserve(order: Order, ctx: StepContext) -> Reserved:
         del order
         _check(await client.reserve(ctx.workflow, key=ctx.key))
@@ -150,8 +150,17 @@ def _check(status: int) -> None:
 class Interlocked:
     """The machine on an engine."""
 
-    def __init__(self, url: str, client: Client, *, in_flight: int, timeout_s: float) -> None:
-        self._machine = machine(client, timeout_s=timeout_s)
+    def __init__(
+        self,
+        url: str,
+        client: Client,
+        *,
+        in_flight: int,
+        timeout_s: float,
+        retry: Retry = RETRY,
+        settings: Mapping[str, float] | None = None,
+    ) -> None:
+        self._machine = machine(client, timeout_s=timeout_s, retry=retry)
         self._opening = Engine.open(
             url,
             machines=[self._machine],
@@ -160,6 +169,7 @@ class Interlocked:
             undo_timeout_s=timeout_s,
             undo_attempts=UNDO_ATTEMPTS,
             drain_s=0.0,
+            **(settings or {}),  # type: ignore[arg-type]  # Settings only, never one of the named arguments.
         )
         self._engine: Engine | None = None
         self.ended: Callable[[int, Outcome], None] = lambda _number, _outcome: None
@@ -193,7 +203,10 @@ class Interlocked:
 
 
 def dependencies(in_flight: int) -> Sequence[Dependency]:
-    """What the engine knows of the gateway."""
-    return [
-        Dependency(GATEWAY, concurrency_max=in_flight, breaker=Breaker(failures=5, reset_s=1.0), budget=0.2),
-    ]
+    """What the engine knows of the gateway.
+
+    A share opens the breaker and not failures in a row: with a hundred calls at once and a fifth of them failing, five
+    in a row come by every second, and most calls still work. One probe is cheap, so it is tried often.
+    """
+    breaker = Breaker(failure_rate=0.5, window_calls=50, calls_min=20, reset_s=0.25)
+    return [Dependency(GATEWAY, concurrency_max=in_flight, breaker=breaker, budget=0.2)]

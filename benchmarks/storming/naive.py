@@ -4,7 +4,11 @@ One task per order awaits one step after the other: validate, charge, reserve, c
 timeout and is retried three times, with exponential backoff and jitter, under the order's id as its idempotency key.
 Every step is one transaction on PostgreSQL that moves the order and leaves a row of history, over asyncpg's pool. When
 a call has failed for good the order is marked as failed, and what may have happened outside is undone, with three
-retries too. So many orders are worked on at once as were found to be best; the others wait in their tasks.
+retries too.
+
+So many orders are worked on at once as were found to be best, and the others wait in their tasks: in the storm, 64 to
+512 at once were equally fast, 2,000 a third slower, and without a bound it came to a standstill. More at once also
+means more that fail in an outage. The number of connections is tried out before every storm.
 """
 
 import asyncio

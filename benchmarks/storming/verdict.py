@@ -68,11 +68,6 @@ def errors(turn: Turn) -> int:
     return turn.count(Outcome.FAILED, Outcome.REFUSED, Outcome.OPEN) + turn.wrong
 
 
-def unknown(turn: Turn) -> int:
-    """Orders of which nobody can say what they are: not final, or failed and still paid."""
-    return turn.count(Outcome.OPEN) + turn.uncompensated
-
-
 def rss_growth(turn: Turn) -> int:
     """How much more memory the contestant had at its peak than before the storm."""
     return turn.rss_peak_bytes - turn.rss_before_bytes
@@ -127,8 +122,9 @@ def _row(turn: Turn) -> dict[str, float]:
         "not_final": turn.count(Outcome.OPEN),
         "wrong": turn.wrong,
         "seconds": turn.report.seconds,
+        "starved_s": turn.starved_s,
         "error_rate": errors(turn) / offered,
-        "unknown": unknown(turn),
+        "unknown": turn.unknown,
         "double_charges": len(turn.books["charged_twice"]),
         "uncompensated_charges": turn.uncompensated,
         "unreleased": turn.unreleased,
@@ -151,8 +147,12 @@ def storm_table(script: Script, turns: Turns) -> Table:
         table.add_column(name, justify="right")
     figures = storm_figures(turns)
     for key in next(iter(figures.values())):
-        table.add_row(key.replace("_", " "), *(f"{figures[name][key]:,.4g}" for name in turns))
+        table.add_row(key.replace("_", " "), *(_shown(figures[name][key]) for name in turns))
     return table
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
 
 
 def timeline_table(script: Script, turns: Turns) -> Table:
@@ -167,7 +167,7 @@ def timeline_table(script: Script, turns: Turns) -> Table:
     waited = {name: latencies(script, mine[-1]) for name, mine in turns.items()}
     for place, segment in enumerate(script.segments):
         numbers = [number for number, found in enumerate(places) if found == place]
-        cells = []
+        cells: list[str] = []
         for name, mine in turns.items():
             outcomes = mine[-1].report.outcomes
             good = sum(outcomes[number] in (Outcome.COMPLETED, Outcome.DECLINED) for number in numbers)

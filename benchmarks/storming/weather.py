@@ -82,7 +82,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
     def ends_s(self) -> list[float]:
         """When each segment ends."""
-        ends, end_s = [], 0.0
+        ends: list[float] = []
+        end_s = 0.0
         for segment in self.segments:
             end_s += segment.seconds
             ends.append(end_s)

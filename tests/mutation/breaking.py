@@ -1,10 +1,17 @@
-"""Mutants of the breakers."""
+"""Mutants of the breakers, and of the limits, budgets and lines around them."""
 
 from tests.mutation.mutant import CORE, Mutant
 
-BREAKERS = f"{CORE}/breakers.py"
+RESILIENCE = "interlock/runtime/resilience"
+BREAKERS, SPENDING = f"{CORE}/breakers.py", f"{RESILIENCE}/spending.py"
+OUTLETS, LINES, PLACES = f"{RESILIENCE}/outlets.py", f"{RESILIENCE}/lines.py", f"{RESILIENCE}/places.py"
 
+UNIT = "tests/unit/runtime/resilience"
 CIRCUITS = ("tests/unit/core/test_breakers.py",)
+COUNTS = (f"{UNIT}/test_spending.py",)
+LIMITS = (f"{UNIT}/test_outlets.py", f"{UNIT}/test_shared_outlets.py")
+TURNS = (f"{UNIT}/test_lines.py", f"{UNIT}/test_waiting_lines.py")
+BOTH = (f"{UNIT}/test_places.py",)
 
 BREAKING = [
     Mutant(
@@ -158,5 +165,149 @@ BREAKING = [
         "counted.outcomes.bit_count() >= self.failure_rate * counted.calls",
         "C4: it opens at its share, not behind it.",
         CIRCUITS,
+    ),
+    Mutant(
+        "retry budget ignored",
+        OUTLETS,
+        '            if kind == "retry" and not self._spending.allows(now_s):\n                return "wait"\n',
+        "",
+        "C5: retries are a share of the calls.",
+        LIMITS,
+    ),
+    Mutant(
+        "the window of the budget stands still",
+        SPENDING,
+        "            self.retries -= retries\n",
+        "",
+        "C5: of the last ten seconds.",
+        COUNTS,
+    ),
+    Mutant(
+        "undos have no places of their own",
+        OUTLETS,
+        "return self.undos_under_way < self._undos_max if undo else self.under_way < self.concurrency_max",
+        "return self.undos_under_way + self.under_way < self.concurrency_max",
+        "C9: compensation works while all calls are stuck.",
+        LIMITS,
+    ),
+    Mutant(
+        "undos are not in the wave",
+        OUTLETS,
+        "return self.undos_under_way if undo else self.under_way + self.undos_under_way",
+        "return self.undos_under_way if undo else self.under_way",
+        "C4: what has just recovered is not run over.",
+        LIMITS,
+    ),
+    Mutant(
+        "a wave that never ends",
+        OUTLETS,
+        "            if after.wave >= self.concurrency_max:\n",
+        "            if after.wave > 1_000:\n",
+        "C4: in the end all places are used.",
+        LIMITS,
+    ),
+    Mutant(
+        "the breaker costs a token",
+        OUTLETS,
+        'if verdict == "wait" or not self._token(now_s):',
+        'if not self._token(now_s) or verdict == "wait":',
+        "C8: whoever is refused takes nothing.",
+        LIMITS,
+    ),
+    Mutant(
+        "leaving tells nobody",
+        OUTLETS,
+        "            self._tell(_why(breaker, after, admitted, outcome, why))\n        self._stir()\n",
+        "            self._tell(_why(breaker, after, admitted, outcome, why))\n",
+        "C8: no wake-up is lost.",
+        LIMITS,
+    ),
+    Mutant(
+        "held open, and called",
+        OUTLETS,
+        'if self.forced == "open" or not self._room(undo=undo):',
+        "if not self._room(undo=undo):",
+        "C4: a person can stop all calls.",
+        LIMITS,
+    ),
+    Mutant(
+        "an open breaker is forgotten with its last user",
+        OUTLETS,
+        "            if not self._users and not self.circuit.opened:\n",
+        "            if not self._users:\n",
+        "C4: it belongs to the process.",
+        LIMITS,
+    ),
+    Mutant(
+        "the queue is overtaken",
+        LINES,
+        "        if self._closed or not self._open or self._ahead(kind):\n",
+        "        if self._closed or not self._open:\n",
+        "G6: nobody overtakes those who wait.",
+        TURNS,
+    ),
+    Mutant(
+        "retries beyond the budget hold up the line",
+        LINES,
+        "                if queue is self._aside or not self.outlet.spent(kind):\n",
+        '                if kind == "retry" or not self.outlet.spent(kind):\n',
+        "C5: they step aside.",
+        TURNS,
+    ),
+    Mutant(
+        "retries aside starve",
+        LINES,
+        "        return self._undos, self._aside, self._calls\n",
+        "        return (self._undos, self._calls) if self._calls else (self._undos, self._aside)\n",
+        "C5: a budget delays, and never fails.",
+        TURNS,
+    ),
+    Mutant(
+        "undos make every probe",
+        LINES,
+        '                self._undo_probed = kind == "undo"\n',
+        "                self._undo_probed = False\n",
+        "C9: one undo that always fails would keep it open.",
+        TURNS,
+    ),
+    Mutant(
+        "closing keeps passes",
+        LINES,
+        "        for name, _ in list(self._kept):\n            self.decline(name)\n",
+        "        self._kept.clear()\n",
+        "G6: no place is lost.",
+        TURNS,
+    ),
+    Mutant(
+        "the time alone wakes nobody",
+        LINES,
+        "        if soonest_s is not None and not self._closed:\n",
+        "        if soonest_s is not None and self._closed:\n",
+        "C4: probes are made when their time has come.",
+        TURNS,
+    ),
+    Mutant(
+        "a place without a slot is lost",
+        PLACES,
+        "        line.keep(name, held)\n",
+        "",
+        "G6: it is kept for whoever waits for the slot.",
+        BOTH,
+    ),
+    Mutant(
+        "a slot without a place is kept",
+        PLACES,
+        "        if held is None:\n            slots.decline(name)\n",
+        "        if held is None:\n",
+        "C8: nobody who waits for a dependency takes a slot.",
+        BOTH,
+    ),
+    Mutant(
+        "what was kept for the step stays kept in the undo",
+        PLACES,
+        "        self._decline_elsewhere(name, slots, line)\n",
+        "",
+        "C9: a workflow that unwinds loses no place.",
+        BOTH,
     ),
 ]

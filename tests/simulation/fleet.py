@@ -158,7 +158,7 @@ class Fleet:
         self.story.tell("", "the process is gone")
         self.loop.abandon()
         self._asked.clear()
-        outlets._VIRTUAL.pop(self.clock, None)
+        outlets.forget_outlets(self.clock)
         self.loop.pass_until(self.clock.now_s + self._luck.one((0.0, 0.2, 3.0, 15.0)))
 
     def _close(self) -> None:

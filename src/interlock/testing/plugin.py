@@ -2,8 +2,10 @@
 
 pytest loads it by its entry point in every project that has Interlock installed, so it does nothing at all until one
 of its options is given, but for one thing: breakers belong to the process, so every test begins with all of them
-closed. A test that opened one would otherwise hold up the next that calls a dependency of the same name. Under pytest-xdist every worker measures for itself and sends its measurement to the
-controller with its last message; the controller merges them and prints the report.
+closed. A test that opened one would otherwise hold up the next that calls a dependency of the same name.
+
+Under pytest-xdist every worker measures for itself and sends its measurement to the controller with its last message;
+the controller merges them and prints the report.
 """
 
 import sys

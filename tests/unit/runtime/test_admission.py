@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import DefinitionError, Overloaded
-from interlock.runtime.admission import Gate
+from interlock.runtime.admission import BACKLOG_S, RETRY_S, Gate
 from interlock.runtime.resilience.places import Places
 from interlock.runtime.settings import Admission
 from tests.conformance.engine.places import SetClock
@@ -59,3 +59,58 @@ def test_a_refused_call_takes_no_token() -> None:
 def test_a_rate_that_lets_nobody_in_is_refused(rate_per_s: float, burst: float | None) -> None:
     with pytest.raises(DefinitionError):
         Gate(Admission(rate_per_s=rate_per_s, burst=burst), SetClock(), Places(1, 1, 1))
+
+
+def waiting(count: int) -> Places:
+    """Places for which so many wait."""
+    places = Places(1, 1, 1)
+    places.steps.called = None
+    for each in range(count):
+        places.steps.wait(f"o-{each}")
+    assert places.waiting == count
+    return places
+
+
+def test_a_backlog_refuses_those_who_start_and_nobody_else() -> None:
+    """C7: events for workflows that exist are still taken, or nothing would ever get smaller."""
+    gate = Gate(Admission(in_flight_max=5), SetClock(), waiting(4))
+    gate.enter(starts=True)
+    with pytest.raises(Overloaded, match="4 workflows wait for a place already") as refused:
+        gate.enter(starts=True)
+    assert refused.value.retry_after_s == BACKLOG_S
+    for _ in range(4):
+        gate.enter()
+    with pytest.raises(Overloaded, match="5 calls are under way already") as refused:
+        gate.enter()
+    assert refused.value.retry_after_s == RETRY_S
+    assert gate.in_flight == 5
+
+
+def test_whoever_is_refused_for_the_backlog_takes_no_token() -> None:
+    places = waiting(5)
+    gate = Gate(Admission(in_flight_max=5, rate_per_s=1, burst=1), SetClock(), places)
+    for _ in range(3):
+        with pytest.raises(Overloaded, match="wait for a place"):
+            gate.enter(starts=True)
+    gate.enter()
+
+
+def test_bounds_change_at_run_time_and_count_what_is_under_way() -> None:
+    clock = SetClock()
+    gate = Gate(Admission(in_flight_max=1), clock, Places(1, 1, 1))
+    gate.enter()
+    with pytest.raises(Overloaded):
+        gate.enter()
+    gate.set(Admission(in_flight_max=3, rate_per_s=1, burst=1))
+    assert gate.admission.in_flight_max == 3
+    gate.enter()
+    with pytest.raises(Overloaded, match="rate_per_s"):
+        gate.enter()
+    gate.set(Admission(in_flight_max=3))
+    gate.enter()
+    with pytest.raises(Overloaded, match="3 calls"):
+        gate.enter()
+    gate.set(Admission(in_flight_max=2))
+    gate.leave()
+    with pytest.raises(Overloaded, match="2 calls"):
+        gate.enter()

@@ -123,6 +123,10 @@ class Line:
         """Whether a pass is kept for that name, for such an attempt."""
         return (name, kind == "undo") in self._kept
 
+    def knows(self, name: str, kind: Kind) -> bool:
+        """Whether it waits here for such an attempt, or was called and has not answered yet."""
+        return (name, kind == "undo") in self._queued or self.keeps(name, kind)
+
     def wait(self, name: str, slots: Slots, kind: Kind) -> None:
         """Be called, by way of the slots, when there is a place. Whoever waits already keeps its turn."""
         entry = (name, kind == "undo")
@@ -149,7 +153,7 @@ class Line:
             return None
         luck = self._chance.fraction()
         if outlet.phase == "open" and outlet.forced is None:
-            return (outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
+            return max(LOOK_S_MIN, outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
         return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:

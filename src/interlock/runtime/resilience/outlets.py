@@ -304,9 +304,11 @@ class Outlet:
 def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
     if not circuit.opened:
         return "a probe has worked"
+    by_business = breaker.business_failures is not None and circuit.business >= breaker.business_failures
     if admitted != "call":
-        return f"its probe failed: {why}" if outcome == "failed" else "its probe was too slow"
-    if breaker.business_failures is not None and circuit.business >= breaker.business_failures:
+        answered = outcome == "done" or (outcome == "refused" and not by_business)
+        return "its probe was too slow" if answered else f"its probe failed: {why}"
+    if by_business:
         return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
     if outcome != "failed":
         return "calls are too slow"
@@ -348,10 +350,13 @@ def _outlets_of(clock: Clock) -> dict[str, Outlet]:
     return cast("dict[str, Outlet]", carried.setdefault(_OWN, {}))
 
 
-def forget_outlets() -> None:
-    """Begin anew, with every breaker closed. For tests: engines that are open keep what they have."""
+def forget_outlets(clock: Clock | None = None) -> None:
+    """Begin anew, with every breaker closed: those of the process, or of that clock.
+
+    For tests, and for simulations in which a process dies. Engines that are open keep what they have.
+    """
     with _registry:
-        _PROCESS.clear()
+        (_PROCESS if clock is None else _outlets_of(clock)).clear()
 
 
 os.register_at_fork(after_in_child=_PROCESS.clear)

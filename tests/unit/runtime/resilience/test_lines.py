@@ -167,6 +167,48 @@ def test_a_retry_that_stands_aside_and_is_called_otherwise_has_one_pass() -> Non
     play(scenario)
 
 
+def test_a_call_that_waited_for_a_slot_while_the_breaker_opened_is_not_made() -> None:
+    """C4: while it is open nothing is called."""
+
+    async def scenario() -> None:
+        loop = clock_of_the_loop()
+        queue = Queue(Dependency("gateway", 5, breaker=Breaker(failures=1, reset_s=30)), loop.clock)
+        queue.wait("a")
+        queue.wait("b", kind="undo")
+        fails(queue.outlet)
+        assert queue.line.kept == 2
+        assert queue.line.reserve("a", queue.steps, "first") is None
+        undo = queue.line.reserve("b", queue.undos, "undo")
+        assert undo is not None
+        assert (undo.admitted, queue.line.kept) == ("undo", 0)
+        undo.leave("done")
+        assert (queue.outlet.under_way, queue.outlet.undos_under_way, queue.outlet.circuit.undos) == (0, 0, 0)
+
+    play(scenario)
+
+
+def test_a_probe_that_waited_for_a_slot_is_made() -> None:
+    async def scenario() -> None:
+        queue = Queue(Dependency("gateway", 5), clock_of_the_loop().clock)
+        queue.outlet.remember("open", None, "")
+        queue.wait("a")
+        held = queue.line.reserve("a", queue.steps, "first")
+        assert held is not None
+        assert held.is_probe
+
+    play(scenario)
+
+
+def test_a_line_knows_who_waits_and_who_was_called() -> None:
+    async def scenario() -> None:
+        queue = Queue(Dependency("gateway", 1))
+        queue.wait("a", "b")
+        assert [queue.line.knows(each, "retry") for each in "abc"] == [True, True, False]
+        assert [queue.line.knows(each, "undo") for each in "abc"] == [False] * 3
+
+    play(scenario)
+
+
 def test_nothing_begins_before_it_is_open() -> None:
     async def scenario() -> None:
         queue = Queue(Dependency("gateway", 1), opened=False)

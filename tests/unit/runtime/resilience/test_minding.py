@@ -178,6 +178,30 @@ def test_a_note_that_cannot_be_read_or_is_not_there_is_ignored() -> None:
     played(scene)
 
 
+def test_who_runs_no_steps_takes_over_only_what_a_person_holds() -> None:
+    """It would never probe, and never learn that it is over."""
+
+    async def scene(store: SharedMemory, clock: VirtualClock) -> None:
+        for note, forced in (('{"state": "open"}', None), ('{"state": "open", "forced": "open"}', "open")):
+            door = Life(store, clock, worker=False)
+            door.minding.remember({"gateway": door.line}, {NOTE + "gateway": note})
+            assert (door.outlet.phase, door.outlet.forced) == (forced or "closed", forced)
+
+    played(scene)
+
+
+def test_since_when_it_is_so_survives_as_well() -> None:
+    async def scene(store: SharedMemory, clock: VirtualClock) -> None:
+        for since, expected in (("2027-01-15T07:00:00+00:00", clock.wall_s() - 3_600), ("yesterday", clock.wall_s())):
+            life = Life(store, clock)
+            life.minding.remember(
+                {"gateway": life.line}, {NOTE + "gateway": f'{{"state": "open", "since": "{since}"}}'}
+            )
+            assert life.outlet.since_s == expected
+
+    played(scene)
+
+
 def test_a_note_that_is_not_believed_keeps_no_alert_back() -> None:
     """This process has used the dependency already: when it opens, on-call is told."""
 

@@ -82,6 +82,16 @@ def test_whoever_is_refused_takes_nothing() -> None:
     assert outlet.ask("first") == "probe"
 
 
+def test_whoever_is_stopped_by_the_breaker_takes_no_token() -> None:
+    clock = VirtualClock()
+    outlet = outlet_for(clock, rate_per_s=0.1, breaker=Breaker(failures=1, reset_s=30))
+    fails(outlet)
+    clock.now_s = 29.9
+    assert asked(outlet, 5) == ["wait"] * 5
+    clock.now_s = 30.0
+    assert outlet.ask("first") == "probe"
+
+
 def test_limits_change_at_run_time_and_stir_those_who_wait() -> None:
     outlet, told = outlet_for(concurrency_max=1), Told()
     outlet.join(told)
@@ -144,7 +154,7 @@ def test_it_opens_tells_once_and_is_probed_and_closed() -> None:
         (Breaker(failures=1, slow_s=1), ["done"], "calls are too slow"),
         (Breaker(failures=1, slow_s=1), ["refused"], "calls are too slow"),
         (Breaker(business_failures=2), ["refused", "refused"], "2 business errors in a row, the last: x"),
-        (Breaker(failure_rate=0.5, calls_min=2), ["failed", "failed"], "at least 50% of the last calls failed, the last: x"),
+        (Breaker(failure_rate=0.5, calls_min=2), ["failed", "failed"], "at least 50% of the last calls failed"),
     ],
 )
 def test_it_says_why_it_is_open(breaker: Breaker, outcomes: list[Outcome], reason: str) -> None:
@@ -152,6 +162,25 @@ def test_it_says_why_it_is_open(breaker: Breaker, outcomes: list[Outcome], reaso
     for outcome in outcomes:
         admitted = outlet.ask("first")
         outlet.leave("first", admitted, outcome, 5.0, "x")
+    assert outlet.phase == "open"
+    assert outlet.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("breaker", "outcome", "reason"),
+    [
+        (Breaker(failures=1, slow_s=1), "failed", "its probe failed: x"),
+        (Breaker(failures=1, slow_s=1), "done", "its probe was too slow"),
+        (Breaker(failures=1, slow_s=1), "refused", "its probe was too slow"),
+        (Breaker(business_failures=1), "refused", "its probe failed: x"),
+    ],
+)
+def test_it_says_why_a_probe_has_not_closed_it(breaker: Breaker, outcome: Outcome, reason: str) -> None:
+    clock = VirtualClock()
+    outlet = outlet_for(clock, breaker=breaker)
+    for time_s in (0.0, 30.0):
+        clock.now_s = time_s
+        outlet.leave("first", outlet.ask("first"), outcome, 5.0, "x")
     assert (outlet.phase, outlet.reason) == ("open", reason)
 
 
@@ -241,8 +270,8 @@ def test_what_is_held_closed_knows_no_waves() -> None:
 def test_one_that_was_open_when_the_last_process_ended_is_probed_at_once() -> None:
     clock = VirtualClock()
     outlet = outlet_for(clock)
-    assert outlet.remember("open", None, "it was down")
-    assert (outlet.phase, outlet.reason) == ("half_open", "it was down")
+    assert outlet.remember("open", None, "it was down", 1_700_000_000.0)
+    assert (outlet.phase, outlet.reason, outlet.since_s) == ("half_open", "it was down", 1_700_000_000.0)
     assert asked(outlet, 2) == ["probe", "wait"]
     outlet.leave("first", "probe", "failed", 0.0, "x")
     assert outlet.phase == "open"

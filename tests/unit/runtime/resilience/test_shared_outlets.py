@@ -22,6 +22,10 @@ def test_the_process_has_one_outlet_per_name_and_each_virtual_clock_its_own() ->
     before = outlet_of("gateway", SystemClock())
     forget_outlets()
     assert outlet_of("gateway", SystemClock()) is not before
+    before, others = outlet_of("gateway", one), outlet_of("gateway", other)
+    forget_outlets(one)
+    assert outlet_of("gateway", one) is not before
+    assert outlet_of("gateway", other) is others
 
 
 class Slotted:

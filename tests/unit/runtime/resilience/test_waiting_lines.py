@@ -120,6 +120,33 @@ def test_an_open_breaker_is_probed_when_its_time_has_come_and_by_one_alone() -> 
     play(scenario)
 
 
+def test_an_undo_that_always_fails_does_not_make_every_probe() -> None:
+    """C9: undos come first, and a call may close what one undo would keep open for ever."""
+
+    async def scenario() -> None:
+        loop = clock_of_the_loop()
+        queue = Queue(Dependency("gateway", 50, breaker=Breaker(failures=1, reset_s=30)), loop.clock)
+        fails(queue.outlet)
+        fails(queue.outlet, kind="undo")
+        queue.wait("step")
+        queue.wait("undo-1", kind="undo")
+        await passed(30.1)
+        held = queue.line.reserve("undo-1", queue.undos, "undo")
+        assert held is not None
+        assert (queue.called, queue.called_to_undo) == ([], ["undo-1"])
+        queue.outlet.leave("undo", held.admitted, "failed", 0.0, "x")
+        fails(queue.outlet, kind="undo")
+        queue.wait("undo-2", kind="undo")
+        await passed(30.1)
+        assert (queue.called, queue.called_to_undo) == (["step"], ["undo-1"])
+        held = queue.line.reserve("step", queue.steps, "first")
+        assert held is not None
+        queue.outlet.leave("first", held.admitted, "done")
+        assert queue.outlet.phase == "closed"
+
+    play(scenario)
+
+
 def test_calls_are_released_in_growing_waves() -> None:
     """C4: never more at once than the wave allows, and all are called in the end."""
 

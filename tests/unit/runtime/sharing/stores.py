@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import pytest
 
-from interlock import Engine
+from interlock import Dependency, Engine
 from interlock.errors import OutcomeUnknown
 from interlock.runtime import opening
 from interlock.runtime.sharing.inside import SharedInside
@@ -286,6 +286,7 @@ async def engine_on(
     worker: bool = True,
     chance: Chance | None = None,
     observers: Iterable[Observer] = (),
+    dependencies: Sequence[Dependency] = (),
     seed: int = 1,
     **settings: float,
 ) -> AsyncIterator[Engine]:
@@ -306,6 +307,7 @@ async def engine_on(
             chance=chance or Luck(),
             ids=SeededIds(seed),
             observers=observers,
+            dependencies=dependencies,
             **{"drain_s": 0.0, "stall_check_s": 0.0, **settings},  # type: ignore[arg-type]  # Nothing but settings.
         )
     try:
