@@ -88,25 +88,6 @@ def test_a_dead_engine_keeps_no_places_from_the_others() -> None:
     run(scenario)
 
 
-def test_calls_that_hang_since_before_the_recovery_do_not_fill_its_waves() -> None:
-    """C4, C8: they are cancelled by their timeouts, which may be long; who has waited is released meanwhile."""
-
-    async def scenario() -> None:
-        clock = SetClock()
-        hangs = [Held() for _ in range(5)]
-        world = World(charge=Outside(*hangs, down(), Charged()))
-        order = shop(world, charges_at="gateway", timeout_s=3_600.0).machine
-        async with MEMORY.engine(order, clock=clock, dependencies=[QUICK], drain_s=0.0) as engine:
-            await submit(engine, order, named(6))
-            assert engine.breakers()["gateway"].state == "open"
-            await submit(engine, order, named(4, first=7))
-            await later(engine, clock, 31.0)
-            for workflow in named(4, first=7):
-                assert (await engine.wait(workflow, timeout_s=1)).state is State.DONE
-
-    run(scenario)
-
-
 def test_an_alert_of_an_earlier_engine_of_the_same_process_is_resolved(tmp_path: Path) -> None:
     """C4: on-call was told that it is open, and is told when that is over, whichever engine finds out."""
 

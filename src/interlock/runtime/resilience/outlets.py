@@ -13,7 +13,7 @@ from typing import Literal, Protocol, cast
 
 import msgspec
 
-from interlock.core.breakers import CLOSED, SAME_S, Breaker, Circuit, Phase, Verdict
+from interlock.core.breakers import CLOSED, Breaker, Circuit, Phase, Verdict
 from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
 from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Clock, SystemClock
@@ -67,9 +67,6 @@ class Outlet:
         self.since_s = clock.wall_s()
         """Since when, for people."""
         self.under_way = self.undos_under_way = 0
-        self._stragglers = 0
-        """Of these, how many began before the breaker was last closed: they may hang for long, and are no part of a
-        wave."""
         self._told: Phase = "closed"
         self.used = False
         self.declared = dependency
@@ -136,8 +133,6 @@ class Outlet:
             else:
                 self.under_way -= 1
             breaker, circuit = self.breaker, self.circuit
-            if self._stragglers and now_s - took_s < circuit.closed_at_s - SAME_S:
-                self._stragglers -= 1
             if outcome == "done":
                 after = breaker.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
             elif outcome == "failed":
@@ -148,8 +143,6 @@ class Outlet:
                 after = breaker.abandoned(circuit, admitted=admitted)
             if after.wave >= self.concurrency_max:
                 after = msgspec.structs.replace(after, wave=0)
-            if circuit.opened and not after.opened:
-                self._stragglers = self.under_way + self.undos_under_way
             self.circuit = after
         if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
             self._tell(_why(breaker, after, admitted, outcome, why))
@@ -157,7 +150,7 @@ class Outlet:
 
     def _in_the_wave(self, *, undo: bool) -> int:
         """What counts against a wave. Undos have places of their own: they do not wait for calls that hang."""
-        return self.undos_under_way if undo else self.under_way + self.undos_under_way - self._stragglers
+        return self.undos_under_way if undo else self.under_way + self.undos_under_way
 
     def _room(self, *, undo: bool) -> bool:
         return self.undos_under_way < self._undos_max if undo else self.under_way < self.concurrency_max
