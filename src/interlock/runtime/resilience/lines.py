@@ -154,6 +154,10 @@ class Line:
         luck = self._chance.fraction()
         if outlet.phase == "open" and outlet.forced is None:
             return max(LOOK_S_MIN, outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
+        if outlet.phase != "closed":
+            # Held open, or a probe hangs: this worker claims its own by name when that is over, so looks are for the
+            # case that it dies, and each is two writes.
+            return max(PARKED_S, outlet.breaker.reset_s) * (0.5 + luck)
         return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:
