@@ -9,7 +9,7 @@ from interlock.errors import DefinitionError, InterlockError, OutcomeUnknown
 from interlock.runtime import attempts
 from tests.conformance.engine.outages import down, later, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled, turns
-from tests.conformance.engine.shop import Charged, Held, Outside, State, World, shop
+from tests.conformance.engine.shop import Charged, Held, Outside, Reserved, State, World, shop
 
 QUICK = Dependency("gateway", breaker=Breaker(failures=1))
 """Opens with the first failure."""
@@ -133,5 +133,30 @@ def test_a_limit_that_is_none_is_refused_in_words(wrong: float) -> None:
             for given in ({"rate_per_s": wrong}, {"concurrency_max": wrong}):
                 with pytest.raises(InterlockError, match=str(next(iter(given)))):
                     engine.set_limit("gateway", **given)  # type: ignore[arg-type]
+
+    run(scenario)
+
+
+def test_a_person_who_opens_a_breaker_stops_the_probe_that_waits_for_a_slot() -> None:
+    """C4: held open means that nobody calls, also not the one who was called before."""
+
+    async def scenario() -> None:
+        clock, busy = SetClock(), Held(Reserved())
+        world = World(charge=Outside(Charged(), down(), Charged()), reserve=Outside(busy, Reserved()))
+        order = shop(world, charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=clock, dependencies=[QUICK], steps_max=2) as engine:
+            await submit(engine, order, named(2))
+            await submit(engine, order, ["o-3"])
+            engine._inside.places.steps.reserve()
+            await later(engine, clock, 31.0)
+            view = engine.breakers()["gateway"]
+            assert (view.state, view.under_way, len(world.charge.calls)) == ("half_open", 1, 2)
+            engine.force_breaker("gateway", "open")
+            engine._inside.places.steps.release()
+            await settled(engine)
+            assert (engine.breakers()["gateway"].under_way, len(world.charge.calls)) == (0, 2)
+            engine.force_breaker("gateway", "auto")
+            assert (await engine.wait("o-3")).state is State.DONE
+            busy.go.set()
 
     run(scenario)

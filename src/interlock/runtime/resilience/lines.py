@@ -98,8 +98,8 @@ class Line:
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
             self.decline(name)
-            if kept is not None and kept.admitted == "call" and self.outlet.phase != "closed":
-                # It has waited for a slot, and the breaker has opened meanwhile.
+            if kept is not None and self.outlet.phase != "closed" and (kept.admitted == "call" or self.outlet.forced):
+                # It has waited for a slot, and the breaker has opened meanwhile, or a person holds it open.
                 self.give_back(kept)
             elif kept is not None:
                 kept.slots = slots
