@@ -20,6 +20,9 @@ from interlock.cli.shown import moment_text, show_ids, show_json, show_table
 PREFIX = "breaker:"
 """Of the name under which a breaker is noted; the rest is the name of its dependency."""
 
+HELD = "breaker-held:"
+"""The same of how a person holds it: "open", "closed" or "auto"."""
+
 _HINT = (
     "This is what engines here last noted of their breakers. A process that runs is asked itself: through its server, "
     "or by engine.breakers() in its code."
@@ -53,7 +56,8 @@ def breakers(*, home: Home, output: Output = Listing.TABLE) -> None:
             return await store.noted()
 
     noted = asyncio.run(run())
-    found = [_shown(name.removeprefix(PREFIX), noted[name]) for name in sorted(noted) if name.startswith(PREFIX)]
+    names = [name.removeprefix(PREFIX) for name in sorted(noted) if name.startswith(PREFIX)]
+    found = [_shown(name, noted[PREFIX + name], noted.get(HELD + name)) for name in names]
     match output:
         case Listing.TABLE:
             rows = [
@@ -74,11 +78,10 @@ def breakers(*, home: Home, output: Output = Listing.TABLE) -> None:
             show_ids([each.dependency for each in found])
 
 
-def _shown(dependency: str, text: str) -> ShownBreaker:
+def _shown(dependency: str, text: str, held: str | None) -> ShownBreaker:
     try:
         noted = msgspec.json.decode(text, type=Noted)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ShownBreaker(dependency=dependency, state="unknown", reason=f"its note cannot be read: {text}")
-    return ShownBreaker(
-        dependency=dependency, state=noted.state, forced=noted.forced, since=noted.since, reason=noted.reason
-    )
+    forced = noted.forced if held is None else "open" if held == "open" else "closed" if held == "closed" else None
+    return ShownBreaker(dependency=dependency, state=noted.state, forced=forced, since=noted.since, reason=noted.reason)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from interlock.core.ranges import demand, whole
+from interlock.core.ranges import demand, number, whole
 
 Phase = Literal["closed", "open", "half_open"]
 
@@ -95,14 +95,21 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         demand(whole(self.failures), "Breaker.failures", self.failures, "a whole number from 1 up")
-        demand(0 < self.reset_s < math.inf, "Breaker.reset_s", self.reset_s, "more than 0 and finite")
+        demand(
+            number(self.reset_s) and 0 < self.reset_s < math.inf,
+            "Breaker.reset_s",
+            self.reset_s,
+            "more than 0 and finite",
+        )
         demand(whole(self.probes), "Breaker.probes", self.probes, "a whole number from 1 up")
         rate, slow_s, business = self.failure_rate, self.slow_s, self.business_failures
-        demand(rate is None or 0 < rate <= 1, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
+        share = rate is None or (number(rate) and 0 < rate <= 1)
+        demand(share, "Breaker.failure_rate", rate, "more than 0 and at most 1, or None")
         demand(whole(self.calls_min), "Breaker.calls_min", self.calls_min, "a whole number from 1 up")
         holds = whole(self.window_calls) and self.window_calls >= self.calls_min
         demand(holds, "Breaker.window_calls", self.window_calls, "a whole number, and at least calls_min")
-        demand(slow_s is None or 0 < slow_s < math.inf, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
+        slow = slow_s is None or (number(slow_s) and 0 < slow_s < math.inf)
+        demand(slow, "Breaker.slow_s", slow_s, "more than 0 and finite, or None")
         allowed = "a whole number from 1 up, or None"
         demand(business is None or whole(business), "Breaker.business_failures", business, allowed)
 

@@ -11,7 +11,10 @@ from enum import Enum
 import msgspec
 
 from interlock.core.breakers import Breaker
-from interlock.core.ranges import demand, whole
+from interlock.core.ranges import demand, number, whole
+
+NAME_CHARACTERS_MAX = 200
+"""Of a dependency."""
 
 _GROWING_WAITS_MAX = 1_000
 """After so many attempts the wait grows no more, whatever the factor."""
@@ -120,9 +123,17 @@ class Dependency(msgspec.Struct, frozen=True):
     budget: float = 0.2
 
     def __post_init__(self) -> None:
-        demand(isinstance(self.name, str) and bool(self.name), "Dependency.name", self.name, "a text that is not empty")
+        name: object = self.name  # Not every caller has a type checker.
+        told = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
+        # Stores note it, and people read it in alerts and terminals.
+        demand(told, "Dependency.name", name, f"1 to {NAME_CHARACTERS_MAX} printable characters")
         demand(whole(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
         demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s
-        demand(rate is None or 0 < rate < math.inf, "Dependency.rate_per_s", rate, "more than 0, or None")
-        demand(0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")
+        demand(
+            rate is None or (number(rate) and 0 < rate < math.inf),
+            "Dependency.rate_per_s",
+            rate,
+            "more than 0, or None",
+        )
+        demand(number(self.budget) and 0 <= self.budget <= 1, "Dependency.budget", self.budget, "between 0 and 1")

@@ -14,6 +14,11 @@ def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa
         )
 
 
+def number(value: object) -> bool:
+    """Whether it can be compared with numbers: a text or a flag is a mistake, told as one."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def whole(value: object) -> bool:
     """Whether it is a whole number from 1 up."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -54,20 +54,27 @@ class Attempting:
         return len(self._attempts)
 
     def abort(self) -> list[asyncio.Task[None]]:
-        """Cancel whatever runs; returns the tasks that have to end."""
+        """Cancel whatever runs; returns the tasks that have to end. What waits for its turn says so."""
         left = list(self._attempts.values())
         for attempt in left:
             attempt.cancel("stopping")
+            if attempt.task is None and attempt.waiting is not None:
+                self._go(attempt, attempt.waiting)
         return [attempt.task for attempt in left if attempt.task is not None]
 
     # --- from the beginning to the end -------------------------------------------------------------------------------
 
     def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
         """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        if attempt.task is not None:
+            return  # The engine stops, and has not waited.
         leaving = self._leaving.get(attempt.workflow)
         if leaving:
             self._attempts[attempt.key] = attempt
+            attempt.waiting = coroutine
             leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
+            if leaving[0].over:
+                attempt.step_aside()
         else:
             self._go(attempt, coroutine)
 
@@ -117,6 +124,9 @@ class Attempting:
             if not attempt.is_effect and attempt not in self._leaving.get(attempt.workflow, ()):
                 self._leaving.setdefault(attempt.workflow, []).append(attempt)
             self._settle(attempt, attempt.overdue())
+            behind = self._running.get(attempt.workflow)
+            if behind is not None and behind.task is None:
+                behind.step_aside()
 
     # --- what runs ---------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ counted), or the workflow that has moved on (nothing to report: whatever it stil
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Literal
 
 import msgspec
@@ -65,6 +65,7 @@ class Attempt:
         "task",
         "timeout_s",
         "told",
+        "waiting",
         "workflow",
     )
 
@@ -88,6 +89,8 @@ class Attempt:
         self.lease = 0
         """The token of the lease under which it runs, where others may take it over."""
         self.task: asyncio.Task[None] | None = None
+        self.waiting: Coroutine[object, object, None] | None = None
+        """What it will run, while it waits for the end of another."""
         self.begun = self.over = False
         self.overdue: Callable[[], Envelope] | None = None
         """Makes the report of an attempt whose time is over."""
@@ -144,6 +147,10 @@ class Attempt:
         if self._listening is not None:
             self._listening.cancel()
         self._held.leave(self.outcome, now_s - self.born_s, self._why)
+
+    def step_aside(self) -> None:
+        """Give the place at its dependency back: it waits for an attempt that may never end, and others need not."""
+        self._held = self._held.without_place()
 
     def cancel(self, why: Cut) -> None:
         """End it. The first reason counts."""

@@ -209,7 +209,9 @@ class Inside:
         if envelope.admitted and envelope.future is not None:
             self.gate.leave()
         if self.pipeline.dead is not None:
-            self.waiters.close(stopped(self.pipeline.dead))  # Nothing moves here any more.
+            # Nothing moves here any more, and no other engine of this process may wait for what is kept here.
+            self.waiters.close(stopped(self.pipeline.dead))
+            self.places.close()
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
                 self._count(envelope.workflow)

@@ -46,6 +46,12 @@ class Pass:
         """Whether it tries a breaker that is not closed: a failure then costs no attempt."""
         return self.admitted != "call"
 
+    def without_place(self) -> "Pass":
+        """Give the place at the dependency back, and keep the slot."""
+        if self.line is not None:
+            self.line.give_back(self)
+        return Pass(self.slots)
+
     def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
         """The attempt has ended like this, or was never made."""
         if self.line is not None:
@@ -106,9 +112,11 @@ class Line:
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
 
     def _outdated(self, kept: Pass) -> bool:
-        """Whether it has waited for a slot for so long that the breaker has opened meanwhile, or opened again."""
-        phase = self.outlet.phase
-        return (kept.admitted == "call" and phase != "closed") or (kept.admitted == "probe" and phase == "open")
+        """Whether the breaker has opened while it waited for a slot, or opened again, or a person has opened it."""
+        phase, by_hand = self.outlet.phase, self.outlet.forced is not None
+        if kept.admitted == "call":
+            return phase != "closed"
+        return phase == "open" and (by_hand or kept.admitted == "probe")
 
     def _ahead(self, kind: Kind, born_us: int) -> bool:
         """Whether somebody waits whom this one must not overtake: somebody older."""
@@ -154,6 +162,10 @@ class Line:
         luck = self._chance.fraction()
         if outlet.phase == "open" and outlet.forced is None:
             return max(LOOK_S_MIN, outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
+        if outlet.phase != "closed":
+            # Held open, or a probe hangs: this worker claims its own by name when that is over, so looks are for the
+            # case that it dies, and each is two writes.
+            return max(PARKED_S, outlet.breaker.reset_s) * (0.5 + luck)
         return PARKED_S * (0.5 + luck)
 
     def stir(self) -> None:

@@ -15,7 +15,7 @@ from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.alert import breaker_alert
 from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Change
-from interlock.runtime.resilience.views import NOTE, note_of, read_note, read_since
+from interlock.runtime.resilience.views import AUTO, HELD, NOTE, note_of, read_held, read_note, read_since
 from interlock.seams import Clock
 from interlock.signals import BreakerChanged, Subscribers
 from interlock.store.protocol import Store
@@ -41,10 +41,13 @@ class Minding:
             note = read_note(noted.get(NOTE + name, ""))
             if note is None:
                 continue
+            held = noted.get(HELD + name)
+            forced = note.forced if held is None else read_held(held)
             reason = note.reason or "it was so when the last process ended"
             # A process that runs no steps would never probe, and never learn that it is over.
             state = note.state if self._worker else "closed"
-            if line.outlet.remember(state, note.forced, reason, read_since(note)) and state != "closed":
+            remembered = line.outlet.remember(state, forced, reason, read_since(note))
+            if state != "closed" and (remembered or line.outlet.phase != "closed"):
                 self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
 
     def changed(self, change: Change) -> None:
@@ -53,6 +56,8 @@ class Minding:
         if change.before != change.after:
             self._subscribers.emit(signal)
         self._alert(signal)
+        if change.by_hand:
+            self._notes[HELD + change.dependency] = change.forced or AUTO
         if self._worker or change.by_hand:
             self._notes[NOTE + change.dependency] = note_of(change, datetime.fromtimestamp(self._clock.wall_s(), UTC))
             if self._noting is None or self._noting.done():

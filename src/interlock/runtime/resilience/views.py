@@ -16,6 +16,14 @@ NOTE = "breaker:"
 """Notes of breakers begin with this, and go on with the dependency's name."""
 
 
+HELD = "breaker-held:"
+"""The same for how a person holds one. It is a note of its own: workers of one store overwrite the other, each with
+what its own breaker does, and must not let go what a person holds."""
+
+AUTO = "auto"
+"""Nobody holds it."""
+
+
 class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
     """The breaker of a dependency, with its limits, as this process has them."""
 
@@ -113,6 +121,11 @@ def read_since(note: Noted) -> float | None:
         return datetime.fromisoformat(note.since).timestamp()
     except ValueError:
         return None
+
+
+def read_held(text: str) -> Forced | None:
+    """How a person holds it, if one does."""
+    return "open" if text == "open" else "closed" if text == "closed" else None
 
 
 def read_note(text: str) -> Noted | None:

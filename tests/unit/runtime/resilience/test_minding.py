@@ -159,7 +159,23 @@ def test_what_a_person_holds_stays_held_in_the_next_life_until_a_person_lets_go(
         door = Life(store, clock, worker=False)
         fails(door.outlet)
         await door.minding.close()
-        assert store.calls("note") == 4
+        assert store.calls("note") == 8
+
+    played(scene)
+
+
+def test_what_a_person_holds_at_one_worker_is_not_let_go_by_the_breaker_of_another() -> None:
+    """C4: both note in one store; the last word on the state is anybody's, that on the hold is a person's."""
+
+    async def scene(store: SharedMemory, clock: VirtualClock) -> None:
+        one, other = Life(store, clock), Life(store, clock)
+        one.outlet.force("open", "a person holds it")
+        await one.minding.close()
+        fails(other.outlet)
+        await other.minding.close()
+        again = Life(store, clock)
+        again.minding.remember({"gateway": again.line}, await store.noted())
+        assert (again.outlet.forced, again.outlet.phase) == ("open", "open")
 
     played(scene)
 
@@ -222,6 +238,6 @@ def test_a_force_that_changes_nothing_is_noted_and_not_told() -> None:
         life = Life(store, clock)
         life.minding.changed(Change("gateway", "closed", "closed", "a person holds it closed", "closed", by_hand=True))
         await life.minding.close()
-        assert (life.signals, store.calls("note")) == ([], 1)
+        assert (life.signals, store.calls("note")) == ([], 2)
 
     played(scene)
