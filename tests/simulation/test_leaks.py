@@ -125,6 +125,11 @@ def measured(loop: VirtualLoop, inside: Inside) -> dict[str, int]:
     }
 
 
+def resident_bytes() -> int:
+    """The memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 async def work(engine: Engine, count: int, already: int) -> None:
     """Some parcels, from their start to their end, and nothing of them is left in the store."""
     names = [f"p{number}" for number in range(already, already + count)]
@@ -169,7 +174,7 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
             await passing(113.7)  # Nothing else happens at such a time.
             seen.append(measured(loop, inside))
             blocks.append(sys.getallocatedblocks())
-            resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
+            resident.append(resident_bytes())
         await engine.close()
         return seen, blocks, resident
 
