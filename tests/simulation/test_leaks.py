@@ -9,6 +9,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from tests.simulation.tracing import untraced
 
 STEPS = int(os.environ.get("INTERLOCK_LEAK_STEPS", "100000"))
 AT_ONCE = 250
+GROWTH_BYTES_MAX = 8_000_000
+"""Resident memory comes in large pieces: this is 160 bytes for each step since the middle."""
 
 luck = Luck(1)
 
@@ -122,6 +125,11 @@ def measured(loop: VirtualLoop, inside: Inside) -> dict[str, int]:
     }
 
 
+def resident_bytes() -> int:
+    """The memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 async def work(engine: Engine, count: int, already: int) -> None:
     """Some parcels, from their start to their end, and nothing of them is left in the store."""
     names = [f"p{number}" for number in range(already, already + count)]
@@ -144,7 +152,7 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
     loop = VirtualLoop(clock)
     counting = Counting()
 
-    async def scenario() -> tuple[list[dict[str, int]], list[int]]:
+    async def scenario() -> tuple[list[dict[str, int]], list[int], list[int]]:
         engine, inside = await open_on(
             MemoryStore(clock),
             {"parcels": Bound(parcels)},
@@ -157,6 +165,7 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
         )
         seen: list[dict[str, int]] = []
         blocks: list[int] = []
+        resident: list[int] = []
         made = 0
         for share in (0.5, 0.75, 1.0):
             while counting.steps < STEPS * share:
@@ -165,12 +174,13 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
             await passing(113.7)  # Nothing else happens at such a time.
             seen.append(measured(loop, inside))
             blocks.append(sys.getallocatedblocks())
+            resident.append(resident_bytes())
         await engine.close()
-        return seen, blocks
+        return seen, blocks, resident
 
     with untraced():
         try:
-            seen, blocks = loop.run(scenario())
+            seen, blocks, resident = loop.run(scenario())
         finally:
             loop.leave()
     assert counting.steps >= STEPS
@@ -179,3 +189,4 @@ def test_a_hundred_thousand_steps_leave_nothing_behind(caplog: pytest.LogCapture
     assert seen[0] == seen[1] == seen[2]
     # A leak of one block per attempt would be as many as there were attempts since the middle.
     assert blocks[2] - blocks[0] < STEPS / 100, blocks
+    assert resident[2] - resident[0] < GROWTH_BYTES_MAX, resident
