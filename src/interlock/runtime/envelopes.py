@@ -21,9 +21,10 @@ from interlock.errors import (
     WorkflowNotFound,
 )
 from interlock.runtime.bound import Bound, Live, event_text
+from interlock.runtime.means import count
 from interlock.runtime.owed import NOTHING
 from interlock.runtime.pipeline import Group, LookFirst
-from interlock.runtime.staging import Staged, count, replace
+from interlock.runtime.staging import Staged, replace
 from interlock.runtime.views import Moved, View, view_of
 from interlock.store.values import Delivered, Row
 

@@ -4,6 +4,8 @@ Deciding is the same wherever it happens. Inside a transaction of the caller's o
 then is left to an engine.
 """
 
+import msgspec
+
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.owed import Owed
 from interlock.runtime.resilience.lines import Line
@@ -12,6 +14,8 @@ from interlock.runtime.resilience.places import Places
 from interlock.runtime.slots import Slots
 from interlock.seams import Ids
 from interlock.store.values import OwedEffect
+
+replace = msgspec.structs.replace
 
 
 class Means:
@@ -58,3 +62,15 @@ def effect_line(bound: Bound, effect: OwedEffect, means: Means) -> Line | None:
 def later_us(means: Means, wait_s: float) -> int:
     """So many seconds from now, by the store's clock."""
     return means.now_us + int(wait_s * 1_000_000)
+
+
+def count(live: Live, which: int, means: Means) -> None:
+    """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5).
+
+    On a shared store memory is no place to count in: see `sharing.counting`.
+    """
+    if means.owner:
+        return
+    counts = list(live.row.counts)
+    counts[which] += 1
+    live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))

@@ -60,6 +60,9 @@ class Staged(msgspec.Struct, gc=False):
     held: Pass | None = None
     """The pass of the step or undo that this group begins."""
 
+    waits: bool = False
+    """On a shared store: its step waits for its dependency in this process, which leases it meanwhile."""
+
     @property
     def reserved(self) -> bool:
         """Whether this group begins the step or an undo."""
@@ -93,7 +96,7 @@ class Staged(msgspec.Struct, gc=False):
 
     def _hold(self) -> int:
         """What becomes of the lease on the workflow: see `Change.hold`."""
-        if self.held is not None:
+        if self.held is not None or self.waits:
             return HOLD
         if self.kept:
             return KEEP
@@ -117,7 +120,7 @@ class Staged(msgspec.Struct, gc=False):
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
-        if self.held is not None and means.owner:
+        if self.waits or (self.held is not None and means.owner):
             lease, holder = lease + 1, means.owner
         elif row.holder and owed.undos and not live.owed.undos and self._under_way:
             # With another token: whoever holds the lease notices when it renews it.
@@ -282,6 +285,7 @@ class Staged(msgspec.Struct, gc=False):
                 if self.held is not None:
                     self.held.leave("abandoned")
                     self.held = None
+                self.waits = False
                 run = None
             elif kind is RunStep:
                 # With a free slot the attempt begins as soon as this is durable, and is counted now: one that takes
@@ -323,7 +327,10 @@ class Staged(msgspec.Struct, gc=False):
         key = fresh_key(command.step, means.ids)
         if self.held is not None:
             return StepRun(key, 1, 1, started=True)
-        parks_s = line.parks_s("first") if line is not None and means.owner else None
+        if line is None or not means.owner:
+            return StepRun(key)
+        parks_s = line.parks_s("first")
+        self.waits = parks_s is None and line.is_open and places.steps.most > 0
         return StepRun(key) if parks_s is None else StepRun(key, retry_us=later_us(means, parks_s), parked=True)
 
     def begin_effect(self, effect: OwedEffect, means: Means, *, again: bool = False) -> bool:
@@ -385,15 +392,3 @@ def _undos(bound: Bound, command: RunUndos, past: Sequence[PastRun], ids: Ids) -
         )
         for undo in command.undos
     )
-
-
-def count(live: Live, which: int, means: Means) -> None:
-    """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5).
-
-    On a shared store memory is no place to count in: see `sharing.counting`.
-    """
-    if means.owner:
-        return
-    counts = list(live.row.counts)
-    counts[which] += 1
-    live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))

@@ -91,6 +91,11 @@ class Line:
         """How many were called and have not answered yet."""
         return len(self._kept)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever waits will be called."""
+        return self._open and not self._closed
+
     def open(self) -> None:
         """Everything that was owed is known: call those who wait."""
         self._open = True

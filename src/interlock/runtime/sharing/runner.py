@@ -11,7 +11,7 @@ from typing import cast
 
 from interlock.runtime.attempts import Attempt
 from interlock.runtime.bound import Bound
-from interlock.runtime.means import place_of
+from interlock.runtime.means import place_in, place_of
 from interlock.runtime.owed import Owed, decode_owed
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Result
@@ -60,10 +60,13 @@ class SharedRunner(Runner):
         self.effect_slots.called = self._called_effect
 
     def wait_for(self, bound: Bound, row: Row, owed: Owed) -> None:
-        """Somebody claims it at that time."""
-        del bound, row
-        current = owed.current
+        """Somebody claims it at that time; or it waits here, for its dependency, under a lease of this process."""
+        current, means = owed.current, self._pipeline.means
         assert current is not None
+        if row.holder == means.owner and not current.started and not current.parked and current.retry_us is None:
+            self.claimed[row.id] = row.lease
+            self.places.wait(row.id, *place_in(bound, row.state, owed, means), row.created_us)
+            return
         self.due(current.retry_us or 0)
 
     def arm(self, workflow: str, owed: Owed) -> None:
@@ -146,6 +149,7 @@ class SharedRunner(Runner):
         if current is not None and current.parked:
             _, line, _ = place_of(staged.live, self._pipeline.means)
             if line is not None:
+                self._pipeline.let_go(workflow)  # Whoever claims it reads it.
                 self.parking.add(line, workflow, staged.live.row.machine, staged.live.row.created_us)
         if staged.reserved:
             self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
