@@ -12,6 +12,9 @@ from interlock.runtime.resilience.lines import Line
 PARKED_MAX = 20_000
 """Names that are remembered for each dependency; those beyond come back by their time."""
 
+TAKEN_MAX = 500
+"""Names that are taken up at once: as many as a store claims. More would be forgotten."""
+
 
 class Parking:
     """The names of workflows that were parked here."""
@@ -37,8 +40,8 @@ class Parking:
 
     def taken(self) -> Iterator[tuple[str, list[str]]]:
         """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
-        for line, parked in self._parked.items():
-            names = list(parked)[: max(0, _room(line))]
+        for line, parked in list(self._parked.items()):  # While one is claimed, another may be parked.
+            names = list(parked)[: max(0, min(TAKEN_MAX, _room(line)))]
             machines: dict[str, list[str]] = {}
             for name in names:
                 machines.setdefault(parked.pop(name), []).append(name)
