@@ -160,3 +160,26 @@ def test_a_person_who_opens_a_breaker_stops_the_probe_that_waits_for_a_slot() ->
             busy.go.set()
 
     run(scenario)
+
+
+def test_the_reason_of_a_breaker_is_one_line_that_a_person_reads() -> None:
+    """Everybody who waits says it: a page of a gateway's HTML, or its control characters, would be in every view."""
+
+    async def scenario() -> None:
+        told = ConnectionError("bad \x1b[31m gateway\n<html>" + "x" * 3_000)
+        order = shop(World(charge=Outside(told)), charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=SetClock(), dependencies=[QUICK]) as engine:
+            await submit(engine, order, ["o-1"])
+            waiting = (await engine.get("o-1")).waiting
+            assert waiting is not None
+            assert "ConnectionError: bad" in waiting
+            assert waiting.isprintable()
+            assert len(waiting) < 400
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wrong", [Dependency("gateway"), None, 5], ids=repr)
+def test_dependencies_that_are_no_list_are_refused_in_words(wrong: object) -> None:
+    with pytest.raises(DefinitionError, match="which is no list"):
+        MEMORY.engine(shop().machine, dependencies=wrong)  # type: ignore[arg-type]

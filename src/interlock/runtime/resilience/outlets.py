@@ -25,6 +25,9 @@ Forced = Literal["open", "closed"]
 BURST_S = 0.1
 """So much of a rate may come at once."""
 
+WHY_CHARACTERS_MAX = 200
+"""Of an error that has opened a breaker."""
+
 UNDO_SHARE = 5
 """Undos have places of their own beside those of the calls: one for so many of them, at least one (C9)."""
 
@@ -145,7 +148,7 @@ class Outlet:
                 after = msgspec.structs.replace(after, wave=0)
             self.circuit = after
         if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
-            self._tell(_why(breaker, after, admitted, outcome, why))
+            self._tell(_why(breaker, after, admitted, outcome, _brief(why)))
         self._stir()
 
     def _in_the_wave(self, *, undo: bool) -> int:
@@ -308,6 +311,13 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
     if breaker.failure_rate is not None:
         return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
     return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def _brief(why: str) -> str:
+    """In one line, and no longer than one: it is part of what every workflow that waits says of itself."""
+    text = " ".join(why.split())
+    text = text if len(text) <= WHY_CHARACTERS_MAX else text[: WHY_CHARACTERS_MAX - 1] + "…"
+    return "".join(each if each.isprintable() else "�" for each in text)
 
 
 def _in_a_row(count: int, what: str) -> str:
