@@ -183,3 +183,26 @@ def test_the_reason_of_a_breaker_is_one_line_that_a_person_reads() -> None:
 def test_dependencies_that_are_no_list_are_refused_in_words(wrong: object) -> None:
     with pytest.raises(DefinitionError, match="which is no list"):
         MEMORY.engine(shop().machine, dependencies=wrong)  # type: ignore[arg-type]
+
+
+def test_those_who_waited_for_a_breaker_that_a_person_held_open_come_back_in_waves() -> None:
+    """C4: whether it has recovered is what the first of them find out, and not fifty at once."""
+
+    async def scenario() -> None:
+        clock, calls = SetClock(), [Held(Charged()) for _ in range(6)]
+        order = shop(World(charge=Outside(*calls)), charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=clock) as engine:
+            engine.force_breaker("gateway", "open")
+            await submit(engine, order, named(6))
+            engine.force_breaker("gateway", "auto")
+            await settled(engine)
+            assert [each.begun.is_set() for each in calls] == [True] * 2 + [False] * 4
+            calls[0].go.set()
+            await settled(engine)
+            assert [each.begun.is_set() for each in calls] == [True] * 4 + [False] * 2
+            for each in calls:
+                each.go.set()
+            for workflow in named(6):
+                assert (await engine.wait(workflow)).state is State.DONE
+
+    run(scenario)

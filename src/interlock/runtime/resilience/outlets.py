@@ -13,7 +13,7 @@ from typing import Literal, Protocol, cast
 
 import msgspec
 
-from interlock.core.breakers import CLOSED, Breaker, Circuit, Phase, Verdict
+from interlock.core.breakers import CLOSED, FIRST_WAVE, Breaker, Circuit, Phase, Verdict
 from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
 from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Clock, SystemClock
@@ -227,10 +227,13 @@ class Outlet:
         return f"the retry budget of {name!r} is spent" if self.spent(kind) else None
 
     def force(self, forced: Forced | None, reason: str) -> None:
-        """Hold the breaker open or closed; None lets it decide by itself again, from closed."""
+        """Hold the breaker open or closed; None lets it decide by itself again, from closed.
+
+        Everybody has waited for one that was held open: they come back in waves, as after a probe.
+        """
         with self._lock:
             if forced is None and self.forced is not None:
-                self.circuit = CLOSED
+                self.circuit = Circuit(wave=FIRST_WAVE) if self.forced == "open" else CLOSED
             self.forced = forced
         self._tell(reason, by_hand=True)
         self._stir()
