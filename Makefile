@@ -92,7 +92,8 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 
 .PHONY: proof
 proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds
-	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large $(PYTEST) $(ARGS)
+	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large INTERLOCK_FLEETS=10000 \
+		INTERLOCK_LEAK_STEPS=1000000 $(PYTEST) $(ARGS)
 	@$(BIN)/interlock simulate lanes --seeds 100000
 	@$(BIN)/interlock simulate engine --seeds 50000
 

@@ -80,9 +80,9 @@ QUICK = Plan(rounds=1, scale=1.0, drain_s=10.0, pools=(16, 32), trying_s=0.8)
 
 
 def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
-    """The storm. Rates double, from half of what the naive chain can do in calm weather to four times as much.
+    """The storm. Rates rise from half of what the naive chain can do in calm weather to six times as much.
 
-    The weather gets worse while they rise, ends in an outage, and clears up while the load stays.
+    The weather gets worse while they rise, ends in an outage, and clears up while the load is at its highest.
     """
 
     def segment(name: str, seconds: float, times: float, weather: Weather, **special: Weather) -> Segment:
@@ -100,8 +100,8 @@ def script(capacity_per_s: float, scale: float, *, seed: int = SEED) -> Script:
         segment("failing", 0.6, 2, FAILING),
         segment("hanging", 1, 4, HANGING, charge=LOSING),
         segment("down", 1, 4, DOWN),
-        segment("recovering", 1, 4, RECOVERING),
-        segment("clear", 7.8, 4, Weather()),
+        segment("recovering", 1, 5, RECOVERING),
+        segment("clear", 7.8, 6, Weather()),
     )
     return Script(seed=seed, segments=segments)
 

@@ -157,7 +157,7 @@ def _shown(value: float) -> str:
 
 def timeline_table(script: Script, turns: Turns) -> Table:
     """What became of the orders that arrived in each segment, in the last round."""
-    table = Table(title="by segment of arrival, last round: completed %, P95 s, gateway calls made in the segment")
+    table = Table(title="by segment of arrival, last round: ended well, P95, calls that the gateway got in the segment")
     for heading in ("segment", "orders/s"):
         table.add_column(heading, justify="left" if heading == "segment" else "right")
     for name in turns:
@@ -173,6 +173,6 @@ def timeline_table(script: Script, turns: Turns) -> Table:
             good = sum(outcomes[number] in (Outcome.COMPLETED, Outcome.DECLINED) for number in numbers)
             p95 = percentile([waited[name][number] for number in numbers], 0.95) if numbers else 0.0
             calls = mine[-1].books["calls_by_segment"].get(segment.name, 0)
-            cells.append(f"{100 * good / max(1, len(numbers)):.1f} % · {p95:.2f} s · {calls:,}")
+            cells.append(f"{100 * good / max(1, len(numbers)):.1f} %  {p95:.2f} s  {calls:,}")
         table.add_row(segment.name, f"{segment.rate_per_s:,.0f}", *cells)
     return table

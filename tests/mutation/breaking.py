@@ -95,10 +95,10 @@ BREAKING = [
         CIRCUITS,
     ),
     Mutant(
-        "failure halves a wave to nothing",
+        "failures make a wave nothing",
         BREAKERS,
-        "wave=(circuit.wave + 1) // 2",
-        "wave=circuit.wave // 2",
+        "wave = max(FIRST_WAVE, circuit.wave - 1) if circuit.wave else 0",
+        "wave = circuit.wave - 1 if circuit.wave else 0",
         "C4: no wave is no bound at all.",
         CIRCUITS,
     ),

@@ -37,6 +37,7 @@ from tests.conformance.engine.places import Place
 from tests.simulation.bank import Bank
 from tests.simulation.fleet import simulate
 from tests.simulation.orders import Order, Submit, orders
+from tests.simulation.passing import passing
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 400
@@ -98,6 +99,10 @@ def a_place_is_kept_for_what_was_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Places, "_decline_elsewhere", lambda *_: None)
 
 
+def a_pass_from_before_the_opening_is_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Line, "_outdated", lambda _line, _kept: False)
+
+
 def an_open_breaker_stops_nobody(patch: pytest.MonkeyPatch) -> None:
     admit = Breaker.admit
 
@@ -140,6 +145,7 @@ BY_SEEDS: list[tuple[Sabotage, str]] = [
     (a_probe_burns_an_attempt, "C4"),
     (a_pass_is_never_given_back, "C16"),
     (a_place_is_kept_for_what_was_left, "C16"),
+    (a_pass_from_before_the_opening_is_used, "C4"),
     (an_open_breaker_stops_nobody, "C4"),
     (everybody_probes, "C4"),
     (places_are_not_counted, "C8"),
@@ -219,8 +225,8 @@ def herd() -> int:
         names = [f"w{number}" for number in range(HERD)]
         await asyncio.gather(*(engine.start(machine, name, Order()) for name in names))
         await asyncio.gather(*(engine.send(name, Submit()) for name in names))
-        await asyncio.sleep(1.0)
-        assert len(bank.calls) == HERD
+        await passing(1.0)
+        assert sum(call.name == "charge" for call in bank.calls) == HERD
         bank.weather = "calm"
         await asyncio.gather(*(engine.wait(name) for name in names))
         await engine.close()

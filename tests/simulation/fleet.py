@@ -5,17 +5,18 @@ next process finds is what the stores have. When the schedule is over the weathe
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
 import msgspec
 
 from interlock.core.breakers import Breaker
 from interlock.core.policies import Dependency
 from interlock.core.values import StepFailure
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.engine import Engine
 from interlock.runtime.inside import Inside
@@ -36,6 +37,7 @@ from tests.simulation.orders import ATTEMPTS, Cancel, Order, Submit, Where, orde
 
 UNDO_ATTEMPTS = 3
 ROUNDS_MAX = 60
+FORCES: tuple[Literal["open", "closed", "auto"], ...] = ("open", "closed", "auto")
 MANY = 100
 """More slots than there are orders."""
 
@@ -70,12 +72,13 @@ class Fleet:
             drain_s=luck.one((0.0, 1.0)),
             steps_max=luck.one((2, 5, MANY, MANY)),
             undos_max=luck.one((1, 3, MANY)),
+            effects_max=luck.one((1, MANY, MANY)),
             undo_timeout_s=2.0,
             undo_attempts=UNDO_ATTEMPTS,
             group_max=luck.one((3, 1_000)),
             stall_check_s=0.0,
         )
-        prompt = self.settings.steps_max >= MANY
+        prompt = min(self.settings.steps_max, self.settings.effects_max) >= MANY
         self.bank = Bank(Luck(luck.number()), self.story, self.loop, self.limits, prompt=prompt, kill=self._die)
         machine = orders(self.bank)
         self.machines = {"order": Bound(machine)}
@@ -101,6 +104,8 @@ class Fleet:
             for life in self._lives:
                 life.faults = 0.0
             self.story.tell("", "the weather is calm")
+            self._pass(5.0)
+            self._operate(lambda engine: engine.force_breaker("gateway", "auto"))
             self._finish()
         except Exception as error:  # noqa: BLE001 -- whatever goes wrong is told with the story of its seed.
             self.story.complain(f"the simulation ended with {type(error).__name__}: {error}")
@@ -205,12 +210,25 @@ class Fleet:
         for _ in range(luck.one((0, 1, 3, 8))):
             if len(self._names) < self._most:
                 self._order()
+        if luck.often(0.05):
+            forced = luck.one(FORCES)
+            self.story.counts[f"forced: {forced}"] += 1
+            self._operate(lambda engine: engine.force_breaker("gateway", forced))
+            self.bank.breaking.recovered = False  # Whoever holds it needs no waves.
+        if luck.often(0.05):
+            rate = luck.one((5.0, 100.0))
+            self._operate(lambda engine: engine.set_limit("gateway", rate_per_s=rate))
         if self._names and luck.often(0.4):
             at, name = luck.one(self._names)
             self.story.counts["cancels during a call"] += any(
                 call.workflow == name and not call.undo for call in self.bank.under_way
             )
             self._ask(self.open[at][0].send(name, Cancel(), if_allowed=True))
+
+    def _operate(self, what: Callable[[Engine], None]) -> None:
+        """A person does something, at an engine that may be dead by then."""
+        with contextlib.suppress(UnavailableError):
+            what(self._luck.one(self.open)[0])
 
     def _order(self) -> None:
         at, name = self._luck.count(0, len(self.open) - 1), f"w{len(self._names)}"
@@ -265,7 +283,7 @@ class Fleet:
             self._until_done(engine.close()).result()
 
     def _judge_letter(self, kind: str, workflow: str, attempts: int) -> None:
-        if (kind, attempts) != ("undo", UNDO_ATTEMPTS):
+        if (kind, attempts) not in {("undo", UNDO_ATTEMPTS), ("effect", ATTEMPTS["mail"])}:
             self.story.complain(f"C9: a dead letter of {kind} after {attempts} attempts", workflow)
 
     def _check(self) -> None:
@@ -297,6 +315,8 @@ class Fleet:
             self.story.complain(
                 f"G5: it is {state!r}, and {len(kept)} of its deeds stand instead of {wanted}", workflow
             )
+        if workflow not in self.bank.mailed:
+            self.story.complain("B12: nobody was told of it", workflow)
         undone = list(dict.fromkeys(call.name for call in calls if call.undo))
         if undone == ["refund", "release"]:
             self.story.complain("A8: the older deed was undone first", workflow)

@@ -1,4 +1,4 @@
-"""The orders of a simulated fleet: two steps and their undos, all of which call one bank."""
+"""The orders of a simulated fleet: two steps, their undos and an effect, all of which call one bank."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from tests.simulation.bank import Bank
 
-ATTEMPTS = {"charge": 4, "reserve": 3}
+ATTEMPTS = {"charge": 4, "reserve": 3, "mail": 3}
 
 
 class Where(Enum):
@@ -85,5 +85,11 @@ def orders(bank: Bank) -> Machine[Where, Order, OrderEvent]:
     @reserve.undo(Reserved)
     async def release(order: Order, done: Reserved | None, ctx: StepContext) -> None:
         await bank.act("release", ctx)
+
+    @order.effect(
+        Where.DONE, Where.CANCELLED, timeout_s=2, retry=Retry(attempts=ATTEMPTS["mail"]), dependency="gateway"
+    )
+    async def mail(order: Order, ctx: StepContext) -> None:
+        await bank.act("mail", ctx)
 
     return order

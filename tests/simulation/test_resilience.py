@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.fleet import Fleet, run_campaign
 
-SEEDS = int(os.environ.get("INTERLOCK_FLEETS", "400"))
+SEEDS = int(os.environ.get("INTERLOCK_FLEETS", "500"))
 
 RACES = (
     "cancels during a call",
@@ -25,6 +25,9 @@ RACES = (
     "engines that share",
     "retries beyond the free ones",
     "dead letters: undo",
+    "dead letters: effect",
+    "forced: open",
+    "forced: closed",
     "crashes",
     "clean ends",
 )

@@ -149,7 +149,8 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
             return replace(circuit, undos_failed=True)
         if now_s - took_s < circuit.closed_at_s - SAME_S:
             return circuit
-        counted = replace(circuit, failures=circuit.failures + 1, business=0, wave=(circuit.wave + 1) // 2)
+        wave = max(FIRST_WAVE, circuit.wave - 1) if circuit.wave else 0
+        counted = replace(circuit, failures=circuit.failures + 1, business=0, wave=wave)
         if self.failure_rate is None:
             return self._open(counted, now_s) if counted.failures >= self.failures else counted
         counted = self._counted(counted, failed=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from interlock.runtime.means import effect_line
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
+from interlock.runtime.resilience.outlets import Kind
 from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter, OwedEffect
 
@@ -63,7 +64,8 @@ class EffectBegun(_EffectReport):
             self.wait(self.effect)
             effect, places = self.effect, group.means.places
             line = effect_line(staged.live.bound, effect, group.means)
-            places.wait(effect.id, places.effects, line, "retry" if effect.attempts else "first")
+            kind: Kind = "retry" if effect.attempts else "first"
+            places.wait(effect.id, places.effects, line, kind, staged.live.row.created_us)
 
 
 class EffectDone(_EffectReport):

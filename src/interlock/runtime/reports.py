@@ -94,7 +94,7 @@ class Look(Report):
         current = None if gone(staged, group) else staged.live.owed.current
         if current is not None and not current.started and due(current, group.now_us):
             if not staged.begin(group.means):
-                places.wait(self.workflow, *place_of(staged.live, group.means))
+                places.wait(self.workflow, *place_of(staged.live, group.means), staged.live.row.created_us)
         else:
             # It may have been called to a place that it has no use for any more.
             places.decline(self.workflow)

@@ -108,7 +108,7 @@ class Runner(Attempting):
             self._wakes.at(current.retry_us, self.look, workflow)
         elif not current.started:
             slots, line, kind = place_in(bound, row.state, owed, self._pipeline.means)
-            self.places.wait(workflow, slots, line, kind)
+            self.places.wait(workflow, slots, line, kind, row.created_us)
             if line is not None and len(line) > KNOWN_MAX:
                 self._pipeline.let_go(workflow)  # G6: a line that grows and grows is names, not workflows.
 

@@ -319,7 +319,7 @@ class Staged(msgspec.Struct, gc=False):
         step = bound.table.steps[command.step].step
         assert step is not None
         line = means.line(step.dependency)
-        self.held = places.reserve(None, places.steps, line, "first")
+        self.held = places.reserve(None, places.steps, line, "first", self.live.row.created_us)
         key = fresh_key(command.step, means.ids)
         if self.held is not None:
             return StepRun(key, 1, 1, started=True)
@@ -331,7 +331,9 @@ class Staged(msgspec.Struct, gc=False):
         line = effect_line(self.live.bound, effect, means)
         kind: Kind = "retry" if effect.attempts else "first"
         # A new effect has another id when this group is decided again: nothing may be kept for the first one.
-        held = means.places.reserve(effect.id if again else None, means.places.effects, line, kind)
+        held = means.places.reserve(
+            effect.id if again else None, means.places.effects, line, kind, self.live.row.created_us
+        )
         if held is None:
             return False
         known = effect.attempts

@@ -28,6 +28,7 @@ from benchmarks.storming.verdict import EMBEDDED, GOALS, NAIVE, POSTGRES, ratios
 from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
+from interlock.runtime.resilience.outlets import forget_outlets
 
 P = ParamSpec("P")
 AT_ONCE = Retry(attempts=3, first_s=0.001)
@@ -49,6 +50,14 @@ def awaited(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
         asyncio.run(test(*args, **kwargs))
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _closed_breakers() -> Iterator[None]:
+    """Breakers belong to the process: what one test has opened is not open in the next."""
+    forget_outlets()
+    yield
+    forget_outlets()
 
 
 class Told(Gateway):

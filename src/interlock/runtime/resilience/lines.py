@@ -1,4 +1,4 @@
-"""Who waits for a dependency: one line per engine and outlet, first come, first served, undos before all others.
+"""Who waits for a dependency: one line per engine and outlet, the oldest workflow first, undos before all others.
 
 A workflow in a line is its id in a queue and its row in the store: it costs no task, no timer and no attempt, however
 long the breaker is open. Whoever is called has a pass kept for it, and declines when it has no use for it any more.
@@ -8,10 +8,10 @@ allows one, they are the next.
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
 
 from interlock.core.breakers import Verdict
+from interlock.runtime.resilience.oldest import Oldest
 from interlock.runtime.resilience.outlets import Change, Kind, Outcome, Outlet
 from interlock.runtime.slots import Slots
 from interlock.seams import Chance
@@ -23,6 +23,9 @@ PARKED_S = 5.0
 """How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
 
 LOOK_S_MIN = 0.001
+
+Waiter = tuple[str, Slots, Kind]
+"""Who waits, by its name; for which slots, and for what kind of call."""
 
 
 class Pass:
@@ -63,9 +66,9 @@ class Line:
         self.outlet = outlet
         self._chance = chance
         self._changed = changed
-        self._undos: deque[tuple[str, Slots, Kind]] = deque()
-        self._calls: deque[tuple[str, Slots, Kind]] = deque()
-        self._aside: deque[tuple[str, Slots, Kind]] = deque()
+        self._undos = Oldest[Waiter]()
+        self._calls = Oldest[Waiter]()
+        self._aside = Oldest[Waiter]()
         """Retries beyond the budget."""
         self._queued: set[tuple[str, bool]] = set()
         self._kept: dict[tuple[str, bool], Pass] = {}
@@ -93,27 +96,32 @@ class Line:
         self._open = True
         self._pull()
 
-    def reserve(self, name: str | None, slots: Slots, kind: Kind) -> Pass | None:
+    def reserve(self, name: str | None, slots: Slots, kind: Kind, born_us: int = 0) -> Pass | None:
         """A pass for an attempt: the one that is kept for this name, or a new one if nobody waits for it."""
         if name is not None:
             kept = self._kept.pop((name, kind == "undo"), None)
             self.decline(name)
-            if kept is not None and self.outlet.phase != "closed" and (kept.admitted == "call" or self.outlet.forced):
-                # It has waited for a slot, and the breaker has opened meanwhile, or a person holds it open.
+            if kept is not None and self._outdated(kept):
                 self.give_back(kept)
             elif kept is not None:
                 kept.slots = slots
                 return kept
-        if self._closed or not self._open or self._ahead(kind):
+        if self._closed or not self._open or self._ahead(kind, born_us):
             return None
         admitted = self.outlet.ask(kind)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
 
-    def _ahead(self, kind: Kind) -> bool:
-        """Whether somebody waits whom this one must not overtake."""
-        if kind == "undo":
-            return bool(self._undos)
-        return bool(self._calls) or (kind == "retry" and bool(self._aside))
+    def _outdated(self, kept: Pass) -> bool:
+        """Whether the breaker has opened while it waited for a slot, or opened again, or a person has opened it."""
+        phase, by_hand = self.outlet.phase, self.outlet.forced is not None
+        if kept.admitted == "call":
+            return phase != "closed"
+        return phase == "open" and (by_hand or kept.admitted == "probe")
+
+    def _ahead(self, kind: Kind, born_us: int) -> bool:
+        """Whether somebody waits whom this one must not overtake: somebody older."""
+        queues = (self._undos,) if kind == "undo" else (self._calls, self._aside) if kind == "retry" else (self._calls,)
+        return any(queue and queue.born_us <= born_us for queue in queues)
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
@@ -127,12 +135,12 @@ class Line:
         """Whether it waits here for such an attempt, or was called and has not answered yet."""
         return (name, kind == "undo") in self._queued or self.keeps(name, kind)
 
-    def wait(self, name: str, slots: Slots, kind: Kind) -> None:
+    def wait(self, name: str, slots: Slots, kind: Kind, born_us: int = 0) -> None:
         """Be called, by way of the slots, when there is a place. Whoever waits already keeps its turn."""
         entry = (name, kind == "undo")
         if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
             self._queued.add(entry)
-            (self._undos if kind == "undo" else self._calls).append((name, slots, kind))
+            (self._undos if kind == "undo" else self._calls).put((name, slots, kind), born_us)
             self._pull()
 
     def decline(self, name: str) -> None:
@@ -208,29 +216,29 @@ class Line:
             self._pulling = False
         self._wait_for_the_time()
 
-    def _turns(self) -> "tuple[deque[tuple[str, Slots, Kind]], ...]":
+    def _turns(self) -> tuple[Oldest[Waiter], ...]:
         """Undos come first, but they do not make every probe: one that always fails would keep a breaker open."""
         if self._undo_probed and self.outlet.phase == "half_open":
             return self._aside, self._calls, self._undos
         return self._undos, self._aside, self._calls
 
-    def _call(self, queue: deque[tuple[str, Slots, Kind]]) -> None:
+    def _call(self, queue: Oldest[Waiter]) -> None:
         while queue:
-            name, slots, kind = queue[0]
+            name, slots, kind = queue.first
             if self.keeps(name, kind):
                 # It was called meanwhile as somebody who is not a retry any more: one pass is enough.
-                queue.popleft()
+                queue.take()
                 self._queued.discard((name, kind == "undo"))
                 continue
             admitted = self.outlet.ask(kind)
             if admitted == "wait":
                 if queue is self._aside or not self.outlet.spent(kind):
                     return
-                self._aside.append(queue.popleft())
+                self._aside.put(*queue.take())
                 continue
             if admitted == "probe":
                 self._undo_probed = kind == "undo"
-            queue.popleft()
+            queue.take()
             self._queued.discard((name, kind == "undo"))
             self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)
             slots.wait(name)
@@ -239,7 +247,7 @@ class Line:
         """Look again when the time alone may admit the first of those who wait."""
         if self._timer is None and not self._aside and not self.outlet.minds_the_time:
             return
-        waits = [self.outlet.retry_in_s(queue[0][2]) for queue in (self._undos, self._calls, self._aside) if queue]
+        waits = [self.outlet.retry_in_s(queue.first[2]) for queue in (self._undos, self._calls, self._aside) if queue]
         soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
         if self._timer is not None:
             self._timer.cancel()

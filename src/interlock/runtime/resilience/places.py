@@ -27,14 +27,14 @@ class Places:
         """How many wait for a place or a slot."""
         return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
 
-    def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
+    def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> Pass | None:
         """A pass for an attempt, or None: then it has to wait. Without a name nothing is kept for it."""
         if name is None:
-            return self._at_once(slots, line, kind)
+            return self._at_once(slots, line, kind, born_us)
         self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
-        held = line.reserve(name, slots, kind)
+        held = line.reserve(name, slots, kind, born_us)
         if held is None:
             slots.decline(name)
             return None
@@ -43,21 +43,21 @@ class Places:
         line.keep(name, held)
         return None
 
-    def _at_once(self, slots: Slots, line: Line | None, kind: Kind) -> Pass | None:
+    def _at_once(self, slots: Slots, line: Line | None, kind: Kind, born_us: int) -> Pass | None:
         """Both, or nothing. The slot first: asking the dependency costs a token, and part of the budget."""
         if not slots.reserve():
             return None
-        held = self._plain[slots] if line is None else line.reserve(None, slots, kind)
+        held = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us)
         if held is None:
             slots.release()
         return held
 
-    def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind) -> None:
-        """Be called when there is a place and a slot."""
+    def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> None:
+        """Be called when there is a place and a slot. At a dependency those who were born first come first."""
         if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
-            line.wait(name, slots, kind)
+            line.wait(name, slots, kind, born_us)
 
     def decline(self, name: str) -> None:
         """Whoever was called has no use for what was kept for it."""

@@ -8,6 +8,7 @@ full at a time, as soon as the breaker is closed. If the worker dies nothing is 
 from collections.abc import Iterator
 
 from interlock.runtime.resilience.lines import Line
+from interlock.runtime.resilience.oldest import Oldest
 
 PARKED_MAX = 20_000
 """Names that are remembered for each dependency; those beyond come back by their time."""
@@ -20,14 +21,16 @@ class Parking:
     """The names of workflows that were parked here."""
 
     def __init__(self) -> None:
-        self._parked: dict[Line, dict[str, str]] = {}
-        """By line: the workflows, in the order they came, each with its machine."""
+        self._parked: dict[Line, Oldest[tuple[str, str]]] = {}
+        """By line: the workflows, the oldest first, each with its machine."""
+        self._names: set[tuple[str, str]] = set()
 
-    def add(self, line: Line, workflow: str, machine: str) -> None:
+    def add(self, line: Line, workflow: str, machine: str, born_us: int = 0) -> None:
         """It was parked."""
-        parked = self._parked.setdefault(line, {})
-        if len(parked) < PARKED_MAX:
-            parked[workflow] = machine
+        parked = self._parked.setdefault(line, Oldest())
+        if len(parked) < PARKED_MAX and (workflow, machine) not in self._names:
+            self._names.add((workflow, machine))
+            parked.put((workflow, machine), born_us)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -41,10 +44,11 @@ class Parking:
     def taken(self) -> Iterator[tuple[str, list[str]]]:
         """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
         for line, parked in list(self._parked.items()):  # While one is claimed, another may be parked.
-            names = list(parked)[: max(0, min(TAKEN_MAX, _room(line)))]
             machines: dict[str, list[str]] = {}
-            for name in names:
-                machines.setdefault(parked.pop(name), []).append(name)
+            for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
+                (name, machine), _ = parked.take()
+                self._names.discard((name, machine))
+                machines.setdefault(machine, []).append(name)
             yield from machines.items()
 
 

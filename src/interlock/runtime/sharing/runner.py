@@ -146,7 +146,7 @@ class SharedRunner(Runner):
         if current is not None and current.parked:
             _, line, _ = place_of(staged.live, self._pipeline.means)
             if line is not None:
-                self.parking.add(line, workflow, staged.live.row.machine)
+                self.parking.add(line, workflow, staged.live.row.machine, staged.live.row.created_us)
         if staged.reserved:
             self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
         if staged.kept:

@@ -64,7 +64,7 @@ class TakeUp(Report):
                 staged.park(later_us(group.means, parks_s), group.now_us)
             else:
                 self.claimed[self.workflow] = self.lease
-                places.wait(self.workflow, slots, line, kind)
+                places.wait(self.workflow, slots, line, kind, staged.live.row.created_us)
 
 
 class TakeUpEffect(EffectBegun):

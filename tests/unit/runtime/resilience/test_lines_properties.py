@@ -87,7 +87,7 @@ class Engine:
             assert slots.free + len(slots._kept) + begun == slots.most
         for queue in (line._undos, line._calls, line._aside):
             # The time has a thousandth of a second to be noticed; what only the end of another can help is at once.
-            assert not queue or outlet.why(queue[0][2]) is not None or line._timer is not None
+            assert not queue or outlet.why(queue.first[2]) is not None or line._timer is not None
 
 
 @given(dependencies, moves)
