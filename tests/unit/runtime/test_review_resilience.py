@@ -7,9 +7,9 @@ import pytest
 from interlock import AlertRaised, Breaker, Dependency
 from interlock.errors import DefinitionError, InterlockError, OutcomeUnknown
 from interlock.runtime import attempts
-from tests.conformance.engine.outages import down, later, named, submit
+from tests.conformance.engine.outages import down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled, turns
-from tests.conformance.engine.shop import Charged, Held, Outside, Reserved, State, World, shop
+from tests.conformance.engine.shop import Charged, Held, Order, Outside, Reserved, State, Submit, World, shop
 
 QUICK = Dependency("gateway", breaker=Breaker(failures=1))
 """Opens with the first failure."""
@@ -204,5 +204,29 @@ def test_those_who_waited_for_a_breaker_that_a_person_held_open_come_back_in_wav
                 each.go.set()
             for workflow in named(6):
                 assert (await engine.wait(workflow)).state is State.DONE
+
+    run(scenario)
+
+
+def test_a_retry_does_not_overtake_an_older_workflow_that_waits() -> None:
+    """C8: whoever comes back at the very moment that a token is there waits behind those who are older."""
+
+    async def scenario() -> None:
+        clock, world = SetClock(), World(charge=Outside(down(0.5), Charged()))
+        order = shop(world, charges_at="gateway").machine
+        slow = Dependency("gateway", rate_per_s=1.0)
+        async with MEMORY.engine(order, clock=clock, dependencies=[slow]) as engine:
+            await engine.start(order, "older", Order())
+            clock.now_s += 0.001
+            await submit(engine, order, ["younger"])
+            await engine.send("older", Submit())
+            await settled(engine)
+            clock.now_s += 1.0
+            engine._inside.wakes._look()
+            await settled(engine)
+            await look(engine)
+            assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older"]
+            await later(engine, clock, 1.0)
+            assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older", "younger"]
 
     run(scenario)
