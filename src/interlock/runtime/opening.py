@@ -5,7 +5,7 @@ that no machine has. Whatever fails on the way, the store is given up again.
 """
 
 import difflib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -139,6 +139,14 @@ class Opening(Generic[EngineT]):
 
 def _checked(dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:
     """Refuse what is no dependency, and two of one name."""
+    several: object = dependencies  # Not every caller has a type checker.
+    if not isinstance(several, Iterable):
+        raise DefinitionError(
+            f"dependencies= is {several!r}, which is no list.",
+            why="An engine takes any number of them.",
+            fix='Give a list: dependencies=[Dependency("gateway", concurrency_max=20)].',
+            rule="bad-dependency",
+        )
     names: set[str] = set()
     for each in dependencies:
         given: object = each  # Not every caller has a type checker.

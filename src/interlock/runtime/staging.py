@@ -202,7 +202,7 @@ class Staged(msgspec.Struct, gc=False):
         if owed.current is None:
             return False
         slots, line, kind = place_of(live, means)
-        self.held = means.places.reserve(live.row.id if called else None, slots, line, kind)
+        self.held = means.places.reserve(live.row.id if called else None, slots, line, kind, live.row.created_us)
         if self.held is None:
             return False
         if owed.run is not None:

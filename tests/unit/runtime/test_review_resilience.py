@@ -7,9 +7,9 @@ import pytest
 from interlock import AlertRaised, Breaker, Dependency
 from interlock.errors import DefinitionError, InterlockError, OutcomeUnknown
 from interlock.runtime import attempts
-from tests.conformance.engine.outages import down, later, named, submit
+from tests.conformance.engine.outages import down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled, turns
-from tests.conformance.engine.shop import Charged, Held, Outside, Reserved, State, World, shop
+from tests.conformance.engine.shop import Charged, Held, Order, Outside, Reserved, State, Submit, World, shop
 
 QUICK = Dependency("gateway", breaker=Breaker(failures=1))
 """Opens with the first failure."""
@@ -158,5 +158,75 @@ def test_a_person_who_opens_a_breaker_stops_the_probe_that_waits_for_a_slot() ->
             engine.force_breaker("gateway", "auto")
             assert (await engine.wait("o-3")).state is State.DONE
             busy.go.set()
+
+    run(scenario)
+
+
+def test_the_reason_of_a_breaker_is_one_line_that_a_person_reads() -> None:
+    """Everybody who waits says it: a page of a gateway's HTML, or its control characters, would be in every view."""
+
+    async def scenario() -> None:
+        told = ConnectionError("bad \x1b[31m gateway\n<html>" + "x" * 3_000)
+        order = shop(World(charge=Outside(told)), charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=SetClock(), dependencies=[QUICK]) as engine:
+            await submit(engine, order, ["o-1"])
+            waiting = (await engine.get("o-1")).waiting
+            assert waiting is not None
+            assert "ConnectionError: bad" in waiting
+            assert waiting.isprintable()
+            assert len(waiting) < 400
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wrong", [Dependency("gateway"), None, 5], ids=repr)
+def test_dependencies_that_are_no_list_are_refused_in_words(wrong: object) -> None:
+    with pytest.raises(DefinitionError, match="which is no list"):
+        _ = MEMORY.engine(shop().machine, dependencies=wrong)  # type: ignore[arg-type]
+
+
+def test_those_who_waited_for_a_breaker_that_a_person_held_open_come_back_in_waves() -> None:
+    """C4: whether it has recovered is what the first of them find out, and not fifty at once."""
+
+    async def scenario() -> None:
+        clock, calls = SetClock(), [Held(Charged()) for _ in range(6)]
+        order = shop(World(charge=Outside(*calls)), charges_at="gateway").machine
+        async with MEMORY.engine(order, clock=clock) as engine:
+            engine.force_breaker("gateway", "open")
+            await submit(engine, order, named(6))
+            engine.force_breaker("gateway", "auto")
+            await settled(engine)
+            assert [each.begun.is_set() for each in calls] == [True] * 2 + [False] * 4
+            calls[0].go.set()
+            await settled(engine)
+            assert [each.begun.is_set() for each in calls] == [True] * 4 + [False] * 2
+            for each in calls:
+                each.go.set()
+            for workflow in named(6):
+                assert (await engine.wait(workflow)).state is State.DONE
+
+    run(scenario)
+
+
+def test_a_retry_does_not_overtake_an_older_workflow_that_waits() -> None:
+    """C8: whoever comes back at the very moment that a token is there waits behind those who are older."""
+
+    async def scenario() -> None:
+        clock, world = SetClock(), World(charge=Outside(down(0.5), Charged()))
+        order = shop(world, charges_at="gateway").machine
+        slow = Dependency("gateway", rate_per_s=1.0)
+        async with MEMORY.engine(order, clock=clock, dependencies=[slow]) as engine:
+            await engine.start(order, "older", Order())
+            clock.now_s += 0.001
+            await submit(engine, order, ["younger"])
+            await engine.send("older", Submit())
+            await settled(engine)
+            clock.now_s += 1.0
+            engine._inside.wakes._look()
+            await settled(engine)
+            await look(engine)
+            assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older"]
+            await later(engine, clock, 1.0)
+            assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older", "younger"]
 
     run(scenario)

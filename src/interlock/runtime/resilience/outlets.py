@@ -13,7 +13,7 @@ from typing import Literal, Protocol, cast
 
 import msgspec
 
-from interlock.core.breakers import CLOSED, Breaker, Circuit, Phase, Verdict
+from interlock.core.breakers import CLOSED, FIRST_WAVE, Breaker, Circuit, Phase, Verdict
 from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
 from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Clock, SystemClock
@@ -24,6 +24,9 @@ Forced = Literal["open", "closed"]
 
 BURST_S = 0.1
 """So much of a rate may come at once."""
+
+WHY_CHARACTERS_MAX = 200
+"""Of an error that has opened a breaker."""
 
 UNDO_SHARE = 5
 """Undos have places of their own beside those of the calls: one for so many of them, at least one (C9)."""
@@ -145,7 +148,7 @@ class Outlet:
                 after = msgspec.structs.replace(after, wave=0)
             self.circuit = after
         if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
-            self._tell(_why(breaker, after, admitted, outcome, why))
+            self._tell(_why(breaker, after, admitted, outcome, _brief(why)))
         self._stir()
 
     def _in_the_wave(self, *, undo: bool) -> int:
@@ -224,10 +227,13 @@ class Outlet:
         return f"the retry budget of {name!r} is spent" if self.spent(kind) else None
 
     def force(self, forced: Forced | None, reason: str) -> None:
-        """Hold the breaker open or closed; None lets it decide by itself again, from closed."""
+        """Hold the breaker open or closed; None lets it decide by itself again, from closed.
+
+        Everybody has waited for one that was held open: they come back in waves, as after a probe.
+        """
         with self._lock:
             if forced is None and self.forced is not None:
-                self.circuit = CLOSED
+                self.circuit = Circuit(wave=FIRST_WAVE) if self.forced == "open" else CLOSED
             self.forced = forced
         self._tell(reason, by_hand=True)
         self._stir()
@@ -308,6 +314,13 @@ def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome
     if breaker.failure_rate is not None:
         return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
     return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def _brief(why: str) -> str:
+    """In one line, and no longer than one: it is part of what every workflow that waits says of itself."""
+    text = " ".join(why.split())
+    text = text if len(text) <= WHY_CHARACTERS_MAX else text[: WHY_CHARACTERS_MAX - 1] + "…"
+    return "".join(each if each.isprintable() else "�" for each in text)
 
 
 def _in_a_row(count: int, what: str) -> str:

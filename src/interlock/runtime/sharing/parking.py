@@ -13,6 +13,9 @@ from interlock.runtime.resilience.oldest import Oldest
 PARKED_MAX = 20_000
 """Names that are remembered for each dependency; those beyond come back by their time."""
 
+TAKEN_MAX = 500
+"""Names that are taken up at once: as many as a store claims. More would be forgotten."""
+
 
 class Parking:
     """The names of workflows that were parked here."""
@@ -40,9 +43,9 @@ class Parking:
 
     def taken(self) -> Iterator[tuple[str, list[str]]]:
         """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
-        for line, parked in list(self._parked.items()):
+        for line, parked in list(self._parked.items()):  # While one is claimed, another may be parked.
             machines: dict[str, list[str]] = {}
-            for _ in range(min(_room(line), len(parked))):
+            for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
                 (name, machine), _ = parked.take()
                 self._names.discard((name, machine))
                 machines.setdefault(machine, []).append(name)

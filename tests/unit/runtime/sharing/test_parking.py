@@ -219,6 +219,36 @@ def test_names_are_taken_by_machine_as_many_as_the_line_can_use() -> None:
     play(scenario)
 
 
+def test_what_is_parked_while_others_are_taken_up_is_no_error() -> None:
+    """B6: claiming takes a while, and another dependency may be found down meanwhile."""
+
+    async def scenario() -> None:
+        parking, here, there = Parking(), Queue(ONE), Queue(Dependency("bank", 1))
+        parking.add(here.line, "j-1", "job")
+        parking.add(here.line, "k-1", "other")
+        taking = parking.taken()
+        assert next(taking) == ("job", ["j-1"])
+        parking.add(there.line, "j-2", "job")
+        assert list(taking) == [("other", ["k-1"])]
+        assert len(parking) == 1
+        assert list(parking.taken()) == [("job", ["j-2"])]
+
+    play(scenario)
+
+
+def test_no_more_names_are_taken_than_a_store_claims() -> None:
+    """Those beyond would be forgotten, and come back by their time alone."""
+
+    async def scenario() -> None:
+        parking, many = Parking(), Queue(Dependency("gateway", 1_000))
+        for name in names(600):
+            parking.add(many.line, name, "job")
+        assert [len(taken) for _, taken in parking.taken()] == [500]
+        assert [len(taken) for _, taken in parking.taken()] == [100]
+
+    play(scenario)
+
+
 def test_nobody_is_taken_while_the_breaker_is_not_closed_or_the_line_is_full() -> None:
     async def scenario() -> None:
         clock = VirtualClock()
