@@ -329,7 +329,7 @@ class Staged(msgspec.Struct, gc=False):
             return StepRun(key, 1, 1, started=True)
         if line is None or not means.owner:
             return StepRun(key)
-        parks_s = line.parks_s("first")
+        parks_s = line.parks_s("first", self.live.row.created_us)
         self.waits = parks_s is None and line.is_open and places.steps.most > 0
         return StepRun(key) if parks_s is None else StepRun(key, retry_us=later_us(means, parks_s), parked=True)
 

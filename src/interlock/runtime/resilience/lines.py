@@ -19,8 +19,8 @@ from interlock.seams import Chance
 HELD_MIN = 100
 """On a shared store, so many wait in memory beside twice the places of the dependency; the others wait in the store."""
 
-PARKED_S = 5.0
-"""How long those who wait in the store do so if nobody claims them by name: on average, where no breaker says more."""
+PARKED_S = 30.0
+"""How long those who wait in the store do so if nobody claims them by name: on average, beside what a breaker says."""
 
 LOOK_S_MIN = 0.001
 
@@ -78,6 +78,8 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._pulling = self._asked = self._closed = False
         self._open = False
+        self.parked: Oldest[tuple[str, str]] = Oldest()
+        """On a shared store: those who were left there, each with its machine."""
         self._undo_probed = False
         """The last probe was an undo."""
         outlet.join(self)
@@ -159,19 +161,20 @@ class Line:
         """A pass that is not used, without the slot."""
         self.outlet.leave(held.kind, held.admitted, "abandoned")
 
-    def parks_s(self, kind: Kind) -> float | None:
-        """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory."""
-        outlet = self.outlet
-        if len(self) < HELD_MIN + 2 * outlet.concurrency_max:
+    def parks_s(self, kind: Kind, born_us: int) -> float | None:
+        """On a shared store: for how long to leave a workflow in the store; None: it waits here, in memory.
+
+        Nobody waits here while somebody older waits in the store: those would never have their turn.
+        """
+        if len(self) < self.held_max and not (self.parked and self.parked.born_us < born_us):
             return None
-        luck = self._chance.fraction()
-        if outlet.phase == "open" and outlet.forced is None:
-            return max(LOOK_S_MIN, outlet.retry_in_s(kind) or 0.0) + luck * outlet.breaker.reset_s
-        if outlet.phase != "closed":
-            # Held open, or a probe hangs: this worker claims its own by name when that is over, so looks are for the
-            # case that it dies, and each is two writes.
-            return max(PARKED_S, outlet.breaker.reset_s) * (0.5 + luck)
-        return PARKED_S * (0.5 + luck)
+        # This worker claims its own by name when they can go on. The time is for the case that it dies.
+        return (self.outlet.retry_in_s(kind) or 0.0) + PARKED_S * (0.5 + self._chance.fraction())
+
+    @property
+    def held_max(self) -> int:
+        """How many wait in memory where others could take them over: enough to keep the places busy."""
+        return HELD_MIN + 2 * self.outlet.concurrency_max
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""

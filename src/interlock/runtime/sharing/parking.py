@@ -8,7 +8,6 @@ full at a time, as soon as the breaker is closed. If the worker dies nothing is 
 from collections.abc import Iterator
 
 from interlock.runtime.resilience.lines import Line
-from interlock.runtime.resilience.oldest import Oldest
 
 PARKED_MAX = 20_000
 """Names that are remembered for each dependency; those beyond come back by their time."""
@@ -21,29 +20,31 @@ class Parking:
     """The names of workflows that were parked here."""
 
     def __init__(self) -> None:
-        self._parked: dict[Line, Oldest[tuple[str, str]]] = {}
-        """By line: the workflows, the oldest first, each with its machine."""
+        self._lines: list[Line] = []
+        """Where somebody was parked. A line has those who belong to it, the oldest first."""
         self._names: set[tuple[str, str]] = set()
 
     def add(self, line: Line, workflow: str, machine: str, born_us: int = 0) -> None:
         """It was parked."""
-        parked = self._parked.setdefault(line, Oldest())
-        if len(parked) < PARKED_MAX and (workflow, machine) not in self._names:
+        if line not in self._lines:
+            self._lines.append(line)
+        if len(line.parked) < PARKED_MAX and (workflow, machine) not in self._names:
             self._names.add((workflow, machine))
-            parked.put((workflow, machine), born_us)
+            line.parked.put((workflow, machine), born_us)
 
     def __len__(self) -> int:
         """How many there are."""
-        return sum(map(len, self._parked.values()))
+        return len(self._names)
 
     @property
     def ready(self) -> bool:
         """Whether somebody can be taken up."""
-        return any(parked and _room(line) > 0 for line, parked in self._parked.items())
+        return any(line.parked and _room(line) > 0 for line in self._lines)
 
     def taken(self) -> Iterator[tuple[str, list[str]]]:
         """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
-        for line, parked in list(self._parked.items()):  # While one is claimed, another may be parked.
+        for line in list(self._lines):  # While one is claimed, another may be parked.
+            parked = line.parked
             machines: dict[str, list[str]] = {}
             for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
                 (name, machine), _ = parked.take()
@@ -53,6 +54,7 @@ class Parking:
 
 
 def _room(line: Line) -> int:
-    """How many more its line should have: enough to keep the places busy until the next claim."""
-    outlet = line.outlet
-    return 2 * outlet.concurrency_max - len(line) if outlet.phase == "closed" else 0
+    """How many more its line should have: many at a time, when half of those it can hold have gone."""
+    if line.outlet.phase != "closed" or 2 * len(line) > line.held_max:
+        return 0
+    return line.held_max - len(line)

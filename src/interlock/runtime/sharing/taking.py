@@ -59,7 +59,11 @@ class TakeUp(Report):
             staged.owe(staged.live.owed, group.now_us)
         elif not staged.begin(group.means):
             slots, line, kind = place_of(staged.live, group.means)
-            parks_s = None if line is None or line.knows(self.workflow, kind) else line.parks_s(kind)
+            parks_s = (
+                None
+                if line is None or line.knows(self.workflow, kind)
+                else line.parks_s(kind, staged.live.row.created_us)
+            )
             if parks_s is not None:
                 staged.park(later_us(group.means, parks_s), group.now_us)
             else:
@@ -82,7 +86,11 @@ class TakeUpEffect(EffectBegun):
             EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
             return
         line = effect_line(staged.live.bound, effect, group.means)
-        parks_s = None if line is None or line.knows(effect.id, "first") else line.parks_s("first")
+        parks_s = (
+            None
+            if line is None or line.knows(effect.id, "first")
+            else line.parks_s("first", staged.live.row.created_us)
+        )
         if parks_s is None:
             super().apply(staged, group)
         else:

@@ -357,15 +357,18 @@ def test_who_waits_in_the_store_looks_again_when_it_may_have_helped() -> None:
             queue = Queue(dependency, loop.clock, chance=Luck(luck))
             fails(queue.outlet)
             queue.wait(*(f"o-{each}" for each in range(HELD_MIN + 3)))
-            assert queue.line.parks_s("first") is None
+            assert queue.line.parks_s("first", 0) is None
+            queue.line.parked.put(("older", "m"), 3)
+            assert queue.line.parks_s("first", 3) is None
+            assert queue.line.parks_s("first", 4) is not None  # It would overtake one who waits in the store.
             queue.wait("last")
-            assert queue.line.parks_s("first") == pytest.approx(30 + luck * 30)
+            assert queue.line.parks_s("first", 0) == pytest.approx(30 + PARKED_S * (0.5 + luck))
             queue.outlet.force("open", "by hand")
-            assert queue.line.parks_s("first") == 30 * (0.5 + luck)
+            assert queue.line.parks_s("first", 0) == PARKED_S * (0.5 + luck)
             loop.clock.now_s += 30
             queue.outlet.force(None, "auto")
             queue.wait(*(f"p-{each}" for each in range(20)))
-            assert queue.line.parks_s("retry") == PARKED_S * (0.5 + luck)
+            assert queue.line.parks_s("retry", 0) == PARKED_S * (0.5 + luck)
             queue.line.close()
 
     play(scenario)
