@@ -23,13 +23,13 @@ class Parking:
     def __init__(self) -> None:
         self._parked: dict[Line, Oldest[tuple[str, str]]] = {}
         """By line: the workflows, the oldest first, each with its machine."""
-        self._names: set[tuple[str, str]] = set()
+        self._names: set[tuple[Line, str]] = set()
 
     def add(self, line: Line, workflow: str, machine: str, born_us: int = 0) -> None:
         """It was parked."""
         parked = self._parked.setdefault(line, Oldest())
-        if len(parked) < PARKED_MAX and (workflow, machine) not in self._names:
-            self._names.add((workflow, machine))
+        if len(parked) < PARKED_MAX and (line, workflow) not in self._names:
+            self._names.add((line, workflow))
             parked.put((workflow, machine), born_us)
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Parking:
             machines: dict[str, list[str]] = {}
             for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
                 (name, machine), _ = parked.take()
-                self._names.discard((name, machine))
+                self._names.discard((line, name))
                 machines.setdefault(machine, []).append(name)
             yield from machines.items()
 
