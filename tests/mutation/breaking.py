@@ -217,8 +217,8 @@ BREAKING = [
     Mutant(
         "leaving tells nobody",
         OUTLETS,
-        "            self._tell(_why(breaker, after, admitted, outcome, why))\n        self._stir()\n",
-        "            self._tell(_why(breaker, after, admitted, outcome, why))\n",
+        "            self._tell(_why(breaker, after, admitted, outcome, _brief(why)))\n        self._stir()\n",
+        "            self._tell(_why(breaker, after, admitted, outcome, _brief(why)))\n",
         "C8: no wake-up is lost.",
         LIMITS,
     ),
@@ -241,7 +241,7 @@ BREAKING = [
     Mutant(
         "the queue is overtaken",
         LINES,
-        "        if self._closed or not self._open or self._ahead(kind):\n",
+        "        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us)):\n",
         "        if self._closed or not self._open:\n",
         "G6: nobody overtakes those who wait.",
         TURNS,

@@ -48,6 +48,8 @@ class Circuit(msgspec.Struct, frozen=True):
     """When probes are admitted."""
     probes: int = 0
     """Probes under way, those of an earlier opening as well: none is forgotten before it ends."""
+    probed_at_s: float = 0.0
+    """When the last of them began."""
     undos: int = 0
     """Undos under way through the open circuit."""
     undos_failed: bool = False
@@ -120,11 +122,16 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         if not circuit.opened:
             return (circuit, "wait") if 0 < circuit.wave <= under_way else (circuit, "call")
         if now_s >= circuit.retry_at_s:
-            if circuit.probes < self.probes:
-                return replace(circuit, probes=circuit.probes + 1), "probe"
+            # Probes that hang for `reset_s` are not waited for any longer: a timeout of an hour must not hold up others.
+            if circuit.probes < self.probes or now_s >= self.probes_again_s(circuit):
+                return replace(circuit, probes=circuit.probes + 1, probed_at_s=now_s), "probe"
         elif undo and not circuit.undos_failed and circuit.undos < self.probes:
             return replace(circuit, undos=circuit.undos + 1), "undo"
         return circuit, "wait"
+
+    def probes_again_s(self, circuit: Circuit) -> float:
+        """When a half-open circuit has waited long enough for probes that hang."""
+        return circuit.probed_at_s + self.reset_s
 
     def succeeded(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
         """The circuit after a call that worked. A probe closes it; a call from before the opening says nothing now."""
@@ -195,6 +202,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
             opened=True,
             retry_at_s=now_s + self.reset_s,
             probes=circuit.probes,
+            probed_at_s=circuit.probed_at_s,
             undos=circuit.undos,
         )
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock import AlertRaised, Breaker, Dependency
+from interlock import AlertRaised, Breaker, Dependency, StepContext
 from interlock.errors import DefinitionError, InterlockError, OutcomeUnknown
 from interlock.runtime import attempts
 from tests.conformance.engine.outages import down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled, turns
-from tests.conformance.engine.shop import Charged, Held, Order, Outside, Reserved, State, Submit, World, shop
+from tests.conformance.engine.shop import Call, Charged, Held, Order, Outside, Reserved, State, Submit, World, shop
 
 QUICK = Dependency("gateway", breaker=Breaker(failures=1))
 """Opens with the first failure."""
@@ -228,5 +228,29 @@ def test_a_retry_does_not_overtake_an_older_workflow_that_waits() -> None:
             assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older"]
             await later(engine, clock, 1.0)
             assert [call.ctx.workflow for call in world.charge.calls] == ["younger", "older", "younger"]
+
+    run(scenario)
+
+
+def test_a_workflow_that_always_fails_does_not_make_every_probe() -> None:
+    """C4: a failed probe costs no attempt. If the oldest were always the next, nobody would ever be let through."""
+
+    async def scenario() -> None:
+        clock, world = SetClock(), World()
+        order = shop(world, charges_at="gateway").machine
+
+        async def charge(order: Order, ctx: StepContext) -> Charged:
+            world.charge.calls.append(Call(order, ctx))
+            if ctx.workflow == "poison":
+                raise ConnectionError("this one kills the gateway")
+            return Charged()
+
+        async with MEMORY.engine(order, clock=clock, dependencies=[QUICK], steps={"charge": charge}) as engine:
+            await submit(engine, order, ["poison"])
+            clock.now_s += 0.001
+            await submit(engine, order, ["well"])
+            for _ in range(3):
+                await later(engine, clock, 31.0)
+            assert (await engine.get("well")).state is State.DONE
 
     run(scenario)

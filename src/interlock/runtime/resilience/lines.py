@@ -24,6 +24,9 @@ PARKED_S = 30.0
 
 LOOK_S_MIN = 0.001
 
+LAST_US = 2**63
+"""Behind everybody who was born."""
+
 Waiter = tuple[str, Slots, Kind]
 """Who waits, by its name; for which slots, and for what kind of call."""
 
@@ -82,6 +85,9 @@ class Line:
         """On a shared store: those who were left there, each with its machine."""
         self._undo_probed = False
         """The last probe was an undo."""
+        self._probers: set[str] = set()
+        """Who has probed since the breaker was closed: behind the others, whatever their age. A failed probe costs no
+        attempt, so one that always fails would be the oldest for ever, and make every probe."""
         outlet.join(self)
 
     def __len__(self) -> int:
@@ -113,10 +119,18 @@ class Line:
             elif kept is not None:
                 kept.slots = slots
                 return kept
-        if self._closed or not self._open or self._ahead(kind, born_us):
+        if self._closed or not self._open or self._ahead(kind, self._age(name, born_us)):
             return None
         admitted = self.outlet.ask(kind)
+        if admitted == "probe" and name is not None:
+            self._probers.add(name)
         return None if admitted == "wait" else Pass(slots, self, kind, admitted)
+
+    def _age(self, name: str | None, born_us: int) -> int:
+        """By what it is ordered: when its workflow was born, unless it has probed in vain."""
+        if self._probers and self.outlet.phase == "closed":
+            self._probers.clear()
+        return LAST_US if name in self._probers else born_us
 
     def _outdated(self, kept: Pass) -> bool:
         """Whether the breaker has opened while it waited for a slot, or opened again, or a person has opened it."""
@@ -147,7 +161,7 @@ class Line:
         entry = (name, kind == "undo")
         if entry not in self._queued and entry not in self._kept and not self._closed and slots.most:
             self._queued.add(entry)
-            (self._undos if kind == "undo" else self._calls).put((name, slots, kind), born_us)
+            (self._undos if kind == "undo" else self._calls).put((name, slots, kind), self._age(name, born_us))
             self._pull()
 
     def decline(self, name: str) -> None:
@@ -246,6 +260,7 @@ class Line:
                 continue
             if admitted == "probe":
                 self._undo_probed = kind == "undo"
+                self._probers.add(name)
             queue.take()
             self._queued.discard((name, kind == "undo"))
             self._kept[name, kind == "undo"] = Pass(slots, self, kind, admitted)

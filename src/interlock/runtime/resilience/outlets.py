@@ -193,6 +193,8 @@ class Outlet:
         waits = list[float]()
         if self.forced is None and self.circuit.opened and self.circuit.retry_at_s > now_s:
             waits.append(self.circuit.retry_at_s - now_s)
+        elif self.forced is None and self.circuit.opened and self.circuit.probes >= self.breaker.probes:
+            waits.append(max(0.0, self.breaker.probes_again_s(self.circuit) - now_s))
         with self._lock:
             wait_s = 0.0 if self.rate is None else self.rate.take(self._bucket, now_s)[1]
         if wait_s:

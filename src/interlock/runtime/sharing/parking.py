@@ -22,14 +22,14 @@ class Parking:
     def __init__(self) -> None:
         self._lines: list[Line] = []
         """Where somebody was parked. A line has those who belong to it, the oldest first."""
-        self._names: set[tuple[str, str]] = set()
+        self._names: set[tuple[Line, str]] = set()
 
     def add(self, line: Line, workflow: str, machine: str, born_us: int = 0) -> None:
         """It was parked."""
         if line not in self._lines:
             self._lines.append(line)
-        if len(line.parked) < PARKED_MAX and (workflow, machine) not in self._names:
-            self._names.add((workflow, machine))
+        if len(line.parked) < PARKED_MAX and (line, workflow) not in self._names:
+            self._names.add((line, workflow))
             line.parked.put((workflow, machine), born_us)
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Parking:
             machines: dict[str, list[str]] = {}
             for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
                 (name, machine), _ = parked.take()
-                self._names.discard((name, machine))
+                self._names.discard((line, name))
                 machines.setdefault(machine, []).append(name)
             yield from machines.items()
 
