@@ -122,7 +122,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         if not circuit.opened:
             return (circuit, "wait") if 0 < circuit.wave <= under_way else (circuit, "call")
         if now_s >= circuit.retry_at_s:
-            # Probes that hang for `reset_s` are not waited for any longer: a timeout of an hour must not hold up others.
+            # Probes that hang for `reset_s` are waited for no longer: a timeout of an hour must not hold up others.
             if circuit.probes < self.probes or now_s >= self.probes_again_s(circuit):
                 return replace(circuit, probes=circuit.probes + 1, probed_at_s=now_s), "probe"
         elif undo and not circuit.undos_failed and circuit.undos < self.probes:

@@ -75,6 +75,10 @@ class Attempting:
             leaving[0].ended.append(lambda: self._go_behind(attempt, coroutine))
             if leaving[0].over:
                 attempt.step_aside()
+        elif attempt.is_aside and attempt.again is not None:
+            # It has no place any more, and waits for one like everybody; this attempt was not made.
+            coroutine.close()
+            self._settle(attempt, attempt.again())
         else:
             self._go(attempt, coroutine)
 

@@ -50,11 +50,13 @@ class Attempt:
         "_held",
         "_listening",
         "_why",
+        "again",
         "begun",
         "born_s",
         "cut",
         "ended",
         "heartbeat_s",
+        "is_aside",
         "is_effect",
         "key",
         "lease",
@@ -74,6 +76,10 @@ class Attempt:
         self.key = key
         self.timeout_s = timeout_s
         self.is_effect = is_effect
+        self.is_aside = False
+        """It has given its place at its dependency back before it has begun."""
+        self.again: Callable[[], Envelope] | None = None
+        """Makes the report of an attempt that was not made."""
         self.heartbeat_s: float | None = None
         """How long it may be silent."""
         self.told = ""
@@ -150,6 +156,7 @@ class Attempt:
 
     def step_aside(self) -> None:
         """Give the place at its dependency back: it waits for an attempt that may never end, and others need not."""
+        self.is_aside = True
         self._held = self._held.without_place()
 
     def cancel(self, why: Cut) -> None:

@@ -15,7 +15,7 @@ from interlock.runtime.effects import EffectBegun, EffectFailed
 from interlock.runtime.means import place_in
 from interlock.runtime.owed import Owed
 from interlock.runtime.pipeline import Pipeline
-from interlock.runtime.reports import Failure, Look
+from interlock.runtime.reports import Failure, Interrupted, Look
 from interlock.runtime.resilience.lines import Pass
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Staged
@@ -156,6 +156,7 @@ class Runner(Attempting):
         else:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, held)
             attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
+            attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
             coroutine = self._undo(live, attempt)
         attempt.lease = live.row.lease
         self._running[workflow] = attempt

@@ -312,6 +312,20 @@ def test_a_failure_makes_a_wave_smaller_and_never_nothing(wave: int, after: int)
     assert Breaker().failed(Circuit(wave=wave), 0).wave == after
 
 
+def test_a_probe_that_hangs_is_not_waited_for_longer_than_the_reset() -> None:
+    """C4: a step may have a timeout of an hour; who waits behind its probe does not wait so long."""
+    breaker = Breaker(failures=1, reset_s=30)
+    circuit, first = breaker.admit(breaker.failed(CLOSED, 0), 30)
+    assert verdict(breaker, circuit, 59.9) == "wait"
+    assert breaker.probes_again_s(circuit) == 60
+    circuit, second = breaker.admit(circuit, 60)
+    assert (first, second, circuit.probes) == ("probe", "probe", 2)
+    assert verdict(breaker, circuit, 61) == "wait"
+    closed = breaker.succeeded(circuit, 62, admitted="probe")
+    assert closed.phase(62) == "closed"
+    assert breaker.failed(closed, 3_630, took_s=3_600, admitted="probe").failures == 0
+
+
 # --- whatever happens ------------------------------------------------------------------------------------------------
 
 calls = st.lists(st.tuples(st.sampled_from(["done", "failed", "refused", "abandoned"]), st.floats(0, 20)), max_size=60)

@@ -12,6 +12,18 @@ def asked(outlet: Outlet, times: int, kind: Kind = "first") -> list[str]:
     return [outlet.ask(kind) for _ in range(times)]
 
 
+def test_who_waits_behind_a_probe_that_hangs_looks_again_after_the_reset() -> None:
+    """C4: no timeout of a probe, however long, holds up the others."""
+    clock = VirtualClock()
+    outlet = outlet_for(clock, breaker=Breaker(failures=1, reset_s=30))
+    fails(outlet)
+    clock.now_s = 30.0
+    assert outlet.ask("first") == "probe"
+    assert (outlet.ask("first"), outlet.retry_in_s("first")) == ("wait", 30.0)
+    clock.now_s = 60.0
+    assert outlet.ask("first") == "probe"
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
