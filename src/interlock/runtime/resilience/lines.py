@@ -142,7 +142,7 @@ class Line:
     def _ahead(self, kind: Kind, born_us: int) -> bool:
         """Whether somebody waits whom this one must not overtake: somebody older."""
         queues = (self._undos,) if kind == "undo" else (self._calls, self._aside) if kind == "retry" else (self._calls,)
-        return any(queue and queue.born_us <= born_us for queue in queues)
+        return any(queue.heap and queue.born_us <= born_us for queue in queues)
 
     def keep(self, name: str, held: Pass) -> None:
         """There is no slot for it yet: it is called again when there is one."""
@@ -192,7 +192,7 @@ class Line:
 
     def stir(self) -> None:
         """Something that was refused may be admitted now. From any thread."""
-        if len(self) and not self._closed:
+        if (self._calls.heap or self._undos.heap or self._aside.heap) and not self._closed:
             self._do(self._pull)
 
     def changed(self, change: Change) -> None:
@@ -233,7 +233,8 @@ class Line:
             while self._asked and not self._closed:
                 self._asked = False
                 for queue in self._turns():
-                    self._call(queue)
+                    if queue.heap:
+                        self._call(queue)
         finally:
             self._pulling = False
         self._wait_for_the_time()
@@ -245,8 +246,8 @@ class Line:
         return self._undos, self._aside, self._calls
 
     def _call(self, queue: Oldest[Waiter]) -> None:
-        while queue:
-            name, slots, kind = queue.first
+        while queue.heap:
+            name, slots, kind = queue.heap[0][2]
             if self.keeps(name, kind):
                 # It was called meanwhile as somebody who is not a retry any more: one pass is enough.
                 queue.take()
@@ -268,7 +269,7 @@ class Line:
 
     def _wait_for_the_time(self) -> None:
         """Look again when the time alone may admit the first of those who wait."""
-        if self._timer is None and not self._aside and not self.outlet.minds_the_time:
+        if self._timer is None and not self._aside.heap and not self.outlet.minds_the_time:
             return
         waits = [self.outlet.retry_in_s(queue.first[2]) for queue in (self._undos, self._calls, self._aside) if queue]
         soonest_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)

@@ -16,32 +16,33 @@ class Oldest(Generic[ItemT]):
     """Items with the time of their birth; those of one time in the order they came."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, ItemT]] = []
+        self.heap: list[tuple[int, int, ItemT]] = []
+        """Looked at by those who ask often whether anybody waits."""
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._heap)
+        return len(self.heap)
 
     @property
     def first(self) -> ItemT:
         """The oldest."""
-        return self._heap[0][2]
+        return self.heap[0][2]
 
     @property
     def born_us(self) -> int:
         """When the oldest was born."""
-        return self._heap[0][0]
+        return self.heap[0][0]
 
     def put(self, item: ItemT, born_us: int) -> None:
         """Let it wait."""
-        heapq.heappush(self._heap, (born_us, next(self._numbers), item))
+        heapq.heappush(self.heap, (born_us, next(self._numbers), item))
 
     def take(self) -> tuple[ItemT, int]:
         """The oldest, which waits no more, and when it was born."""
-        born_us, _, item = heapq.heappop(self._heap)
+        born_us, _, item = heapq.heappop(self.heap)
         return item, born_us
 
     def clear(self) -> None:
         """Nobody waits any more."""
-        self._heap.clear()
+        self.heap.clear()
