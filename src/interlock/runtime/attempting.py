@@ -115,6 +115,8 @@ class Attempting:
         if report is not None:
             self._pipeline.add(report)
         attempt.leave(self._loop.time())
+        # They refer to the attempt itself: a circle that would wait for the garbage collector, one per step.
+        attempt.overdue = attempt.again = attempt.stuck = None
 
     def _stuck(self, attempt: Attempt) -> None:
         """An attempt ignores that its time is over: go on without it. Whatever it still says is late (C2)."""
