@@ -243,13 +243,18 @@ class Bank:
             self._story.counts["calls in a wave"] += len(same) == wave
             if len(same) > wave:
                 self._story.complain(f"C4: {len(same)} calls at once in a wave of {wave}", call.workflow)
-        if call.attempt > 1 and not call.undo and self._prompt:
+        if self._prompt and self._again(call):
             self._judge_budget(call)
+
+    def _again(self, call: Call) -> bool:
+        """A retry: it was tried in this life before. What a crash has ended did not fail, and is no retry."""
+        earlier = (each for each in self.calls if each.key == call.key and each.life == call.life)
+        return call.attempt > 1 and not call.undo and any(each.began_s < call.began_s for each in earlier)
 
     def _judge_budget(self, call: Call) -> None:
         """C5: counted over a little less than a window against a little more, because the window moves in tenths."""
         mine = [each for each in self.calls if each.life == self.life and call.began_s - each.began_s < 10.3]
-        retries = [each for each in mine if not each.undo and each.attempt > 1 and call.began_s - each.began_s < 8.5]
+        retries = [each for each in mine if self._again(each) and call.began_s - each.began_s < 8.5]
         self._story.counts["retries beyond the free ones"] += len(retries) > FREE
         # What was admitted and taken back by its store has not arrived: a few calls more than are seen here.
         if len(retries) > max(FREE, self._limits.budget * (len(mine) + FREE)):

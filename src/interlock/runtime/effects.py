@@ -7,10 +7,9 @@ ever.
 from abc import abstractmethod
 from collections.abc import Callable
 
-from interlock.runtime.means import effect_line
+from interlock.runtime.means import effect_kind, effect_line
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
-from interlock.runtime.resilience.outlets import Kind
 from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter, OwedEffect
 
@@ -64,7 +63,7 @@ class EffectBegun(_EffectReport):
             self.wait(self.effect)
             effect, places = self.effect, group.means.places
             line = effect_line(staged.live.bound, effect, group.means)
-            kind: Kind = "retry" if effect.attempts else "first"
+            kind = effect_kind(effect, group.means)
             places.wait(effect.id, places.effects, line, kind, staged.live.row.created_us)
 
 

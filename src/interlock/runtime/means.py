@@ -21,7 +21,7 @@ replace = msgspec.structs.replace
 class Means:
     """What staging needs from the engine, for one group."""
 
-    __slots__ = ("ids", "now_us", "owner", "places")
+    __slots__ = ("ids", "now_us", "owner", "places", "recovered")
 
     def __init__(self, ids: Ids, places: Places, owner: str = "") -> None:
         self.ids = ids
@@ -29,6 +29,8 @@ class Means:
         """Who leases what begins here, on a store that is shared; empty where nobody else could."""
         self.places = places
         self.now_us = 0
+        self.recovered: set[str] = set()
+        """Effects that were found tried when the engine opened: a crash may have ended that, and it is no retry."""
 
     def line(self, dependency: str | None) -> Line | None:
         """The line at a dependency; None without one."""
@@ -47,7 +49,9 @@ def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots,
         node = bound.stored.get(state)
         step = None if node is None else node.step
         line = None if step is None else means.line(step.dependency)
-        return places.steps, line, "retry" if owed.run.attempts else "first"
+        # Only what has failed is a retry. An attempt that a crash has ended says nothing about its dependency, and a
+        # budget that counted it would keep all who were under way then waiting for minutes.
+        return places.steps, line, "first" if owed.run.retry_us is None or not owed.run.attempts else "retry"
     node = bound.table.steps.get(owed.undos[0].step) if owed.undos else None
     step = None if node is None else node.step
     return places.undos, None if step is None else means.line(step.dependency), "undo"
@@ -57,6 +61,11 @@ def effect_line(bound: Bound, effect: OwedEffect, means: Means) -> Line | None:
     """The line at what an effect calls."""
     declared = bound.effects.get(effect.name)
     return None if declared is None else means.line(declared.dependency)
+
+
+def effect_kind(effect: OwedEffect, means: Means) -> Kind:
+    """Whether the next attempt of an effect is a retry."""
+    return "retry" if effect.attempts and effect.id not in means.recovered else "first"
 
 
 def later_us(means: Means, wait_s: float) -> int:

@@ -20,7 +20,7 @@ from interlock.runtime.effects import EffectFailed
 from interlock.runtime.owed import TimerRun, decode_owed
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.points import reach
-from interlock.runtime.reports import Crashed, Failure, Report
+from interlock.runtime.reports import CRASHED, Crashed, Report
 from interlock.runtime.runner import Runner
 from interlock.store.protocol import Store
 from interlock.store.values import OwedEffect, Row
@@ -31,8 +31,6 @@ ALIVE = "alive_us"
 PAGE = 1_000
 
 log = logging.getLogger("interlock.steps")
-
-CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
 
 
 class Rearm(Report):
@@ -184,4 +182,6 @@ class Recovery:
             # The last attempt was under way when the process died.
             self._pipeline.add(EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts))
         elif bound is not None:
+            if effect.attempts:
+                self._pipeline.means.recovered.add(effect.id)
             self._runner.owe_effect(effect)

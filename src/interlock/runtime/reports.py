@@ -50,6 +50,9 @@ class Failure(msgspec.Struct, frozen=True):
         return f"{self.error}: {self.message}" if self.message else self.error
 
 
+CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
+
+
 class Report(ABC):
     """What all reports have; nobody waits for their answer."""
 
@@ -254,11 +257,10 @@ def crashed(staged: Staged, group: Group, attempts_max: int) -> None:
     current = staged.live.owed.current
     if current is None or not current.started or gone(staged, group):
         return
-    failure = Failure("crashed", "the process ended during the attempt", retryable=True)
     if isinstance(current, StepRun):
-        _failed(staged, group, failure)
+        _failed(staged, group, CRASHED)
     else:
-        undo_failed(staged, group, failure, attempts_max)
+        undo_failed(staged, group, CRASHED, attempts_max)
 
 
 def gone(staged: Staged, group: Group) -> bool:
@@ -282,7 +284,7 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     attempts = owed.run.attempts if failure.counted else owed.run.attempts - 1
     run = replace(owed.run, attempts=attempts, started=False, unknown=owed.run.unknown or failure.unknown)
     if failure.retryable and not step.retry.exhausted(run.attempts):
-        retry_us = group.now_us + int(failure.delay_s * 1_000_000)
+        retry_us = None if failure is CRASHED else group.now_us + int(failure.delay_s * 1_000_000)
         staged.owe(replace(owed, run=replace(run, retry_us=retry_us)), group.now_us)
         return None
     told = StepFailure(

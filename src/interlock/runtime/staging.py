@@ -22,10 +22,9 @@ from interlock.core.values import (
     StopTimers,
 )
 from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text
-from interlock.runtime.means import Means, effect_line, later_us, place_of
+from interlock.runtime.means import Means, effect_kind, effect_line, later_us, place_of
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
 from interlock.runtime.resilience.lines import Pass
-from interlock.runtime.resilience.outlets import Kind
 from interlock.seams import Ids
 from interlock.store.values import FREE, HOLD, KEEP, STAYS, Change, Happened, Letter, OwedEffect, Row
 
@@ -336,13 +335,14 @@ class Staged(msgspec.Struct, gc=False):
     def begin_effect(self, effect: OwedEffect, means: Means, *, again: bool = False) -> bool:
         """Count the effect's next attempt, if there is a place for it."""
         line = effect_line(self.live.bound, effect, means)
-        kind: Kind = "retry" if effect.attempts else "first"
+        kind = effect_kind(effect, means)
         # A new effect has another id when this group is decided again: nothing may be kept for the first one.
         held = means.places.reserve(
             effect.id if again else None, means.places.effects, line, kind, self.live.row.created_us
         )
         if held is None:
             return False
+        means.recovered.discard(effect.id)
         known = effect.attempts
         effect = replace(effect, attempts=known + 1)
         self.begins += ((effect, held),)

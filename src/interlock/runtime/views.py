@@ -5,7 +5,7 @@ They are frozen, and say what is durable: nothing in them can be taken back by a
 
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Generic
+from typing import Generic, Literal
 
 import msgspec
 
@@ -152,11 +152,17 @@ def _not_begun(live: Live, run: StepRun | UndoRun) -> str:
 
 def _in_the_way(live: Live, run: StepRun | UndoRun) -> str | None:
     """What its dependency has against the next attempt."""
-    bound, is_step = live.bound, isinstance(run, StepRun)
+    bound = live.bound
     node = bound.stored.get(live.row.state) if isinstance(run, StepRun) else bound.table.steps.get(run.step)
     if node is None or node.step is None or node.step.dependency is None:
         return None
-    return bound.why(node.step.dependency, "undo" if not is_step else "retry" if run.attempts else "first")
+    return bound.why(node.step.dependency, _kind(run))
+
+
+def _kind(run: StepRun | UndoRun) -> Literal["first", "retry", "undo"]:
+    if not isinstance(run, StepRun):
+        return "undo"
+    return "retry" if run.attempts and run.retry_us is not None else "first"
 
 
 def _attempts(count: int) -> str:

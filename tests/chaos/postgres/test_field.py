@@ -131,11 +131,21 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
     claim, refusals = Claims.claim, [error("not now.") for _ in range(3)]
 
     async def refused(
-        self: Claims, machine: str, *, owner: str, limit: int, lease_s: float, timers: bool = False
+        self: Claims,
+        machine: str,
+        *,
+        owner: str,
+        limit: int,
+        lease_s: float,
+        timers: bool = False,
+        states: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> list[Row]:
         if refusals:
             raise refusals.pop()
-        return await claim(self, machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers)
+        return await claim(
+            self, machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states, ids=ids
+        )
 
     async def scenario() -> None:
         Work(monkeypatch)

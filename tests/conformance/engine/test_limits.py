@@ -147,6 +147,24 @@ def test_a_budget_delays_retries_and_fails_none_and_the_first_ten_are_free(place
     run(scenario)
 
 
+def test_what_a_crash_has_ended_is_no_retry_and_waits_for_no_budget(kept: Place) -> None:
+    """C5: it did not fail. Counted, everybody who was under way then would come back ten at a time."""
+
+    async def scenario() -> None:
+        clock, limits = SetClock(), [Dependency("gateway", budget=0.0, breaker=NEVER)]
+        hanging = shop(World(charge=Outside(Held())), charges_at="gateway").machine
+        engine = await kept.engine(hanging, clock=clock, dependencies=limits)
+        await submit(engine, hanging, named(25))
+        await crash(engine)
+        order, world, _ = shop(charges_at="gateway")
+        async with kept.engine(order, clock=clock, dependencies=limits) as after:
+            for workflow in named(25):
+                assert (await after.wait(workflow, timeout_s=20)).state is State.DONE
+            assert sorted(world.charge.attempts) == [2] * 25
+
+    run(scenario)
+
+
 def test_a_retry_beyond_the_budget_is_made_although_first_calls_never_cease(place: Place) -> None:
     """C5: it is delayed; if everybody who comes for the first time went before it, it would never be made."""
 

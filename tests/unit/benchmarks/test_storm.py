@@ -142,7 +142,7 @@ def test_arrivals_are_the_same_for_everybody_and_rise_as_the_script_says() -> No
     for segment in script.segments[2:]:
         assert counted[segment.name] == pytest.approx(segment.seconds * segment.rate_per_s, rel=0.3)
     assert [script.place(at_s) for at_s in (0.0, script.ends_s()[0], 99.0)] == [0, 1, len(script.segments) - 1]
-    assert max(segment.rate_per_s for segment in script.segments) == 4 * 100
+    assert max(segment.rate_per_s for segment in script.segments) == 6 * 100
 
 
 # --- the gateway and its client ------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ import msgspec
 from interlock.cli.demo.bank import BOOKS, Books, World, home_in
 from interlock.cli.demo.observers import Faulty
 from interlock.cli.demo.scenario import Journey, Scenario, hopeless, stray, wish
+from interlock.core.breakers import Breaker
 from interlock.core.events import wire_name
+from interlock.core.policies import Dependency
 from interlock.errors import Refusal
 from interlock.examples.order import Order, OrderEvent, State, order
 from interlock.examples.world import world
@@ -31,6 +33,11 @@ from interlock.signals import Signal, TransitionApplied, TransitionRejected
 
 IN_FLIGHT_MAX = 400
 TOLD_EVERY_S = 0.01
+
+# The world of the demo fails now and then, and with hundreds of calls at once five in a row come by soon: a share says
+# more. It is back at once, so a probe comes soon.
+_BREAKER = Breaker(failure_rate=0.5, reset_s=0.5)
+OUTSIDE = [Dependency(name, IN_FLIGHT_MAX, breaker=_BREAKER, budget=1) for name in ("payments", "warehouse")]
 PATIENCE_S = 60.0
 
 
@@ -223,7 +230,7 @@ async def live(folder: Path, orders: int, seed: int, news: News, *, stays: bool)
     shop = Shop(news, seed)
     faulty = Faulty(lambda: news.tell("F"))
     world.payments = world.warehouse = World(Books(folder / BOOKS), shop.declines, shop.waits, seed)
-    async with Engine.open(home_in(folder), machines=[order], observers=[faulty, shop]) as engine:
+    async with Engine.open(home_in(folder), machines=[order], dependencies=OUTSIDE, observers=[faulty, shop]) as engine:
         news.tell("O", f"{time.perf_counter() - began_s:.6f}")
         news.flush()
         await shop.serve(engine, orders)

@@ -8,8 +8,7 @@ the time at which it is due next, so that a claim never keeps a workflow from ot
 from interlock.runtime.effects import EffectBegun, EffectFailed
 from interlock.runtime.means import effect_line, later_us, place_of
 from interlock.runtime.pipeline import Group
-from interlock.runtime.recovery import CRASHED
-from interlock.runtime.reports import Report, crashed, due, fire_timers, gone
+from interlock.runtime.reports import CRASHED, Report, crashed, due, fire_timers, gone
 from interlock.runtime.staging import Staged, replace
 
 
