@@ -106,7 +106,8 @@ class Hints:
             link.driver.terminate()  # Nobody listens any more, and nobody else knows the connection.
             raise
         self._link = link
-        self._heard.set()  # Whatever was said while nobody listened.
+        self._left = True  # Whatever was said while nobody listened: it may have been about what was left.
+        self._heard.set()
 
     def _told(self, *told: object) -> None:
         self._left = self._left or told[-1:] == (LEFT,)

@@ -141,3 +141,17 @@ def test_behind_a_pooler_nothing_is_heard_and_nothing_is_opened(monkeypatch: pyt
         await heard.close()
 
     play([], scenario, monkeypatch, pgbouncer=True)
+
+
+def test_what_was_left_before_anybody_listened_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G5: a worker that has just opened hears nothing of a cancellation that was told before it listened."""
+
+    async def scenario(listening: Hints, ears: Ears) -> None:
+        del ears
+        assert await listening.heard() is True
+        again = asyncio.ensure_future(listening.heard())
+        await passed(5)
+        assert not again.done()
+        again.cancel()
+
+    play([Ear()], scenario, monkeypatch)
