@@ -25,7 +25,7 @@ BREAKING = [
     Mutant(
         "half-open admits unlimited",
         BREAKERS,
-        "            if circuit.probes < self.probes:\n",
+        "            if circuit.probes < self.probes or now_s >= self.probes_again_s(circuit):\n",
         "            if circuit.probes < self.probes or not undo:\n",
         "C4: a limited number of probes.",
         CIRCUITS,
