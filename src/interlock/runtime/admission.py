@@ -5,7 +5,7 @@ a backlog that only grows is refused at the door, while events for workflows tha
 """
 
 from interlock.core.policies import Bucket, TokenRate
-from interlock.errors import Overloaded
+from interlock.errors import DefinitionError, Overloaded
 from interlock.runtime.resilience.places import Places
 from interlock.runtime.settings import Admission
 from interlock.seams import Clock
@@ -27,15 +27,23 @@ class Gate:
         self.set(admission)
 
     def set(self, admission: Admission) -> None:
-        """Other bounds from now on."""
-        self.admission = admission
-        self._most = admission.in_flight_max
-        self._rate: TokenRate | None = None
-        self._bucket = Bucket(0.0, 0.0)
+        """Other bounds from now on. Raises DefinitionError for what cannot be meant; then the old ones stay."""
+        given: object = admission  # Not every caller has a type checker.
+        if not isinstance(given, Admission):
+            raise DefinitionError(
+                f"{given!r} is no Admission.",
+                why="What an engine takes in is a rate, a burst and a bound on work in flight.",
+                fix="Give it as Admission(rate_per_s=100, in_flight_max=10_000).",
+                rule="policy-out-of-range",
+            )
+        rate: TokenRate | None = None
         if admission.rate_per_s is not None:
             burst = admission.burst if admission.burst is not None else max(1.0, admission.rate_per_s)
-            self._rate = TokenRate(rate_per_s=admission.rate_per_s, burst=burst)
-            self._bucket = self._rate.full(self._clock.monotonic_s())
+            rate = TokenRate(rate_per_s=admission.rate_per_s, burst=burst)
+        self.admission = admission
+        self._most = admission.in_flight_max
+        self._rate = rate
+        self._bucket = Bucket(0.0, 0.0) if rate is None else rate.full(self._clock.monotonic_s())
 
     def enter(self, *, starts: bool = False) -> None:
         """Take one call in, or raise Overloaded."""

@@ -114,3 +114,14 @@ def test_bounds_change_at_run_time_and_count_what_is_under_way() -> None:
     gate.leave()
     with pytest.raises(Overloaded, match="2 calls"):
         gate.enter()
+
+
+@pytest.mark.parametrize("bad", [Admission(rate_per_s=-5), "none at all"])
+def test_bounds_that_cannot_be_meant_are_refused_and_the_old_ones_stay(bad: Admission) -> None:
+    """C7: a refused change must not lift the limit that was there."""
+    gate = Gate(Admission(rate_per_s=1, burst=1), SetClock(), Places(1, 1, 1))
+    with pytest.raises(DefinitionError):
+        gate.set(bad)
+    gate.enter()
+    with pytest.raises(Overloaded):
+        gate.enter()
