@@ -147,7 +147,7 @@ class Moto(Server):
     """An emulator in memory: everything is gone when it is killed."""
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.ports[0])]
+        return [sys.executable, str(Path(__file__).with_name("emulator.py")), str(self.ports[0])]
 
 
 class SeaweedFS(Server):
