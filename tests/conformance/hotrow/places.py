@@ -40,7 +40,8 @@ class Place(NamedTuple):
     ) -> AsyncIterator["Executor"]:
         """An open database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        async with Database.open(self.url(name), clock=clock, cache=str(self.folder), **chosen) as db:
+        opening = Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        async with opening as db:
             yield _Sharded(db)
 
 
