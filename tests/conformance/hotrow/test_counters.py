@@ -127,7 +127,7 @@ def test_an_add_with_a_key_counts_once(place: Place, kind: Kind) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(("made", "later"), itertools.permutations(KINDS, 2))
+@pytest.mark.parametrize(("made", "later"), list(itertools.permutations(KINDS, 2)))
 def test_a_key_is_found_again_under_another_kind(place: Place, made: Kind, later: Kind) -> None:
     """D5: in another process, which has another number of shards, too."""
 

@@ -103,6 +103,6 @@ def _worst(rows: Sequence[HotRow]) -> dict[tuple[str, str], float]:
 
 
 def _counter_of(key: object) -> str:
-    if isinstance(key, tuple) and key:  # The key of a shard is its counter and its number.
-        return str(cast("tuple[object, ...]", key)[0])
-    return str(cast("object", key))
+    # The key of a shard is its counter and its number.
+    parts = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
+    return str(parts[0]) if parts else ""
