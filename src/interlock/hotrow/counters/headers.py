@@ -6,12 +6,14 @@ shard it went to. So what was read once may be remembered for ever, and no add h
 """
 
 from collections import OrderedDict
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from interlock.hotrow.counters import statements
 from interlock.hotrow.counters.amounts import whole
 from interlock.hotrow.counters.automatic import Automatic
 from interlock.hotrow.counters.choice import Form, Kind
+from interlock.hotrow.counters.once import Once
 from interlock.hotrow.counters.tables import Tables
 from interlock.sql.executor import Executor
 
@@ -50,6 +52,7 @@ class Headers:
         self._shard_count = shard_count
         self._threshold = threshold
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._reading: Once[Header] = Once()
 
     def known(self, name: str) -> Known:
         """What is known of this counter; the same for all who open it."""
@@ -67,15 +70,7 @@ class Headers:
 
     async def made(self, known: Known, kind: Kind) -> Header:
         """The header of a counter, made if there is none. It is remembered."""
-        await self._tables.need(self._executor, "counter")
-        header = await self._read(known.name)
-        if header is None:
-            # A counter that chooses by itself may end up with many writers, and keys cannot move there later.
-            keyed: Form = "sharded" if kind == "auto" else kind
-            await self._executor.execute(statements.MAKE, known.name, keyed, self._shard_count)
-            header = await self._read(known.name)
-            assert header is not None, "a counter that was just made is not there"
-        return self._remember(known, header)
+        return self._remember(known, await self._reading.do((known.name, kind), partial(self._made, known.name, kind)))
 
     async def widened(self, known: Known, header: Header, shard_count: int) -> Header:
         """The header, when it says durably that so many shards may hold something."""
@@ -83,6 +78,17 @@ class Headers:
             return header
         await self._executor.execute(statements.WIDEN, known.name, shard_count)
         return self._remember(known, header._replace(shard_count=shard_count))
+
+    async def _made(self, name: str, kind: Kind) -> Header:
+        await self._tables.need(self._executor, "counter")
+        header = await self._read(name)
+        if header is None:
+            # A counter that chooses by itself may end up with many writers, and keys cannot move there later.
+            keyed: Form = "sharded" if kind == "auto" else kind
+            await self._executor.execute(statements.MAKE, name, keyed, self._shard_count)
+            header = await self._read(name)
+            assert header is not None, "a counter that was just made is not there"
+        return header
 
     async def _read(self, name: str) -> Header | None:
         for keyed, keyed_shard_count, shard_count in await self._executor.query(statements.HEADER, name):

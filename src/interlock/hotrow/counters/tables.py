@@ -6,11 +6,13 @@ missing, and one of them that it exists: that one looks again.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal
 from weakref import WeakSet
 
 from interlock.errors import TransactionError
 from interlock.hotrow.counters import statements
+from interlock.hotrow.counters.once import Once
 from interlock.sql.executor import Executor, Statements
 
 Part = Literal["counter", "shard"]
@@ -35,12 +37,13 @@ class Tables:
 
     def __init__(self) -> None:
         self._ready: dict[Part, WeakSet[Executor]] = {"counter": WeakSet(), "shard": WeakSet()}
+        self._making: Once[None] = Once()
 
     async def need(self, executor: Executor, part: Part) -> None:
         """Make the tables of this part in this database, if they are missing."""
         ready = self._ready[part]
         if executor not in ready:
-            await _make(executor, part)
+            await self._making.do((part, id(executor)), partial(_make, executor, part))
             ready.add(executor)
 
 
