@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -14,7 +14,7 @@ from interlock.hotrow.counters.counter import Counter
 from interlock.hotrow.counters.counters import Counters
 from interlock.seams import Chance, Clock
 from interlock.sql.executor import Executor
-from tests.conformance.hotrow.failing import Failing
+from tests.conformance.hotrow.meddling import Meddled
 from tests.conformance.hotrow.places import Place, run
 
 FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
@@ -278,18 +278,44 @@ def test_a_crash_inside_a_fold_loses_and_doubles_nothing(place: Place, statement
 
     async def scenario() -> None:
         async with place.opened() as db:
-            failing = Failing(db)
-            async with counters(failing) as here:
+            cut_off = Meddled(db)
+            async with counters(cut_off) as here:
                 views = here.open("n", kind="event_log")
                 await asyncio.gather(*[views.add(3) for _ in range(10)])
-                failing.fail_at = statement
+                cut_off.fail_at = statement
                 with pytest.raises(ConnectionAbortedError):
                     await views.roll_up()
                 assert await entries(db) == 10
                 assert await views.value() == 30
-                failing.fail_at = None
+                cut_off.fail_at = None
                 assert await views.roll_up() == 10
                 assert await views.value() == 30
+
+    run(scenario)
+
+
+def test_a_roll_up_between_any_two_statements_of_a_reader_shows_nothing_twice(place: Place) -> None:
+    """D6: nor hides anything: the row and the log are read at one moment."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            busy = Meddled(db)
+            async with counters(busy) as here, counters(db) as there:
+                for kind in KINDS:
+                    await here.open("n", kind=kind).add(5)
+                log = there.open("n", kind="event_log")
+                for number in range(1, 7):
+                    await log.add(3)
+                    queries = itertools.count(1)
+
+                    async def fold(queries: Iterator[int] = queries, number: int = number) -> None:
+                        if next(queries) == number:
+                            assert await log.roll_up()
+
+                    busy.between = fold
+                    assert await here.open("n").value() == 20 + 3 * number
+                    busy.between = None
+                    await log.roll_up()
 
     run(scenario)
 
