@@ -11,8 +11,8 @@ from interlock.database.database import Database
 from interlock.errors import KeyReused
 from interlock.hotrow.counters.choice import Form, Kind
 from interlock.hotrow.counters.counters import Counters
+from tests.conformance.hotrow.counting import FORMS, KINDS, NEVER_S, chosen
 from tests.conformance.hotrow.places import run
-from tests.conformance.hotrow.test_counters import FORMS, KINDS, NEVER_S, chosen
 
 
 class Add(NamedTuple):

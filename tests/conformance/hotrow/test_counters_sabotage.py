@@ -12,7 +12,7 @@ from interlock.hotrow.counters.counter import Counter
 from interlock.hotrow.counters.headers import Header, Headers, Known
 from interlock.hotrow.counters.rollup import Rollup
 from interlock.sql.executor import Statements
-from tests.conformance.hotrow import test_counters
+from tests.conformance.hotrow import test_counters, test_counters_log
 from tests.conformance.hotrow.places import Place
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -105,12 +105,12 @@ def an_amount_that_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [
     (
         a_fold_in_two_transactions,
-        lambda place: test_counters.test_a_crash_inside_a_fold_loses_and_doubles_nothing(place, 2),
+        lambda place: test_counters_log.test_a_crash_inside_a_fold_loses_and_doubles_nothing(place, 2),
     ),
-    (a_fold_that_deletes_what_it_did_not_add, test_counters.test_a_roll_up_keeps_the_value_and_empties_the_log),
+    (a_fold_that_deletes_what_it_did_not_add, test_counters_log.test_a_roll_up_keeps_the_value_and_empties_the_log),
     (
         the_row_and_the_log_read_one_after_the_other,
-        test_counters.test_a_roll_up_between_any_two_statements_of_a_reader_shows_nothing_twice,
+        test_counters_log.test_a_roll_up_between_any_two_statements_of_a_reader_shows_nothing_twice,
     ),
     (a_key_where_the_other_adds_go, test_counters.test_a_key_is_found_again_after_auto_has_moved_on),
     (

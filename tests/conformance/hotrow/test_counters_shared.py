@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 from interlock.database.database import Database
 from interlock.hotrow.counters.counters import Counters
+from tests.conformance.hotrow.counting import KINDS, NEVER_S, entries
 from tests.conformance.hotrow.places import run
-from tests.conformance.hotrow.test_counters import KINDS, NEVER_S, entries
 
 PROCESSES = 6
 

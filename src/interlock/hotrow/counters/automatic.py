@@ -98,7 +98,8 @@ def _worst(rows: Sequence[HotRow]) -> dict[tuple[str, str], float]:
         table = row.table.rpartition(".")[2]
         if table in {ROW_TABLE, SHARD_TABLE}:
             key = table, _counter_of(row.key)
-            found[key] = max(found.get(key, 0.0), row.handoffs_per_s)
+            # A conflict is a hand-off that failed: on PostgreSQL some adds wait, others are run again.
+            found[key] = max(found.get(key, 0.0), row.handoffs_per_s + row.conflicts_per_s)
     return found
 
 
