@@ -15,12 +15,12 @@ from typing import assert_never
 
 from interlock.hotrow.counters import statements
 from interlock.hotrow.counters.amounts import refuse_amount, whole
-from interlock.hotrow.counters.automatic import Signal
 from interlock.hotrow.counters.choice import Form, Kind
 from interlock.hotrow.counters.headers import Header, Headers, Known
 from interlock.hotrow.counters.keys import shard_of, stored_key
 from interlock.hotrow.counters.rollup import Rollup
 from interlock.hotrow.counters.shards import Shards
+from interlock.hotrow.counters.signal import Signal
 from interlock.hotrow.counters.tables import Tables
 from interlock.seams import Chance, Clock
 from interlock.sql.executor import Executor
