@@ -90,7 +90,10 @@ class Counter:
         return Shards(tuple(await self._shard_values(shard_count)))
 
     async def roll_up(self) -> int:
-        """Roll the log up now, instead of within a second; how many entries became part of the row."""
+        """Roll the log up now, instead of within a second; how many entries became part of the row.
+
+        Up to 100,000 of them: when it says so many, there may be more.
+        """
         await self._inside.tables.need(self._inside.executor, "counter")
         return await self._inside.rollup.run(self.name)
 
