@@ -90,7 +90,7 @@ class Counter:
         return Shards(tuple(await self._shard_values(shard_count)))
 
     async def roll_up(self) -> int:
-        """Roll the log up now, instead of within a second; how many entries became part of the row.
+        """Roll the log up now, instead of within a second; how many entries became part of its snapshot.
 
         Up to 100,000 of them: when it says so many, there may be more.
         """
@@ -128,8 +128,8 @@ class Counter:
         """What is counted outside of the shards, and how many shards there are: before they are read themselves."""
         inside = self._inside
         await inside.tables.need(inside.executor, "counter")
-        for n, shard_count, tail in await inside.executor.query(statements.VALUE, self.name):
-            return whole(n) + whole(tail), whole(shard_count)
+        for shard_count, *apart in await inside.executor.query(statements.VALUE, self.name):
+            return sum([whole(n) for n in apart]), whole(shard_count)
         return 0, 0
 
     async def _shard_values(self, count: int) -> list[int]:
