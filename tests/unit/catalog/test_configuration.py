@@ -74,7 +74,7 @@ def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
         ("[default]\ngroup_commit_window = 1", "Did you mean defaults?"),
         ("group_commit_window = 1", "stands outside a section"),
         ("group_comit_window = 1", "Did you mean group_commit_window?"),
-        ("[nothing_like_it]", "Sections are [defaults], [databases.NAME] and [engine]"),
+        ("[nothing_like_it]", "Sections are [defaults], [databases.NAME], [tools.NAME] and [engine]"),
         ("[defaults", "cannot be read"),
     ],
 )
