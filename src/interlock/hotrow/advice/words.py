@@ -92,7 +92,7 @@ def held_back(verdict: Verdict, *, votes: int, windows: int) -> Verdict:
 def _measured(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> list[str]:
     lines = [
         f"It lives {LIVES[evidence.engine]}; {_count(evidence.writes_per_s)} writes per second"
-        + (f" to {evidence.distinct_rows:,} rows" if evidence.distinct_rows else "")
+        + _rows(evidence.distinct_rows)
         + (f", in {evidence.streams:,} databases." if evidence.streams > 1 else "."),
         _row_line(found),
         _latency_line(tool, evidence, found),
@@ -107,6 +107,10 @@ def _measured(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> list[s
     return [line for line in lines if line]
 
 
+def _rows(count: int) -> str:
+    return "" if not count else " to 1 row" if count == 1 else f" to {count:,} rows"
+
+
 def _row_line(found: Seen) -> str:
     if found.row is None:
         return "No row is handed from one writer to another."
@@ -115,7 +119,7 @@ def _row_line(found: Seen) -> str:
     key = key if len(key) <= KEY_CHARACTERS_MAX else key[: KEY_CHARACTERS_MAX - 1] + "…"
     return (
         f"{row.table} {key} is handed from writer to writer {_count(row.handoffs_per_s)} times per second (hot above "
-        f"{_count(found.threshold)}), each after {_ms(row.wait_s)}; it gets {found.share:.0%} of the writes."
+        f"{_count(found.threshold)}), each after {_ms(row.wait_s)}; it has {found.share:.0%} of all writes."
     )
 
 

@@ -194,11 +194,3 @@ def test_noise_in_the_share_of_the_hot_row_does_not_flip_the_verdict(share: floa
     for tool, shards in ((CRITICAL, 1), (a_tool(shardable=True), 4)):
         choices = shown(tool, noisy(11, heat=3.0, pressure=3.0, share=share, shards=shards))
         assert changes(choices) == len(set(choices)) - 1
-
-
-def test_when_the_tool_is_declared_anew_what_was_seen_before_is_forgotten() -> None:
-    before, after = one_hot_row()[:10], one_hot_row()[:4]
-    assert shown(CRITICAL, before)[-1] == COUPLE
-    moved = [*before, window(row(400), engine="postgres", p99_s=0.010)]
-    assert shown(CRITICAL, moved)[-1] == STAY
-    assert shown(a_tool(shardable=True), after)[-1] == STAY
