@@ -173,7 +173,6 @@ TOOLS = """
 group_commit_window = 0.001
 contention_flag_threshold = 80
 latency_critical = true
-queue_max = 500
 
 [databases.stock]
 group_commit_max_batch = 500

@@ -25,7 +25,7 @@ def test_a_tool_is_a_value() -> None:
     with pytest.raises(AttributeError):
         tool.name = "other"  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Tool("stock", 0.02, 500)  # type: ignore[misc]
+        Tool("stock", 0.02, 500)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Tool("stock")  # type: ignore[call-arg]
 

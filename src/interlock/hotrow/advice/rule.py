@@ -72,8 +72,8 @@ def _readings() -> Iterator[Limits]:
 def _case(tool: Tool, evidence: Evidence, found: Seen, limits: Limits) -> Case:  # noqa: PLR0911 -- the rule, line by line.
     hot = found.heat > limits.heat
     over = max(found.latency_ratio, found.row_ratio if hot else 0.0, found.lane_ratio) > limits.pressure
-    if hot and tool.shardable:
-        return _helper(evidence, found, limits)
+    if hot and found.spreadable:
+        return _helper(found, limits)
     if evidence.engine == "postgres":
         return _in_postgres(evidence, found, limits, hot=hot, over=over)
     if not over:
@@ -90,10 +90,10 @@ def _case(tool: Tool, evidence: Evidence, found: Seen, limits: Limits) -> Case: 
     return "irreducible" if _bears_more(tool, evidence) else "unhelped"
 
 
-def _helper(evidence: Evidence, found: Seen, limits: Limits) -> Case:
-    if evidence.shards == 1:
+def _helper(found: Seen, limits: Limits) -> Case:
+    if found.shards == 1:
         return "countable"
-    return "skewed" if found.share * evidence.shards > limits.skew else "crowded"
+    return "skewed" if found.share * found.shards > limits.skew else "crowded"
 
 
 def _in_postgres(evidence: Evidence, found: Seen, limits: Limits, *, hot: bool, over: bool) -> Case:

@@ -4,11 +4,18 @@ All of them are multiples of a limit, so that the rule can give every comparison
 is taken for good: advice is given for what is known to be wrong.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from interlock.hotrow.advice.evidence import Evidence
 from interlock.hotrow.tools import Tool
 from interlock.lanes.contention import HotRow
+
+COUNTERS = "hotrow_counter"
+SHARDS = "hotrow_counter_shard"
+"""The tables of Interlock's own counters: by name, and by name and shard. What is in them can be spread by nature."""
+
+SHARD_COUNT = 16
+"""Shards of a counter, unless somebody says otherwise."""
 
 THRESHOLD_MIN = 0.01
 """With a threshold of 0 every hand-off makes a row hot; a multiple of 0 could not be told."""
@@ -20,6 +27,12 @@ class Seen(NamedTuple):
     row: HotRow | None
     threshold: float
     heat: float
+    """Hand-offs or conflicts of the worst row, as a multiple of what makes a row hot."""
+    spreadable: bool
+    """Whether it is declared, or known, that the worst row is only added to."""
+    counter: str | None
+    """The name of the counter behind the worst row, if it is one of Interlock's own."""
+    shards: int
     share: float
     """Of all writes, how many went to the worst row."""
     latency_s: float | None
@@ -33,7 +46,7 @@ class Seen(NamedTuple):
 
 def seen(tool: Tool, evidence: Evidence) -> Seen:
     """Hold what was measured against what is declared."""
-    row = max(evidence.rows, key=lambda each: each.handoffs_per_s, default=None)
+    row = max(evidence.rows, key=dependent_per_s, default=None)
     declared = tool.contention_flag_threshold
     threshold = max(THRESHOLD_MIN, evidence.flag_threshold if declared is None else declared)
     share = 1.0
@@ -45,12 +58,16 @@ def seen(tool: Tool, evidence: Evidence) -> Seen:
         # The mean of those who waited, or the least that a commit takes: where that is over, the slowest are too.
         latency_s = max(0.0 if row is None else row.wait_s, floor_s)
     plateau = evidence.plateau_per_s
+    counter = _counter(row)
     needed = tool.aggregate_write_rate * share
     in_lanes = evidence.engine != "postgres"
     return Seen(
         row=row,
         threshold=threshold,
-        heat=0.0 if row is None else row.handoffs_per_s / threshold,
+        heat=0.0 if row is None else dependent_per_s(row) / threshold,
+        spreadable=counter is not None if tool.shardable is None else tool.shardable,
+        counter=counter,
+        shards=_shards(tool, evidence, row),
         share=share,
         latency_s=latency_s,
         latency_ratio=(latency_s or 0.0) / tool.write_latency_budget,
@@ -59,3 +76,24 @@ def seen(tool: Tool, evidence: Evidence) -> Seen:
         row_ratio=needed / plateau if plateau else 0.0,
         lane_ratio=tool.aggregate_write_rate / (plateau * evidence.streams) if plateau and in_lanes else 0.0,
     )
+
+
+def dependent_per_s(row: HotRow) -> float:
+    """Writes per second that waited for another one of the same row, or had to be done again because of it."""
+    return max(row.handoffs_per_s, row.conflicts_per_s)
+
+
+def _counter(row: HotRow | None) -> str | None:
+    """The name of the counter that a row belongs to."""
+    if row is None or row.table not in {COUNTERS, SHARDS}:
+        return None
+    key: object = row.key
+    if isinstance(key, tuple | list) and key:
+        key = cast("tuple[object, ...] | list[object]", key)[0]
+    return key if isinstance(key, str) else None
+
+
+def _shards(tool: Tool, evidence: Evidence, row: HotRow | None) -> int:
+    if evidence.shards > 1 or row is None or row.table != SHARDS:
+        return evidence.shards
+    return tool.counter_shard_count or SHARD_COUNT

@@ -117,9 +117,10 @@ def _row_line(found: Seen) -> str:
     row = found.row
     key = repr(row.key)
     key = key if len(key) <= KEY_CHARACTERS_MAX else key[: KEY_CHARACTERS_MAX - 1] + "…"
+    again = f", and {_count(row.conflicts_per_s)} writes are done again" if row.conflicts_per_s else ""
     return (
         f"{row.table} {key} is handed from writer to writer {_count(row.handoffs_per_s)} times per second (hot above "
-        f"{_count(found.threshold)}), each after {_ms(row.wait_s)}; it has {found.share:.0%} of all writes."
+        f"{_count(found.threshold)}), each after {_ms(row.wait_s)}{again}; it has {found.share:.0%} of all writes."
     )
 
 
@@ -184,9 +185,9 @@ def _tuning(tool: Tool, evidence: Evidence) -> tuple[str, str]:
 def _helping(case: Case, evidence: Evidence, found: Seen) -> tuple[str, str]:
     if case == "crowded":
         knob = f"{_section(evidence)}\ncounter_shard_count ="
-        return f"{knob} {evidence.shards * 2}", f"{knob} {evidence.shards}"
-    key = found.row.key if found.row is not None and isinstance(found.row.key, str) else "NAME"
-    counter = f"db.counter({json.dumps(key)}, kind="
+        return f"{knob} {found.shards * 2}", f"{knob} {found.shards}"
+    key = found.counter or (found.row.key if found.row is not None and isinstance(found.row.key, str) else "NAME")
+    counter = f"db.counter({json.dumps(key, ensure_ascii=False)}, kind="
     if case == "skewed":
         return f'{counter}"event_log")', f'{counter}"sharded")'
     return f'{counter}"sharded")', f'{counter}"exact")'

@@ -33,8 +33,9 @@ tools = st.builds(
 )
 rows = st.builds(
     HotRow,
-    table=st.just("stock"),
+    table=st.sampled_from(["stock", "hotrow_counter", "hotrow_counter_shard"]),
     key=st.sampled_from(["A-1", 7, ("A-1", 3)]),
+    conflicts_per_s=st.just(0.0) | st.floats(0, 1e5),
     handoffs_per_s=st.floats(0, 1e5),
     writes_per_s=st.floats(0, 1e6),
     wait_s=st.floats(0, 100),

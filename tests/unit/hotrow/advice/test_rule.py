@@ -47,6 +47,14 @@ SLOW = 0.030
         (a_tool(shardable=True), window(row(40)), STAY),
         (a_tool(shardable=True), window(row(60, writes=31), shards=16, streams=16), MORE),
         (a_tool(shardable=True), window(row(60, writes=300), shards=16, streams=16), EVENT_LOG),
+        # What is in a table of Interlock's counters is a count, unless somebody says otherwise.
+        (CRITICAL, window(row(400, table="hotrow_counter")), SHARDED),
+        (a_tool(shardable=False), window(row(400, table="hotrow_counter")), STAY),
+        (CRITICAL, window(row(400, table="hotrow_counter", key=7)), STAY),
+        (CRITICAL, window(row(60, writes=31, table="hotrow_counter_shard", key=("likes", 3))), MORE),
+        (CRITICAL, window(row(60, writes=300, table="hotrow_counter_shard", key=["likes", 3])), EVENT_LOG),
+        # A conflict is a dependency that was found too late.
+        (CRITICAL, window(row(0, conflicts=400), p99_s=SLOW), COUPLE),
         # Writers of different rows wait in one lane.
         (CRITICAL, window(distinct=300, p99_s=SLOW), SEPARATE),
         (a_tool(), window(distinct=300, p99_s=SLOW, engine="object"), SEPARATE),

@@ -45,6 +45,13 @@ def test_what_was_not_measured_is_told() -> None:
     assert "the plateau was not measured" in waited[3]
 
 
+def test_conflicts_are_told_beside_handoffs() -> None:
+    assert (
+        "each after 5 ms, and 12 writes are done again; it has"
+        in advise(CRITICAL, window(row(1, conflicts=12))).evidence[1]
+    )
+
+
 def test_a_long_key_is_cut() -> None:
     line = advise(CRITICAL, window(row(400, key="k" * 500))).evidence[1]
     assert "k…" in line
@@ -100,6 +107,10 @@ def test_a_helper_is_a_line_of_python() -> None:
         'db.counter("video:42", kind="exact")',
     )
     assert advise(count, window(row(400, key=7))).command == 'db.counter("NAME", kind="sharded")'
+    shard = row(400, writes=31, table="hotrow_counter_shard", key=("likes", 3))
+    assert advise(a_tool(), window(shard)).command == "[tools.stock]\ncounter_shard_count = 32"
+    crooked = row(400, table="hotrow_counter_shard", key=("likes", 3))
+    assert advise(a_tool(), window(crooked)).command == 'db.counter("likes", kind="event_log")'
     skewed = advise(count, window(row(400), shards=16))
     assert (skewed.command, skewed.undo) == ('db.counter("A-1", kind="event_log")', 'db.counter("A-1", kind="sharded")')
 

@@ -33,9 +33,23 @@ def a_tool(
     )
 
 
-def row(handoffs: float, *, writes: float = 500.0, wait_s: float = 0.005, key: object = "A-1") -> HotRow:
+def row(
+    handoffs: float,
+    *,
+    writes: float = 500.0,
+    wait_s: float = 0.005,
+    key: object = "A-1",
+    table: str = "stock",
+    conflicts: float = 0.0,
+) -> HotRow:
     return HotRow(
-        table="stock", key=key, handoffs_per_s=handoffs, writes_per_s=writes, wait_s=wait_s, flagged=handoffs > HOT
+        table=table,
+        key=key,
+        handoffs_per_s=handoffs,
+        writes_per_s=writes,
+        wait_s=wait_s,
+        flagged=max(handoffs, conflicts) > HOT,
+        conflicts_per_s=conflicts,
     )
 
 
