@@ -14,6 +14,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 
 from interlock.errors import BadUsage, TargetNotFound, UnusableFile
+from interlock.hotrow.tools import NAME_CHARACTERS_MAX
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
 
@@ -93,6 +94,13 @@ def read_evidence(path: Path) -> list[Evidence]:
             why="It has to be a JSON array of windows, and each of them is read strictly.",
             fix="Compare it with the page `Place a workload`, which has every field.",
         ) from error
+    for name in {window.database for window in windows}:
+        if not (0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()):
+            raise UnusableFile(
+                f"{path} has evidence of {name!r:.200}, which is not the name of a database.",
+                why="Advice is given on a database by its name, in commands and files of settings.",
+                fix=f"Use a text of 1 to {NAME_CHARACTERS_MAX} printable characters.",
+            )
     if len(windows) > WINDOWS_MAX:
         raise BadUsage(
             f"{path} has {len(windows):,} windows; at most {WINDOWS_MAX:,} are read.",

@@ -66,6 +66,13 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path: Path) -> N
         read_evidence(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\nb"])
+def test_a_name_that_no_database_has_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "seen.json").write_text(json.dumps([{**LEAST, "database": name}]))
+    with pytest.raises(UnusableFile, match="is not the name of a database"):
+        read_evidence(tmp_path / "seen.json")
+
+
 def test_there_is_a_bound_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "WINDOWS_MAX", 2)
     (tmp_path / "seen.json").write_text(json.dumps([LEAST] * 3))
