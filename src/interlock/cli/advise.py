@@ -5,6 +5,7 @@ Evidence is gathered for a while from databases that are in use, or read from a 
 most of the latest windows propose it. The command that a verdict prints is run by a person.
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -20,13 +21,14 @@ from interlock.cli.looking import Output
 from interlock.cli.output import escaped, parts, stderr, stdout, write_file
 from interlock.cli.shown import show_ids, show_json, show_table
 from interlock.cli.targets import load_value
-from interlock.errors import BadUsage, TargetNotFound, UnavailableError, UnusableFile
+from interlock.errors import BadUsage, TargetNotFound, UnusableFile
 from interlock.hotrow.advice.evidence import Evidence, read_evidence, timed
+from interlock.hotrow.advice.gathered import Gathered, gather
 from interlock.hotrow.advice.hysteresis import VOTES, WINDOWS, Advisor, fresh, step
 from interlock.hotrow.advice.rule import advise as advise_window
 from interlock.hotrow.advice.verdict import Choice, Verdict
 from interlock.hotrow.tools import Tool, declared_tool, undeclared
-from interlock.lanes.objects.addresses import redacted
+from interlock.lanes.objects.addresses import is_bucket, redacted
 from interlock.seams import SystemClock
 
 SECONDS = 30.0
@@ -60,7 +62,7 @@ class _Kept(msgspec.Struct, frozen=True):
 def advise(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME|URL]...", help="Databases; without any, all that there is evidence of."),
+        typer.Argument(metavar="[NAME|URL]...", help="Databases; without any all of the home, or all of the evidence."),
     ] = None,
     *,
     home: Annotated[
@@ -68,10 +70,18 @@ def advise(
         typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(metavar="S", min=1.0, max=SECONDS_MAX, help="How long to measure.")
+        float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only what was told last.")
     ] = SECONDS,
     evidence: Annotated[
         Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
+    ] = None,
+    plateau: Annotated[
+        float | None,
+        typer.Option("--plateau", metavar="N", min=0.001, help="Commits per second that one row can do where it is."),
+    ] = None,
+    coupled_plateau: Annotated[
+        float | None,
+        typer.Option("--coupled-plateau", metavar="N", min=0.001, help="The same, in the PostgreSQL to move it to."),
     ] = None,
     tool: Annotated[
         list[str] | None,
@@ -84,11 +94,16 @@ def advise(
 ) -> None:
     """Say where workloads should live: verdict, evidence, the command to run. Changes nothing.
 
-    Exits with 0 whatever the verdict is, and with 4 when there is no evidence of a name.
+    Exits with 0 whatever the verdict is, with 4 when there is no such database or no evidence of it,
+    and with 5 when it cannot be reached.
     """
     declared = {each.name: each for target in tool or [] for each in _tools_at(target)}
     advisors = _kept(state)
-    windows = _windows(names or [], home, seconds, evidence)
+    if evidence is None:
+        windows = _measured(names or [], home, seconds)
+    else:
+        windows = _selected(names or [], read_evidence(evidence), evidence)
+    windows = {name: [_known(each, plateau, coupled_plateau) for each in seen] for name, seen in windows.items()}
     found = [_advised(name, seen, declared, advisors) for name, seen in windows.items()]
     if state is not None:
         write_file(state, msgspec.json.format(msgspec.json.encode(_Kept(FORMAT, advisors)), indent=2).decode() + "\n")
@@ -101,41 +116,53 @@ def advise(
             show_ids([each.name for each in found])
 
 
-def measured(url: str, seconds: float) -> list[Evidence]:
-    """Windows of a database that is in use."""
-    raise UnavailableError(
-        f"{redacted(url)} cannot be measured from outside in {seconds:g} s.",
-        why="Only the process that owns a database knows who waits for whom.",
-        fix="Let that process write its windows into a file, and give it with --evidence.",
-    )
-
-
-def _windows(names: Sequence[str], home: str | None, seconds: float, file: Path | None) -> dict[str, list[Evidence]]:
-    if file is not None:
-        return _selected(names, read_evidence(file), file)
-    catalog = None if home is None else Catalog(home)
-    wanted = list(names) or ([] if catalog is None else list(catalog.names()))
+def _measured(names: Sequence[str], home: str | None, seconds: float) -> dict[str, list[Evidence]]:
+    """Windows of databases that are in use, by name; what could not be seen is told."""
+    wanted = [_place(name, home) for name in names]
+    if not wanted and home is not None:
+        wanted = [(None, home)]
     if not wanted:
         raise BadUsage(
             "nothing to advise on: no database is named, and there is no evidence.",
             why="Advice is given on what was measured.",
-            fix="Name databases by their URLs, or by their names with --home, or give --evidence FILE.",
+            fix="Name databases by their URLs, or a home with --home, or give --evidence FILE.",
         )
+
+    async def watch() -> list[Gathered]:
+        clock = SystemClock()
+        return await asyncio.gather(*(gather(url, seconds, clock=clock) for _, url in wanted))
+
     found: dict[str, list[Evidence]] = {}
-    for name in wanted:
-        if "://" in name:
-            found[_name_of(name)] = measured(name, seconds)
-        elif catalog is None:
-            raise BadUsage(
-                f"{name!r} is a name, and there is no home that knows where it lives.",
-                why="A name is looked up in the catalog of a home.",
-                fix="Give --home URL, or write the address of the database itself.",
+    notes: list[str] = []
+    for (name, _), gathered in zip(wanted, asyncio.run(watch()), strict=True):
+        notes += gathered.notes
+        for window in gathered.windows:
+            found.setdefault(name or window.database, []).append(
+                msgspec.structs.replace(window, database=name or window.database)
             )
-        elif name not in catalog.names():
-            raise TargetNotFound(f"{redacted(catalog.home)} knows no database {name!r}.", fix="Check the name.")
-        else:
-            found[name] = measured(catalog.locate(name), seconds)
+    for note in dict.fromkeys(notes):
+        stderr().print(escaped(note), soft_wrap=True)
     return found
+
+
+def _place(name: str, home: str | None) -> tuple[str | None, str]:
+    if "://" in name:
+        return None, name
+    if home is None:
+        raise BadUsage(
+            f"{name!r} is a name, and there is no home that knows where it lives.",
+            why="A name is looked up in the catalog of a home.",
+            fix="Give --home URL, or write the address of the database itself.",
+        )
+    catalog = Catalog(home)
+    # To locate a name writes it down; looking for advice creates nothing. At a bucket nothing is written down.
+    if not is_bucket(home) and name not in catalog.names():
+        raise TargetNotFound(
+            f"{redacted(home)} knows no database {name!r}.",
+            why="No database of that name was ever opened at this home.",
+            fix=f"Check the name. Known are: {', '.join(catalog.names()) or 'none'}.",
+        )
+    return name, catalog.locate(name)
 
 
 def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> dict[str, list[Evidence]]:
@@ -153,6 +180,15 @@ def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> 
             fix="Check the names.",
         )
     return {name: found[name] for name in wanted}
+
+
+def _known(window: Evidence, plateau: float | None, coupled_plateau: float | None) -> Evidence:
+    """The window with what `interlock bench contention` has measured, where it does not say so itself."""
+    return msgspec.structs.replace(
+        window,
+        plateau_per_s=window.plateau_per_s or plateau,
+        coupled_plateau_per_s=window.coupled_plateau_per_s or coupled_plateau,
+    )
 
 
 def _name_of(url: str) -> str:

@@ -1,14 +1,19 @@
 """`interlock advise`: verdict, evidence and command from windows in a file; what it keeps between runs (D10, D16)."""
 
+import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from interlock import Database
 from interlock.catalog.catalog import Catalog
 from interlock.hotrow.advice.evidence import Evidence
+from interlock.lanes.published import HotReport, hot_path
+from interlock.seams import SystemClock
 from tests.unit.cli.running import Done, Interlock
 from tests.unit.hotrow.advice.windows import row, window
 
@@ -206,6 +211,44 @@ def test_without_names_and_evidence_there_is_nothing_to_advise_on(
     missing = interlock("advise", "views", "--home", f"lanes://{folder}/home")
     assert missing.code == 4
     assert "knows no database 'views'" in missing.err
+
+
+def test_a_database_that_is_in_use_is_watched(
+    interlock: Interlock, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its address, by its name at a home, and as one of all of a home; what was told last is one window."""
+    (folder / "interlock.toml").write_text(DECLARED, encoding="utf-8")
+    home = f"lanes://{folder}/shop"
+    monkeypatch.setenv("INTERLOCK_HOME", home)
+    told = HotReport(
+        at_s=SystemClock().wall_s(),
+        pid=os.getpid(),
+        window_s=5.0,
+        transactions_per_s=500.0,
+        groups_per_s=20.0,
+        latency_p99_s=0.030,
+        rows_seen=1,
+        flag_threshold=50.0,
+        rows=[row(400)],
+        key_types={},
+    )
+    with asyncio.Runner() as runner:
+        database = runner.run(Database.open("stock", home=home).opened())
+        hot_path(folder / "shop" / "stock.lane").write_bytes(msgspec.msgpack.encode(told))
+        for words in ([f"{home}/stock"], ["stock"], []):
+            done = interlock("advise", *words, "--seconds", "0", "-o", "json")
+            assert (done.code, done.err) == (0, "")
+            [found] = json.loads(done.out)
+            assert (found["name"], found["declared"], found["windows"]) == ("stock", True, 1)
+            assert found["proposed"] == {"action": "couple", "target": "postgres"}
+        known = interlock("advise", "stock", "--seconds", "0", "--plateau", "300", "--coupled-plateau", "200")
+        assert "one row can do 300 here" in known.out
+        assert "tune" in known.out
+        runner.run(database.close())
+    closed = interlock("advise", "stock", "--seconds", "0")
+    assert closed.code == 0
+    assert "Nobody has stock open" in closed.err
+    assert interlock("advise", f"{home}/nowhere", "--seconds", "0").code == 4
 
 
 def test_names_cannot_move_the_cursor(advise: Advise) -> None:

@@ -3,23 +3,21 @@
 Writes that depend on each other show as hand-offs: one writer had to wait until another had written the same row. The
 number of writes alone says nothing (D10), and is here for shares and for people.
 
-Evidence comes from whoever can measure, behind `Gather`, or from a file: a JSON array of windows, oldest first, with
+Evidence is gathered from databases that are in use, or comes from a file: a JSON array of windows, oldest first, with
 the fields of `Evidence`. A file that has a field nobody knows is refused, because a misspelt one would be a measurement
 that was not taken.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated
 
 import msgspec
 
 from interlock.errors import BadUsage, TargetNotFound, UnusableFile
+from interlock.hotrow.signal.windows import Engine
 from interlock.hotrow.tools import NAME_CHARACTERS_MAX
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
-
-Engine = Literal["lane", "object", "postgres"]
-"""Where a database lives: a lane on a local disk, a lane whose log is in object storage, or PostgreSQL."""
 
 ROWS_MAX = 20
 """The worst rows of a window; more are of no use to the rule."""
@@ -65,17 +63,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Its address, without secrets, if it is known."""
     at_s: float | None = None
     """When the window ended, in seconds since the epoch; None: right after the one before it."""
-
-
-class Gather(Protocol):
-    """Measures a database that is in use, and changes nothing."""
-
-    def __call__(self, url: str, seconds: float, /) -> list[Evidence]:
-        """At least `hysteresis.WINDOWS` windows, oldest first, that take so many seconds together.
-
-        Raises TargetNotFound where there is no database, and UnavailableError where nothing can be measured now.
-        """
-        ...
 
 
 def read_evidence(path: Path) -> list[Evidence]:

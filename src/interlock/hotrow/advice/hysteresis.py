@@ -10,9 +10,9 @@ tool as it was declared, at one place: when either changes, what was seen before
 
 import msgspec
 
-from interlock.hotrow.advice.evidence import Engine
 from interlock.hotrow.advice.verdict import Action, Choice, Verdict
 from interlock.hotrow.advice.words import held_back
+from interlock.hotrow.signal.windows import Engine
 from interlock.hotrow.tools import Tool
 
 WINDOWS = 6

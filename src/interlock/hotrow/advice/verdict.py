@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from interlock.hotrow.advice.evidence import Engine
+from interlock.hotrow.signal.windows import Engine
 
 Action = Literal["stay", "tune", "helper", "separate", "couple", "uncouple"]
 

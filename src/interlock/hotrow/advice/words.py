@@ -9,9 +9,10 @@ import json
 import re
 import shlex
 
-from interlock.hotrow.advice.evidence import Engine, Evidence
+from interlock.hotrow.advice.evidence import Evidence
 from interlock.hotrow.advice.seen import Seen
 from interlock.hotrow.advice.verdict import CHOICES, Case, Verdict
+from interlock.hotrow.signal.windows import Engine
 from interlock.hotrow.tools import BUDGET_S_MAX, Tool
 from interlock.lanes.settings import LaneSettings
 
