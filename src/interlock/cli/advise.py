@@ -8,6 +8,7 @@ most of the latest windows propose it. The command that a verdict prints is run 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, cast
 from urllib.parse import unquote
 
@@ -266,17 +267,20 @@ def _show(found: Sequence[Advice]) -> None:
     console = stdout()
     for each in found:
         verdict = each.verdict
-        measured_lines = "\n            ".join(verdict.evidence)
-        lines = [f"  why:      {verdict.why}", f"  measured: {measured_lines}"]
+        lines = [_labelled("why", verdict.why), _labelled("measured", "\n".join(verdict.evidence))]
         if verdict.command:
-            lines.append("  run:      " + verdict.command.replace("\n", "\n            "))
-            lines.append("  undo:     " + verdict.undo.replace("\n", "\n            "))
+            lines += [_labelled("run", verdict.command), _labelled("undo", verdict.undo)]
         text = Text.assemble((f"\n{escaped(each.name)}: {verdict.action}", "bold"), "\n")
         text.append(parts(escaped("\n".join(lines))))
         console.print(text, soft_wrap=True)
     silent = [each.name for each in found if not each.declared]
     if silent:
         stderr().print(escaped(_UNDECLARED.format(names=", ".join(silent))), soft_wrap=True)
+
+
+def _labelled(label: str, text: str) -> str:
+    """A part of a verdict, whose lines stand below each other; an empty one has no blanks, so that it can be copied."""
+    return "  " + f"{label}:".ljust(10) + indent(text, " " * 12).lstrip()
 
 
 def _proposal(advice: Advice) -> str:

@@ -109,7 +109,7 @@ def test_several_databases_are_told_one_after_the_other(advise: Advise) -> None:
 
 def test_a_command_of_several_lines_can_be_copied(advise: Advise) -> None:
     done = advise([window(distinct=300, p99_s=0.030)] * 6, "--tool", "tools_of_shop:stock")
-    assert "  run:      [tools.stock]\n            db_per_write_stream = true\n" in done.out
+    assert "  run:      [tools.stock]\n            db_per_write_stream = true\n\n            stream = " in done.out
 
 
 def test_what_nobody_declared_is_said_to_be_so(advise: Advise) -> None:
@@ -160,6 +160,13 @@ def test_a_state_that_cannot_be_read_is_refused(advise: Advise, folder: Path, co
     assert said in done.err
     assert "Traceback" not in done.err
     assert (folder / "advice.json").read_text(encoding="utf-8") == content
+
+
+def test_a_state_that_is_a_folder_is_refused(advise: Advise, folder: Path) -> None:
+    (folder / "advice.json").mkdir()
+    done = advise([HOT], "--state", "advice.json")
+    assert done.code == 1
+    assert "Is a directory" in done.err
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def dependent_per_s(row: HotRow) -> float:
 
 def _counter(row: HotRow | None) -> str | None:
     """The name of the counter that a row belongs to."""
-    if row is None or row.table not in {COUNTERS, SHARDS}:
+    if row is None or _table(row) not in {COUNTERS, SHARDS}:
         return None
     key: object = row.key
     if isinstance(key, tuple | list) and key:
@@ -94,6 +94,11 @@ def _counter(row: HotRow | None) -> str | None:
 
 
 def _shards(tool: Tool, evidence: Evidence, row: HotRow | None) -> int:
-    if evidence.shards > 1 or row is None or row.table != SHARDS:
+    if evidence.shards > 1 or row is None or _table(row) != SHARDS:
         return evidence.shards
     return tool.counter_shard_count or SHARD_COUNT
+
+
+def _table(row: HotRow) -> str:
+    """Its table; in PostgreSQL the schema stands in front of it."""
+    return row.table.rpartition(".")[2]

@@ -118,9 +118,10 @@ def _row_line(found: Seen) -> str:
     row = found.row
     key = repr(row.key)
     key = key if len(key) <= KEY_CHARACTERS_MAX else key[: KEY_CHARACTERS_MAX - 1] + "…"
+    which = f"A row of {row.table}" if row.key is None else f"{row.table} {key}"
     again = f", and {_count(row.conflicts_per_s)} writes are done again" if row.conflicts_per_s else ""
     return (
-        f"{row.table} {key} is handed from writer to writer {_count(row.handoffs_per_s)} times per second (hot above "
+        f"{which} is handed from writer to writer {_count(row.handoffs_per_s)} times per second (hot above "
         f"{_count(found.threshold)}), each after {_ms(row.wait_s)}{again}; it has {found.share:.0%} of all writes."
     )
 

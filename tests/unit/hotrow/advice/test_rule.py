@@ -50,6 +50,7 @@ SLOW = 0.030
         (a_tool(shardable=True), window(row(60, writes=300), shards=16, streams=16), EVENT_LOG),
         # What is in a table of Interlock's counters is a count, unless somebody says otherwise.
         (CRITICAL, window(row(400, table="hotrow_counter")), SHARDED),
+        (CRITICAL, window(row(400, table="shop.hotrow_counter"), engine="postgres"), SHARDED),
         (a_tool(shardable=False), window(row(400, table="hotrow_counter")), STAY),
         (CRITICAL, window(row(400, table="hotrow_counter", key=7)), STAY),
         (CRITICAL, window(row(60, writes=31, table="hotrow_counter_shard", key=("likes", 3))), MORE),

@@ -45,6 +45,11 @@ def test_what_was_not_measured_is_told() -> None:
     assert "the plateau was not measured" in waited[3]
 
 
+def test_a_row_whose_key_nobody_knows_is_one_of_its_table() -> None:
+    line = advise(CRITICAL, window(row(400, key=None, table="shop.stock"), engine="postgres")).evidence[1]
+    assert line.startswith("A row of shop.stock is handed")
+
+
 def test_conflicts_are_told_beside_handoffs() -> None:
     assert (
         "each after 5 ms, and 12 writes are done again; it has"
