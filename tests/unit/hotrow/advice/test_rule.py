@@ -123,6 +123,30 @@ def test_what_is_shown_is_kept_near_its_thresholds() -> None:
     assert advise(CRITICAL, window(row(26), engine="postgres"), UNCOUPLE).choice == STAY
 
 
+@pytest.mark.parametrize(
+    ("tool", "evidence", "strict", "kept"),
+    [
+        (CRITICAL, window(row(100, writes=150), distinct=300, p99_s=SLOW), SEPARATE, COUPLE),
+        (CRITICAL, window(row(100, writes=470), distinct=300, p99_s=SLOW), COUPLE, SEPARATE),
+        (a_tool(shardable=True), window(row(100, writes=150), shards=4), MORE, EVENT_LOG),
+        (a_tool(shardable=True), window(row(100, writes=450), shards=4), EVENT_LOG, MORE),
+        (CRITICAL, window(distinct=300, p99_s=SLOW, floor_s=0.012, engine="object"), SEPARATE, COUPLE),
+    ],
+)
+def test_thresholds_between_two_remedies_have_margins_on_both_sides(
+    tool: Tool, evidence: Evidence, strict: Choice, kept: Choice
+) -> None:
+    assert advise(tool, evidence).choice == strict
+    assert advise(tool, evidence, kept).choice == kept
+
+
+def test_a_commit_is_never_taken_to_be_faster_than_the_log_below_it() -> None:
+    """Figures that contradict each other do not let a larger budget turn staying into something else."""
+    evidence = window(distinct=300, p99_s=0.015, floor_s=0.025, engine="object")
+    assert advise(CRITICAL, evidence, SEPARATE).choice == SEPARATE
+    assert advise(a_tool(critical=True, budget_s=0.027), evidence, SEPARATE).choice == SEPARATE
+
+
 def test_what_is_shown_is_not_kept_against_the_evidence() -> None:
     for shown in CHOICES.values():
         assert advise(CRITICAL, window(), shown).choice == STAY
