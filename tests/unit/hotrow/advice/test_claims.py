@@ -34,10 +34,10 @@ FORBIDDEN = [
     re.compile(r"\b(?:contention|lock|conflict)[ -]free\b", re.IGNORECASE),
     re.compile(
         r"\b(?:shard(?:s|ing)?|group commit|groups|batching)\b[^.]*"
-        r"\b(?:no longer|never|do not|does not) (?:wait for|depend on) each other",
+        r"\b(?:no longer|never) (?:wait for|depend on) each other",
         re.IGNORECASE,
     ),
-    re.compile(r"\b(?:without|no more|zero) (?:row |lock |same-row |any )*contention\b", re.IGNORECASE),
+    re.compile(r"(?<!\brows )\b(?:without|no more|zero) (?:row |lock |same-row |any )*contention\b", re.IGNORECASE),
     re.compile(r"\b(?:scales?|scaling) (?:infinitely|without (?:a )?limit|without bounds)", re.IGNORECASE),
 ]
 DENIED = re.compile(r"\b(?:not|never|no|nothing|neither|nor|cannot|nobody)\b", re.IGNORECASE)
@@ -96,6 +96,8 @@ def test_a_claim_is_noticed(text: str) -> None:
         "No configuration solves contention.",
         "Sharding lowers the price of contention; two writes of one shard still depend on each other.",
         "Streams with databases of their own do not wait for one another.",
+        "A sharded counter gets back what rows without contention do.",
+        "Shards help where the writes do not depend on each other.",
     ],
 )
 def test_the_truth_may_be_told(text: str) -> None:
