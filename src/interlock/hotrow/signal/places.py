@@ -77,7 +77,8 @@ def _candidates(url: str) -> Iterator[LanePlace]:
     for name, place in Catalog(url).names().items():
         # What was moved elsewhere is followed once: a catalog names databases, never homes.
         if is_bucket(place.url):
-            yield from _in_bucket(place.url, None)
+            address = parse(place.url)
+            yield LanePlace(name, str(address), cache_path(address), "object")
         elif place.url and not is_postgres(place.url) and (moved := lane_path(place.url)) is not None:
             yield LanePlace(name, place.url, moved)
             yield from _streams(moved, place.url)
