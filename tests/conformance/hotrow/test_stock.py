@@ -1,0 +1,397 @@
+"""Stock on every engine: never oversold, never negative, whatever happens at once (D8).
+
+Time passes by a statement that makes reservations due: no test waits for a clock.
+"""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.errors import ConstraintViolation, InvalidPayload, KeyReused
+from interlock.hotrow import stock as module
+from interlock.hotrow.stock import Counts, Reservation, Stock
+from interlock.sql.executor import Executor
+from tests.conformance.hotrow.places import Place, run
+
+
+async def held(stock: Stock, quantity: int, *, key: str | None = None) -> Reservation:
+    reservation = await stock.reserve(quantity, for_s=3600, key=key)
+    assert reservation is not None
+    return reservation
+
+
+async def let_all_expire(db: Executor) -> None:
+    await db.execute("UPDATE hotrow_reservation SET expires_at = now()")
+
+
+def test_units_that_were_added_can_be_taken_until_none_is_left(place: Place) -> None:
+    """D8, and the calls of the public surface."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku-1")
+            assert await stock.left() == 0
+            assert not await stock.take(1)
+            await stock.add(5)
+            assert await stock.take(2)
+            assert not await stock.take(4)
+            assert await stock.left() == 3
+            assert await stock.take(3)
+            assert not await stock.take()
+            assert await stock.counts() == Counts(0, 0, 5)
+            await stock.give_back(4)
+            assert await stock.left() == 4
+            assert await Stock(db, "sku-2").left() == 0
+
+    run(scenario)
+
+
+def test_two_hundred_buyers_at_once_sell_exactly_what_there_is(place: Place) -> None:
+    """D8: at full concurrency, takes of several sizes, with refunds in between."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "ticket")
+            await stock.add(500)
+
+            async def buyer(number: int) -> int:
+                kept, chance = 0, random.Random(number)
+                for _ in range(4):
+                    quantity = chance.randint(1, 3)
+                    if not await stock.take(quantity):
+                        continue
+                    if chance.random() < 0.2:
+                        await stock.give_back(quantity)
+                    else:
+                        kept += quantity
+                return kept
+
+            bought = sum(await asyncio.gather(*(buyer(number) for number in range(200))))
+            counts = await stock.counts()
+            assert counts.sold == bought
+            assert counts == Counts(500 - bought, 0, bought)
+
+    run(scenario)
+
+
+def test_a_mixed_crowd_never_sees_the_sum_change(place: Place) -> None:
+    """D8: what was added is available, reserved or sold, in every transaction that anybody sees."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock, total = Stock(db, "seat"), 120
+            await stock.add(total)
+            done = asyncio.Event()
+
+            async def watcher() -> int:
+                looks = 0
+                while not done.is_set() or not looks:
+                    counts = await stock.counts()
+                    assert sum(counts) == total
+                    assert min(counts) >= 0
+                    looks += 1
+                return looks
+
+            async def guest(number: int) -> int:
+                reservation = await stock.reserve(2, for_s=3600)
+                if reservation is None:
+                    return 0
+                if number % 3 == 0:
+                    assert await reservation.release()
+                    return 0
+                assert await reservation.confirm()
+                return 2
+
+            watching = asyncio.create_task(watcher())
+            sold = sum(await asyncio.gather(*(guest(number) for number in range(40))))
+            done.set()
+            await watching
+            assert await stock.counts() == Counts(total - sold, 0, sold)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("quantity", [0, -1, 1.0, True, "1", None, 2**63])
+def test_what_is_no_quantity_is_refused_before_anything_happens(place: Place, quantity: object) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            for call in (stock.add, stock.take, stock.give_back):
+                with pytest.raises(ValueError, match="whole number from 1"):
+                    await call(quantity)  # type: ignore[operator]
+            with pytest.raises(ValueError, match="whole number from 1"):
+                await stock.reserve(quantity, for_s=1)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="seconds"):
+                await stock.reserve(1, for_s=0)
+
+    run(scenario)
+
+
+def test_more_than_was_sold_cannot_be_given_back(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(10)
+            await stock.take(3)
+            with pytest.raises(ConstraintViolation, match="4 of 'sku' were given back") as refused:
+                await stock.give_back(4, key="refund")
+            assert "new units come with add" in refused.value.fix
+            with pytest.raises(ConstraintViolation):
+                await stock.give_back(4, key="refund")
+            assert await stock.counts() == Counts(7, 0, 3)
+
+    run(scenario)
+
+
+def test_a_key_takes_once_and_always_gives_the_same_answer(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(3, key="delivery")
+            await stock.add(3, key="delivery")
+            assert await stock.take(2, key="order-1")
+            assert await stock.take(2, key="order-1")
+            assert await stock.left() == 1
+            assert not await stock.take(2, key="order-2")
+            await stock.add(10)
+            assert not await stock.take(2, key="order-2")
+            with pytest.raises(KeyReused):
+                await stock.take(1, key="order-1")
+            other = Stock(db, "sku:2")
+            await other.add(1, key="delivery")
+            assert await other.take(1, key="order-1")
+            await stock.give_back(2, key="refund")
+            await stock.give_back(2, key="refund")
+            assert await stock.counts() == Counts(13, 0, 0)
+
+    run(scenario)
+
+
+def test_a_key_that_was_refused_stays_refused_though_something_expires_later(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(2)
+            await held(stock, 2)
+            assert not await stock.take(1, key="order")
+            assert await stock.reserve(1, for_s=60, key="hold") is None
+            await let_all_expire(db)
+            assert not await stock.take(1, key="order")
+            assert await stock.reserve(1, for_s=60, key="hold") is None
+            assert await stock.take(1, key="another")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("key", ["k" * 500, "k" * 10_000, "a:b:c", "%3A"])
+def test_any_text_is_a_key(place: Place, key: str) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(4)
+            assert await stock.take(1, key=key)
+            assert await stock.take(1, key=key)
+            assert await stock.take(1, key=key + "!")
+            assert await stock.left() == 2
+            with pytest.raises(InvalidPayload, match="must be a text"):
+                await stock.take(1, key="")
+
+    run(scenario)
+
+
+def test_a_reservation_is_confirmed_or_released_once(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(10)
+            first, second = await held(stock, 4), await held(stock, 5)
+            assert (first.quantity, first.expires_at is not None) == (4, True)
+            assert await stock.counts() == Counts(1, 9, 0)
+            assert await stock.reserve(2, for_s=60) is None
+            assert await first.confirm()
+            assert not await first.release()
+            assert await second.release()
+            assert not await second.confirm()
+            assert await stock.counts() == Counts(6, 0, 4)
+            # Whoever did not hear the answer asks again, and hears the same.
+            assert await first.confirm()
+            assert await second.release()
+            assert await stock.counts() == Counts(6, 0, 4)
+
+    run(scenario)
+
+
+def test_a_reservation_is_found_again_by_its_id_after_a_restart(kept: Place) -> None:
+    async def scenario() -> None:
+        async with kept.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(3)
+            identifier = (await held(stock, 2, key="cart-7")).id
+        async with kept.opened() as db:
+            stock = Stock(db, "sku")
+            assert (await held(stock, 2, key="cart-7")).id == identifier
+            assert await stock.reservation(identifier).confirm()
+            assert await stock.counts() == Counts(1, 0, 2)
+        async with kept.opened() as db:
+            assert await Stock(db, "sku").reservation(identifier).confirm()
+
+    run(scenario)
+
+
+def test_an_id_of_another_stock_or_of_none_is_refused(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            one, other = Stock(db, "one"), Stock(db, "other")
+            await one.add(1)
+            reservation = await held(one, 1)
+            assert not await other.reservation(reservation.id).confirm()
+            assert not await one.reservation("00000000-0000-4000-8000-000000000000").release()
+            with pytest.raises(InvalidPayload, match="'seven' is no id of a reservation"):
+                one.reservation("seven")
+            assert await reservation.confirm()
+
+    run(scenario)
+
+
+def test_what_has_expired_goes_back_by_itself(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(6)
+            reservations = [await held(stock, 2) for _ in range(3)]
+            assert not await stock.take(1)
+            await let_all_expire(db)
+            assert not await reservations[0].confirm()
+            assert await stock.take(5)  # Who finds too little looks for what has expired.
+            assert await stock.counts() == Counts(1, 0, 5)
+            await held(stock, 1)
+            await let_all_expire(db)
+            assert await stock.left() == 1  # So does who asks.
+            again = await held(stock, 1)
+            await let_all_expire(db)
+            assert (await held(stock, 1)).id != again.id  # So does who reserves.
+            await let_all_expire(db)
+            assert await stock.expire() == 1
+            assert await stock.expire() == 0
+            assert not await again.release()
+            assert await stock.counts() == Counts(1, 0, 5)
+
+    run(scenario)
+
+
+def test_a_reservation_of_another_stock_is_left_alone_by_expire(place: Place) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+            one, other = Stock(db, "one"), Stock(db, "other")
+            await one.add(1)
+            await other.add(1)
+            await held(one, 1)
+            await held(other, 1)
+            await let_all_expire(db)
+            assert await one.expire() == 1
+            assert await other.counts() == Counts(0, 1, 0)
+
+    run(scenario)
+
+
+def test_one_call_gives_back_a_bounded_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6: also when all of them expire at the same instant."""
+    monkeypatch.setattr(module, "EXPIRED_MAX", 4)
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(10)
+            await asyncio.gather(*(held(stock, 1) for _ in range(10)))
+            await let_all_expire(db)
+            assert [await stock.expire() for _ in range(4)] == [4, 4, 2, 0]
+            assert await stock.counts() == Counts(10, 0, 0)
+
+    run(scenario)
+
+
+def test_confirming_and_expiring_at_once_do_one_of_the_two(place: Place) -> None:
+    """D8: whoever comes first, units are sold or back, never both."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(12)
+            reservations = [await held(stock, 1) for _ in range(12)]
+
+            async def expiring() -> bool:
+                await let_all_expire(db)
+                await stock.expire()
+                return False
+
+            confirmed = await asyncio.gather(
+                *(reservation.confirm() for reservation in reservations[:6]),
+                expiring(),
+                *(reservation.confirm() for reservation in reservations[6:]),
+            )
+            await stock.expire()
+            assert await stock.counts() == Counts(12 - sum(confirmed), 0, sum(confirmed))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\x00b", "\ud800", 7])
+def test_what_is_no_name_is_refused(name: object) -> None:
+    with pytest.raises(InvalidPayload, match="1 to 200 characters"):
+        Stock(None, name)  # type: ignore[arg-type]
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "take", "give_back", "reserve", "confirm", "release", "lapse", "expire"]),
+        st.integers(1, 6),
+    ),
+    max_size=25,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(actions=ACTIONS)
+def test_any_sequence_of_calls_agrees_with_three_numbers(actions: list[tuple[str, int]], tmp_path_factory: object) -> None:
+    """D8 against a model that is three numbers and a list, in memory."""
+
+    async def scenario() -> None:
+        async with Place("memory", tmp_path_factory, lambda _: "memory:").opened() as db:  # type: ignore[arg-type]
+            stock = Stock(db, "sku")
+            available = sold = 0
+            open_ones: list[Reservation] = []
+            for action, n in actions:
+                if action == "add":
+                    await stock.add(n)
+                    available += n
+                elif action == "take":
+                    assert await stock.take(n) is (available >= n)
+                    available, sold = (available - n, sold + n) if available >= n else (available, sold)
+                elif action == "give_back" and sold >= n:
+                    await stock.give_back(n)
+                    available, sold = available + n, sold - n
+                elif action == "reserve":
+                    reservation = await stock.reserve(n, for_s=60)
+                    assert (reservation is not None) is (available >= n)
+                    if reservation is not None:
+                        open_ones.append(reservation)
+                        available -= n
+                elif action in {"confirm", "release"} and open_ones:
+                    reservation = open_ones.pop(n % len(open_ones))
+                    assert await (reservation.confirm() if action == "confirm" else reservation.release())
+                    sold += (reservation.quantity or 0) if action == "confirm" else 0
+                    available += (reservation.quantity or 0) if action == "release" else 0
+                elif action == "lapse" and open_ones:
+                    await let_all_expire(db)
+                    available += sum(reservation.quantity or 0 for reservation in open_ones)
+                    open_ones.clear()
+                elif action == "expire":
+                    await stock.expire()
+                counts = await stock.counts()
+                assert sum(counts) == available + sold + sum(reservation.quantity or 0 for reservation in open_ones)
+                assert (await stock.left(), counts.sold) == (available, sold)
+
+    run(scenario)
