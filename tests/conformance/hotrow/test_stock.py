@@ -121,7 +121,7 @@ def test_what_is_no_quantity_is_refused_before_anything_happens(place: Place, qu
             stock = Stock(db, "sku")
             for call in (stock.add, stock.take, stock.give_back):
                 with pytest.raises(ValueError, match="whole number from 1"):
-                    await call(quantity)  # type: ignore[operator]
+                    await call(quantity)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="whole number from 1"):
                 await stock.reserve(quantity, for_s=1)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="seconds"):
@@ -355,7 +355,9 @@ ACTIONS = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS)
-def test_any_sequence_of_calls_agrees_with_three_numbers(actions: list[tuple[str, int]], tmp_path_factory: object) -> None:
+def test_any_sequence_of_calls_agrees_with_three_numbers(
+    actions: list[tuple[str, int]], tmp_path_factory: object
+) -> None:
     """D8 against a model that is three numbers and a list, in memory."""
 
     async def scenario() -> None:
