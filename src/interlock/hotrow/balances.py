@@ -78,7 +78,8 @@ class Balance:
         return checked_amount("balance.withdraw, above the limit,", self.limit + amount, least=-AMOUNT_MAX)
 
     def _refuse_elsewhere(self, other: "Balance") -> None:
-        if not _same(self.db, other.db):
+        # By identity: two lanes in memory have the same address, and so have the streams of one PostgreSQL.
+        if self.db is not other.db:
             raise TransactionError(
                 f"{self.name!r} of {self.db.url} cannot transfer to {other.name!r} of {other.db.url}; "
                 "a transaction cannot span databases.",
@@ -88,11 +89,6 @@ class Balance:
             )
         if other.name == self.name:
             raise ValueError(f"balance.transfer from {self.name!r} to itself would change nothing.")
-
-
-def _same(one: Executor, other: Executor) -> bool:
-    """Whether both stand for one database. Two lanes in memory have the same address and are not one."""
-    return one is other or (one.engine == other.engine == "postgres" and one.url == other.url)
 
 
 async def _transfer(tx: Statements, giver: str, taker: str, amount: int, least: int) -> bool:
