@@ -19,12 +19,15 @@ WINDOW_S_MAX = 366 * 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
-USED = "SELECT starts_us, used FROM hotrow_quota WHERE name = $1"
-USE = "UPDATE hotrow_quota SET starts_us = $2, used = $3 WHERE name = $1"
-FIRST_USE = (
-    "INSERT INTO hotrow_quota (name, starts_us, used) VALUES ($1, $2, $3) "
-    "ON CONFLICT (name) DO UPDATE SET starts_us = excluded.starts_us, used = excluded.used"
+TAKE = (
+    "INSERT INTO hotrow_quota (name, starts_us, used) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET "
+    "starts_us = CASE WHEN hotrow_quota.starts_us < excluded.starts_us "
+    "THEN excluded.starts_us ELSE hotrow_quota.starts_us END, "
+    "used = CASE WHEN hotrow_quota.starts_us < excluded.starts_us "
+    "THEN excluded.used ELSE hotrow_quota.used + excluded.used END "
+    "WHERE hotrow_quota.starts_us < excluded.starts_us OR hotrow_quota.used <= $4"
 )
+USED = "SELECT starts_us, used, now() FROM hotrow_quota WHERE name = $1"
 NOW = "SELECT now()"
 
 
@@ -45,15 +48,21 @@ class Quota:
         """Use so many of this window's, all or none; False when they are used up. The same key, the same answer."""
         checked_amount("quota.take", amount)
         await ready(self._db, "hotrow_quota")
-        named = key_of("quota", self.name, key)
-        return await self._db.transact(_take, self.name, amount, self.limit, self._window_us, key=named)
+        asked = (self.name, amount, self.limit, self._window_us)
+        if key is None:
+            return await _take(self._db, *asked)
+        return await self._db.transact(_take, *asked, key=key_of("quota", self.name, key))
 
     async def left(self) -> int:
         """How many can be taken in the present window."""
         await ready(self._db, "hotrow_quota")
-        starts_us, used = await self._db.transact(_present, self.name, self._window_us)
-        del starts_us
-        return max(0, self.limit - used)
+        rows = await self._db.query(USED, self.name)
+        if not rows:
+            return self.limit
+        starts_us, used, now = rows[0]
+        assert isinstance(starts_us, int)
+        assert isinstance(used, int)
+        return self.limit if starts_us < _start_us(now, self._window_us) else max(0, self.limit - used)
 
     async def resets_at(self) -> datetime:
         """When the present window ends, by the database's clock."""
@@ -61,27 +70,16 @@ class Quota:
         return EPOCH + timedelta(microseconds=_start_us(now, self._window_us) + self._window_us)
 
 
-async def _take(tx: Statements, name: str, amount: int, limit: int, window_us: int) -> bool:
-    starts_us, used = await _present(tx, name, window_us)
-    if amount > limit - used:
+async def _take(on: Statements, name: str, amount: int, limit: int, window_us: int) -> bool:
+    """Ask the database for the time, then for the amount in the window of that time.
+
+    The one statement that takes is exact by itself; the time before it says when this call happened. Who is overtaken
+    by the opening of a later window counts in that one: no window is ever opened again.
+    """
+    if amount > limit:
         return False
-    if not await tx.execute(USE, name, starts_us, used + amount):
-        await tx.execute(FIRST_USE, name, starts_us, used + amount)
-    return True
-
-
-async def _present(tx: Statements, name: str, window_us: int) -> tuple[int, int]:
-    """The window of this transaction's time, and what is used of it."""
-    [(now,)] = await tx.query(NOW)
-    starts_us = _start_us(now, window_us)
-    rows = await tx.query(USED, name)
-    if not rows:
-        return starts_us, 0
-    before_us, used = rows[0]
-    assert isinstance(before_us, int)
-    assert isinstance(used, int)
-    # A transaction that began before the one that opened the row's window counts in that window: it comes later.
-    return (starts_us, 0) if before_us < starts_us else (before_us, used)
+    [(now,)] = await on.query(NOW)
+    return bool(await on.execute(TAKE, name, _start_us(now, window_us), amount, limit - amount))
 
 
 def _start_us(now: object, window_us: int) -> int:
