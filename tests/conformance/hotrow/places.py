@@ -5,19 +5,17 @@ after closing are left out where a test opens twice: those tests ask for `kept` 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from interlock.database.database import Database
 from interlock.seams import Clock
-from interlock.sql.executor import EngineName, Executor
-from interlock.sql.rows import Row
 
 ResultT = TypeVar("ResultT")
 
-KEPT = ("local", "bucket")
+KEPT = ("local", "bucket", "postgres")
 KINDS = ("memory", *KEPT)
 
 LEASE_S = 600.0
@@ -37,11 +35,12 @@ class Place(NamedTuple):
     @asynccontextmanager
     async def opened(
         self, name: str = "x", *, clock: Clock | None = None, **settings: float
-    ) -> AsyncIterator["Executor"]:
+    ) -> AsyncIterator[Database]:
         """An open database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        async with Database.open(self.url(name), clock=clock, cache=str(self.folder), **chosen) as db:
-            yield _Sharded(db)
+        opening = Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        async with opening as db:
+            yield db
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
@@ -52,37 +51,3 @@ def run(scenario: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
             return await scenario()
 
     return asyncio.run(main())
-
-
-class _Sharded:
-    """A database with the parts that run in parallel, as streams of it."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._shards: dict[int, Executor] = {}
-        self._parts: Database | None = None
-
-    @property
-    def url(self) -> str:
-        return self._db.url
-
-    @property
-    def engine(self) -> EngineName:
-        return "lane"
-
-    def execute(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[int]:
-        return self._db.execute(sql, *args, key=key)
-
-    def query(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[list[Row]]:
-        return self._db.query(sql, *args, key=key)
-
-    def transact(
-        self, function: Callable[..., Awaitable[ResultT]], /, *args: object, key: str | None = None
-    ) -> Awaitable[ResultT]:
-        return self._db.transact(function, *args, key=key)
-
-    async def shard(self, number: int) -> Executor:
-        if number not in self._shards:
-            part = await self._db._streams.get(f"shard-{number}")
-            self._shards.setdefault(number, cast("Executor", _Sharded(part)))
-        return self._shards[number]
