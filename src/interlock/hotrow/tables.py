@@ -92,20 +92,26 @@ async def ready(db: Executor, *tables: str) -> None:
 
 
 async def _made_by_somebody(db: Executor, table: str) -> None:
-    for attempt in range(1, ATTEMPTS_MAX + 1):
-        try:
-            await db.query(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - a name of the table above.
-        except TransactionError:
-            pass  # It is not there yet; what else may be wrong shows when it is made.
-        else:
+    failed: TransactionError | None = None
+    for _ in range(ATTEMPTS_MAX):
+        if await _is_there(db, table):
             return
         try:
             await db.transact(_make, table)
-        except TransactionError:
-            if attempt == ATTEMPTS_MAX:
-                raise
+        except TransactionError as error:
+            failed = error
         else:
             return
+    assert failed is not None
+    raise failed
+
+
+async def _is_there(db: Executor, table: str) -> bool:
+    try:
+        await db.query(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - one of the names above.
+    except TransactionError:
+        return False  # Whatever else may be wrong shows when it is made.
+    return True
 
 
 async def _make(tx: Statements, table: str) -> None:

@@ -5,6 +5,7 @@ Time passes by a statement that makes reservations due: no test waits for a cloc
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -334,6 +335,21 @@ def test_confirming_and_expiring_at_once_do_one_of_the_two(place: Place) -> None
             )
             await stock.expire()
             assert await stock.counts() == Counts(12 - sum(confirmed), 0, sum(confirmed))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_processes_that_come_first_at_the_same_time_make_the_tables_once(place: Place) -> None:
+    """On PostgreSQL even CREATE TABLE IF NOT EXISTS fails when two sessions run it at once."""
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as opened:
+            databases = [await opened.enter_async_context(place.opened()) for _ in range(8)]
+            await asyncio.gather(*(Stock(db, "sku").add(1) for db in databases))
+            held_ones = await asyncio.gather(*(Stock(db, "sku").reserve(1, for_s=60) for db in databases))
+            assert all(held_ones)
+            assert await Stock(databases[0], "sku").counts() == Counts(0, 8, 0)
 
     run(scenario)
 
