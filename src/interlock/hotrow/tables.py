@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS hotrow_balance (
 CREATE TABLE IF NOT EXISTS hotrow_quota (
   name text PRIMARY KEY,
   starts_us bigint NOT NULL,
+  ends_us bigint NOT NULL,
   used bigint NOT NULL CHECK (used >= 0)
 )""",
     "hotrow_parent": """
@@ -62,6 +63,7 @@ INDEXES: Mapping[str, str] = {
     "hotrow_reservation": (
         "CREATE INDEX IF NOT EXISTS hotrow_reservation_due ON hotrow_reservation (name, expires_at, id)"
     ),
+    "hotrow_quota": "CREATE INDEX IF NOT EXISTS hotrow_quota_ended ON hotrow_quota (ends_us)",
     "hotrow_parent_event": "CREATE INDEX IF NOT EXISTS hotrow_parent_event_of ON hotrow_parent_event (name, id)",
 }
 

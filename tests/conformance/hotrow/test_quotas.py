@@ -7,13 +7,17 @@ import asyncio
 
 import pytest
 
+from interlock.errors import TransactionError
+from interlock.hotrow import quotas as module
 from interlock.hotrow.quotas import WINDOW_S_MAX, Quota
 from interlock.sql.executor import Executor
 from tests.conformance.hotrow.places import Place, run
 
 
 async def let_the_window_end(db: Executor, window_s: float = WINDOW_S_MAX) -> None:
-    await db.execute("UPDATE hotrow_quota SET starts_us = starts_us - $1", int(window_s * 1_000_000))
+    await db.execute(
+        "UPDATE hotrow_quota SET starts_us = starts_us - $1, ends_us = ends_us - $1", int(window_s * 1_000_000)
+    )
 
 
 def test_no_more_than_the_limit_is_taken_in_a_window(place: Place) -> None:
@@ -89,6 +93,56 @@ def test_who_comes_late_counts_in_the_window_that_is_open(place: Place) -> None:
             assert await quota.take()
             await let_the_window_end(db, -WINDOW_S_MAX)  # Somebody with a later time has opened the next one.
             assert await quota.take(2)
+            assert not await quota.take()
+
+    run(scenario)
+
+
+class Never:
+    """No take sweeps."""
+
+    def fraction(self) -> float:
+        return 0.999
+
+
+class Always:
+    """Every take does."""
+
+    def fraction(self) -> float:
+        return 0.0
+
+
+def test_names_that_do_not_come_back_are_removed_a_few_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6: a name may be an address of the network, and there is no end of those."""
+    monkeypatch.setattr(module, "SWEPT_MAX", 4)
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            for number in range(10):
+                assert await Quota(db, f"old-{number}", limit=1, window_s=60, chance=Never()).take()
+            await db.execute("UPDATE hotrow_quota SET ends_us = ends_us - $1", module.SWEPT_AFTER_US + 60_000_000)
+            present = Quota(db, "present", limit=2, window_s=WINDOW_S_MAX, chance=Never())
+            assert await present.take()
+            assert [await present.sweep() for _ in range(4)] == [4, 4, 2, 0]
+            assert await db.query("SELECT name FROM hotrow_quota") == [("present",)]
+            await Quota(db, "old-1", limit=1, window_s=60, chance=Never()).take()
+            await db.execute("UPDATE hotrow_quota SET ends_us = 0 WHERE name = 'old-1'")
+            assert await Quota(db, "present", limit=2, window_s=WINDOW_S_MAX, chance=Always()).take()
+            assert await db.query("SELECT name, used FROM hotrow_quota") == [("present", 2)]
+
+    run(scenario)
+
+
+def test_a_sweep_that_fails_does_not_change_the_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with place.opened() as db:
+
+            async def fails(_self: Quota) -> int:
+                raise TransactionError("others were faster.")
+
+            monkeypatch.setattr(Quota, "sweep", fails)
+            quota = Quota(db, "api", limit=1, window_s=WINDOW_S_MAX, chance=Always())
+            assert await quota.take()
             assert not await quota.take()
 
     run(scenario)
