@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from interlock.seams import SystemChance
-from interlock.testing.faults.processes import Process, Processes
+from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.buyers import LIMIT, TOTAL
 
 BUYERS = 200
@@ -76,6 +76,15 @@ class Market:
             self.crashes += 1
         self._site.crashed()
 
+    def crash_at(self, point: str) -> None:
+        """A shop that kills itself when it comes to a point."""
+        [shop] = self._open(At(point))
+        self._read(shop.lines())
+        assert shop.end() == -9, f"{self.told}: it never came to {point}"
+        shop.close()
+        self.crashes += 1
+        self._site.crashed()
+
     def finish(self) -> None:
         """Lives that nobody kills, until nothing is left to sell: afterwards the books are exact."""
         for shop in self._open():
@@ -89,10 +98,12 @@ class Market:
         if self._trade == "buy":
             assert self.seen[1] == self.held, f"{self.told}: {self.held} are held, and there {self.seen}"
 
-    def _open(self) -> list[Process]:
+    def _open(self, die_at: At | None = None) -> list[Process]:
         self._lives += 1
         unknown = [name for name in self._unknown if not name.startswith("~")]
-        return [self._start(f"{self._lives}.{shop}", [] if shop else unknown, BUYERS) for shop in range(self._shops)]
+        return [
+            self._start(f"{self._lives}.{shop}", [] if shop else unknown, BUYERS, die_at) for shop in range(self._shops)
+        ]
 
     def _open_and_look(self) -> None:
         self._alone = True
@@ -101,10 +112,11 @@ class Market:
         assert shop.end() == 0, self.told
         shop.close()
 
-    def _start(self, life: str, unknown: list[str], buyers: int) -> Process:
-        crowd = (buyers + self._shops - 1) // self._shops
+    def _start(self, life: str, unknown: list[str], buyers: int, die_at: At | None = None) -> Process:
+        workload, crowd = f"tests.crash.buyers:{self._trade}", (buyers + self._shops - 1) // self._shops
+        site = self._site
         return self._processes.start(
-            f"tests.crash.buyers:{self._trade}", self._site.url, self._site.cache, life, unknown, crowd, self._careless
+            workload, site.url, site.cache, life, unknown, crowd, self._careless, die_at=die_at
         )
 
     def _read(self, lines: Iterable[str]) -> None:

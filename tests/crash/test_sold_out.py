@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.lanes.points import POINTS
 from interlock.testing.faults.processes import Processes
 from tests.crash.buyers import QUANTITY_MAX
 from tests.crash.market import Market, Trade
@@ -80,6 +81,18 @@ def test_several_shops_on_postgresql_sell_exactly_what_they_have(
     market = Market(processes, PostgresSite(postgres_url), trade, seed=seed, shops=SHOPS)
     trade_until_nothing_is_left(market)
     assert market.crashes == CRASHES * SHOPS
+
+
+@TRADES
+def test_killed_at_every_point_a_lane_sells_exactly_what_it_has(
+    tmp_path: Path, processes: Processes, trade: Trade
+) -> None:
+    """All points in one market: each life meets what all kills before it have left."""
+    market = Market(processes, LocalSite(tmp_path), trade, seed=SEED)
+    for point in POINTS:
+        market.crash_at(point)
+    market.finish()
+    assert market.crashes == len(POINTS)
 
 
 def test_a_careless_shop_is_caught(tmp_path: Path, processes: Processes) -> None:
