@@ -12,7 +12,7 @@ from interlock.errors import InvalidPayload
 AMOUNT_MAX = 2**63 - 1
 """What a `bigint` holds."""
 
-NAME_CHARACTERS_MAX = 200
+NAME_CHARACTERS_MAX = 500
 KEY_CHARACTERS_MAX = 500
 """What the database takes; a longer one is replaced by its digest."""
 
@@ -40,7 +40,9 @@ def checked_amount(call: str, amount: object, least: int = 1) -> int:
     """The amount, or ValueError: a whole number that is at least `least` and fits into a bigint."""
     if isinstance(amount, bool) or not isinstance(amount, int) or not least <= amount <= AMOUNT_MAX:
         raise ValueError(
-            f"{call} was given {amount!r}; it takes a whole number from {least} to {AMOUNT_MAX}. Nothing was changed."
+            f"{call} was given {amount!r}; it takes a whole number from {least} to {AMOUNT_MAX}. Nothing was changed.\n"
+            "  why: Units, cents and calls are counted exactly, in a column of 64 bits; there is no half of one.\n"
+            "  fix: Count in the smallest unit there is, and check what comes from outside before it gets here."
         )
     return amount
 
@@ -49,7 +51,9 @@ def checked_seconds(call: str, seconds: object, longest_s: float) -> float:
     """The seconds, or ValueError: more than nothing, no more than `longest_s`."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= longest_s:
         raise ValueError(
-            f"{call} was asked for {seconds!r} seconds; it takes more than 0 and at most {longest_s:,.0f}."
+            f"{call} was given {seconds!r}; it takes more than 0 and at most {longest_s:,.0f} seconds.\n"
+            "  why: What is held must be given back one day, and a window must end.\n"
+            "  fix: Pass seconds as a number."
         )
     return float(seconds)
 

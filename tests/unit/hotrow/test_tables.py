@@ -74,9 +74,9 @@ def test_a_table_that_cannot_be_made_is_told_and_tried_again_by_the_next_call() 
 
     async def scenario() -> None:
         with pytest.raises(ConstraintViolation):
-            await ready(db, "hotrow_quota")
+            await ready(db, "hotrow_balance")
         assert db.made == ATTEMPTS_MAX
-        await ready(db, "hotrow_quota")
+        await ready(db, "hotrow_balance")
 
     asyncio.run(scenario())
     assert db.made == ATTEMPTS_MAX + 1
