@@ -15,6 +15,7 @@ from interlock.sql.expressions import expression, predicate
 from interlock.sql.operators import COLLATED, comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Output, Query, Relation, Scope
+from interlock.sql.special import quantified
 from interlock.sql.syntax import (
     Node,
     argument,
@@ -281,7 +282,7 @@ def _fixed(node: Node, scope: Scope) -> set[str]:
         return _fixed(child(node), scope)
     if type(node) is exp.And:
         return _fixed(child(node), scope) | _fixed(child(node, "expression"), scope)
-    if type(node) is not exp.EQ:
+    if type(node) is not exp.EQ or quantified(child(node, "expression")) is not None:
         return set()
     sides = [expression(child(node, name), scope) for name in ("this", "expression")]
     fixed: set[str] = set()

@@ -51,14 +51,14 @@ def settle_names(tokens: Sequence[Token]) -> None:
         if (plain and not called) or (place in tables and word not in RESERVED):
             token.text = word
             token.token_type = TokenType.IDENTIFIER
-        elif word in AFTER_AS and place and is_operand(tokens[place - 1]):
+        elif word in AFTER_AS and not called and place and is_operand(tokens[place - 1]):
             raise refuse(f"the alias {word.upper()} without AS.", fix=f"Write AS {word}.")
 
 
 def is_operand(token: Token) -> bool:
     """Whether a value may end with the token."""
     if not is_word(token):
-        return token.token_type in _VALUES or token.text == ")"
+        return token.token_type in _VALUES or token.text in {")", "]"}
     last = folded(token.text).split()[-1]
     return last in _CONSTANTS or (last not in RESERVED and last not in _BEFORE_NAME)
 

@@ -31,6 +31,17 @@ def like(text: str, pattern: str, escape: str) -> int:
     return False
 
 
+def ilike(text: str, pattern: str, escape: str) -> int:
+    """The same without regard to case, as far as that does not depend on a locale."""
+    if not (text.isascii() and pattern.isascii()):
+        raise TransactionError(
+            "ILIKE on text beyond ASCII.",
+            why="PostgreSQL's answer depends on the locale of the database.",
+            fix="Compare in Python, or use LIKE.",
+        )
+    return like(text.lower(), pattern.lower(), escape.lower())
+
+
 @lru_cache(maxsize=PATTERNS_MAX)
 def _pattern(pattern: str, escape: str) -> _Pattern:
     segments: list[list[str]] = [[]]

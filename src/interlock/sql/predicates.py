@@ -52,8 +52,13 @@ def in_query(left: Term, query: Query) -> Term:
     return combined(f"{keyed(left, query.text)} IN ({query.text})", BOOL, (left, inner))
 
 
-def like(left: Term, right: Term, escape: str, *, negated: bool) -> Term:
-    """[NOT] LIKE, which heeds case in PostgreSQL."""
+def like(left: Term, right: Term, escape: str, *, negated: bool, cased: bool = True) -> Term:
+    """[NOT] LIKE, which heeds case in PostgreSQL, or [NOT] ILIKE, which does not."""
     left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
-    matched = call("interlock_like", BOOL, left, right, extra=text_literal(escape))
-    return combined(f"NOT {matched.text}", BOOL, [matched]) if negated else matched
+    matched = call("interlock_like" if cased else "interlock_ilike", BOOL, left, right, extra=text_literal(escape))
+    return negated_if(matched, negated=negated)
+
+
+def negated_if(term: Term, *, negated: bool) -> Term:
+    """The condition, or its opposite."""
+    return combined(f"NOT {term.operand}", BOOL, [term]) if negated else term
