@@ -1,6 +1,7 @@
 """What the experiments look like as plots: which numbers go on which axis, and what is said beside them."""
 
 from interlock.bench.chart import Axis, Line, Panel, draw
+from interlock.bench.durability import Experiment as Durability
 from interlock.bench.group_commit import Experiment, Point
 
 
@@ -23,6 +24,34 @@ def group_commit_plot(result: Experiment) -> str:
                 batches,
                 Axis("milliseconds", logarithmic=True),
                 [Line(_name(window_s), _points(result, window_s, "latency")) for window_s in windows_s],
+            ),
+        ],
+    )
+
+
+def durability_plot(result: Durability) -> str:
+    """What was acknowledged and what was found, crash by crash, and how long it took to be back (SVG)."""
+    crashes = Axis("crash")
+    return draw(
+        f"Durability: {len(result.cycles):,} crashes, {result.lost:,} commits lost, {result.torn:,} torn",
+        f"{result.acknowledged:,} commits were acknowledged; all but {result.lost:,} of them were found. "
+        f"{result.in_doubt:,} more were under way, and are whole.\n"
+        "A kill is not a power cut: what the system had taken over for writing is written all the same.",
+        [
+            Panel(
+                "Commits of the life that was killed",
+                crashes,
+                Axis("commits"),
+                [
+                    Line("acknowledged", [(each.cycle, each.acknowledged) for each in result.cycles]),
+                    Line("found afterwards", [(each.cycle, each.found) for each in result.cycles]),
+                ],
+            ),
+            Panel(
+                "From the kill to the first answer",
+                crashes,
+                Axis("milliseconds"),
+                [Line("recovery", [(each.cycle, each.recovery_ms) for each in result.cycles])],
             ),
         ],
     )

@@ -19,6 +19,7 @@ from rich.table import Table
 from interlock.bench import group_commit as experiment
 from interlock.bench.group_commit import Experiment, Point, Watcher
 from interlock.bench.plots import group_commit_plot
+from interlock.cli import bench_durability
 from interlock.cli.output import stderr, stdout, write_file
 
 bench = typer.Typer(
@@ -75,6 +76,9 @@ def group_commit(
         if path is not None:
             write_file(path, content)
             stderr().print(f"Wrote {path}", soft_wrap=True)
+
+
+bench.command(name="durability", epilog=bench_durability.EXAMPLE)(bench_durability.durability)
 
 
 @contextmanager
