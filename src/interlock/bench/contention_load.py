@@ -1,0 +1,160 @@
+"""One measurement of experiment 3: open the databases, let the clients write, count what is there.
+
+The databases stay from round to round, and the books are kept over all of them: after each measurement every row must
+hold exactly what was acknowledged since it was made. Nothing is measured that was not counted.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final, TypeVar
+
+from interlock.bench.clients import Ask, Load, ask_within
+from interlock.bench.contention_series import Setting
+from interlock.bench.grounds import Ground
+from interlock.database.database import Database
+from interlock.errors import CorruptionError
+from interlock.lanes.beyond import HandOff
+from interlock.sql.postgres.address import is_postgres, parsed
+
+CONNECTIONS_MAX: Final = 64
+"""Of all databases of one measurement together, on PostgreSQL: a server has a hundred unless told otherwise."""
+
+IDLE_S: Final = 3_600.0
+QUEUE_MAX: Final = 10_000
+ROWS_AT_ONCE: Final = 500
+
+TABLE: Final = "CREATE TABLE IF NOT EXISTS counter (id integer PRIMARY KEY, n bigint NOT NULL)"
+INCREMENT: Final = "UPDATE counter SET n = n + 1 WHERE id = $1"
+COUNTS: Final = "SELECT id, n FROM counter"
+HITS: Final = "hits"
+"""The name of the counter."""
+
+
+KeyT = TypeVar("KeyT", int, str)
+
+
+class Books:
+    """What every row of every database must hold."""
+
+    def __init__(self, place: Ground) -> None:
+        self._place = place
+        self._rows: dict[str, Counter[int]] = {}
+        self._hits: Counter[str] = Counter()
+
+    async def measure(self, setting: Setting, seconds: float) -> Load:
+        """Measure one setting for so many seconds, then compare. Raises CorruptionError for a lost update."""
+        async with AsyncExitStack() as stack:
+            names = self._names(setting)
+            opened = await asyncio.gather(*(self._opened(stack, setting, name) for name in names))
+            if setting.work in {"row", "rows"}:
+                return await self._on_rows(setting, seconds, names, opened)
+            return await self._on_counter(setting, seconds, names[0], opened[0])
+
+    def _names(self, setting: Setting) -> list[str]:
+        kept = "rows" if setting.work in {"row", "rows"} else setting.work
+        names = [f"{kept}_{number}" for number in range(setting.databases)]
+        if self._place.kind == "memory":
+            # Every database in memory is a new one.
+            self._rows.clear()
+            self._hits.clear()
+        return names
+
+    async def _opened(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
+        url = self._place.address(name)
+        if self._place.kind == "postgres":
+            url = _with_connections(url, CONNECTIONS_MAX // setting.databases)
+            return await stack.enter_async_context(Database.open(url))
+        assert setting.batch is not None
+        opening = Database.open(
+            url,
+            hand_off=_waiting(setting.hand_off_ms / 1e3) if setting.hand_off_ms else None,
+            cache=str(self._place.cache),
+            group_commit_max_batch=setting.batch,
+            queue_max=QUEUE_MAX,
+            idle_s=IDLE_S,
+        )
+        return await stack.enter_async_context(opening)
+
+    async def _on_rows(
+        self, setting: Setting, seconds: float, names: Sequence[str], opened: Sequence[Database]
+    ) -> Load:
+        books = [self._rows.setdefault(name, Counter()) for name in names]
+        rows = 1 if setting.work == "row" else -(-setting.clients // len(opened))
+        await asyncio.gather(
+            *(_make_rows(database, book, rows) for database, book in zip(opened, books, strict=True))
+        )
+        asks: list[Ask] = []
+        for client in range(setting.clients):
+            place, row = client % len(opened), client // len(opened) % rows
+            asks.append(_counted(books[place], row, partial(opened[place].execute, INCREMENT, row)))
+        load = await self._asked(setting, seconds, asks)
+        for name, book, database in zip(names, books, opened, strict=True):
+            found = {row: n for row, n in await database.query(COUNTS)}
+            if found != dict(book):
+                wrong = sum(found.get(row) != n for row, n in book.items())
+                raise CorruptionError(
+                    f"{setting.told}: {wrong:,} rows of the database {name} do not hold what was acknowledged: "
+                    f"{sum(book.values()):,} increments."
+                )
+        return load
+
+    async def _on_counter(self, setting: Setting, seconds: float, name: str, database: Database) -> Load:
+        assert setting.work in {"exact", "sharded", "event_log"}
+        counter = database.counter(HITS, kind=setting.work)
+        load = await self._asked(setting, seconds, [_counted(self._hits, name, counter.add)] * setting.clients)
+        found = await counter.value()
+        if found != self._hits[name]:
+            raise CorruptionError(
+                f"{setting.told}: {self._hits[name]:,} additions were acknowledged, but the counter says {found:,}."
+            )
+        return load
+
+    async def _asked(self, setting: Setting, seconds: float, asks: Sequence[Ask]) -> Load:
+        # Tables, statements and shards are made, and on PostgreSQL all connections, before anything is measured.
+        warm = asks if self._place.kind == "postgres" or setting.work == "sharded" else asks[: setting.databases]
+        await asyncio.gather(*(_answered(ask) for ask in warm))
+        return await ask_within(seconds, asks)
+
+
+async def _answered(ask: Ask) -> None:
+    await ask()
+
+
+def _counted(book: Counter[KeyT], key: KeyT, ask: Callable[[], Awaitable[object]]) -> Ask:
+    # No coroutine of its own: it would be measured. Whatever is asked is answered, or the whole experiment fails.
+    def counted() -> Awaitable[object]:
+        book[key] += 1
+        return ask()
+
+    return counted
+
+
+async def _make_rows(database: Database, book: Counter[int], rows: int) -> None:
+    if not book:
+        await database.execute(TABLE)
+    missing = [row for row in range(rows) if row not in book]
+    for begin in range(0, len(missing), ROWS_AT_ONCE):
+        values = ", ".join(f"({row}, 0)" for row in missing[begin : begin + ROWS_AT_ONCE])
+        await database.execute(f"INSERT INTO counter (id, n) VALUES {values}")  # noqa: S608 -- numbers of our own.
+    book.update(dict.fromkeys(missing, 0))
+
+
+def _waiting(seconds: float) -> HandOff:
+    never = threading.Event()
+
+    def hand_off() -> None:
+        never.wait(seconds)
+
+    return hand_off
+
+
+def _with_connections(url: str, most: int) -> str:
+    assert is_postgres(url)
+    place, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option and not option.startswith("connections_max=")]
+    count = max(1, min(most, parsed(url).connections_max))
+    return f"{place}?{'&'.join([*options, f'connections_max={count}'])}"
