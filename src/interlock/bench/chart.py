@@ -1,8 +1,9 @@
 """Line charts as SVG, written by hand: no library, no script, legible on light and on dark paper.
 
 A figure is a column of panels with one legend, or with one each where they show different lines. Lines are told apart
-by colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in the diagrams of machines, every colour is set by a
-class and written out for both themes, because several viewers know media queries but not variables.
+by colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in the
+diagrams of machines, every colour is set by a class and written out for both themes, because several viewers know media
+queries but not variables.
 """
 
 import math

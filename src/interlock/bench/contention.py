@@ -57,7 +57,13 @@ def kind_of(url: str | None) -> Kind:
     """Which engine an address is for."""
     if url == "memory:":
         return "memory"
-    return "lane" if url is None or not (is_bucket(url) or is_postgres(url)) else "bucket" if is_bucket(url) else "postgres"
+    return (
+        "lane"
+        if url is None or not (is_bucket(url) or is_postgres(url))
+        else "bucket"
+        if is_bucket(url)
+        else "postgres"
+    )
 
 
 def hand_off_for(url: str | None, asked_ms: float | None) -> float:

@@ -12,7 +12,6 @@ import msgspec
 
 from interlock.bench.contention_series import (
     CLIENTS_PER_DATABASE,
-    DATABASES,
     EVENT_LOG,
     ONE_ROW,
     ONE_ROW_ALONE,
@@ -26,6 +25,8 @@ from interlock.bench.grounds import Kind
 
 LINEAR_SHARE: Final = 0.8
 RECOVERED_SHARE: Final = 0.8
+
+_SHARED = ": their rows are apart, and the server's processors and disk are not"
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,23 +65,37 @@ def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
             for counter in (SHARDED, EVENT_LOG)
         ]
     else:
-        streams, alone = _best(points, "alone", STREAM_ROWS), _best(points, "alone", ONE_ROW_ALONE)
-        told += [
-            f"With one commit per group a sharded counter does {_rate(_best(points, 'alone', SHARDED))}, distinct rows "
-            f"in a database each {_rate(streams)}, one row {_rate(alone)}.",
-            f"An event log in a lane is one queue: with one commit per group it does "
-            f"{_rate(_best(points, 'alone', EVENT_LOG))}, no more than its row would.",
-            f"With groups the event log does {_rate(_best(points, 'grouped', EVENT_LOG))}, distinct rows in one "
-            f"database {_rate(_best(points, 'grouped', ROWS))}, in a database each "
-            f"{_rate(_best(points, 'grouped', STREAM_ROWS))}, and the row itself "
-            f"{_rate(_best(points, 'grouped', ONE_ROW))}.",
-        ]
+        told += _on_lanes(points)
     one, most = _databases(points)[0], _databases(points)[-1]
     told.append(
         f"{most.databases} separate databases do {most.commits_per_s / one.commits_per_s:.1f} times as much as one, "
-        f"with {CLIENTS_PER_DATABASE} clients each."
+        f"with {CLIENTS_PER_DATABASE} clients each{_SHARED if kind == 'postgres' else ''}."
     )
     return told
+
+
+def _on_lanes(points: Sequence[Point]) -> list[str]:
+    def rate(part: Part, series: str) -> str:
+        return _rate(_best(points, part, series))
+
+    recovered = (
+        f"With one commit per group a sharded counter does {rate('alone', SHARDED)}, "
+        f"distinct rows in a database each {rate('alone', STREAM_ROWS)}, one row {rate('alone', ONE_ROW_ALONE)}."
+    )
+    queued = (
+        f"An event log in a lane is one queue: with one commit per group it does {rate('alone', EVENT_LOG)}, "
+        "no more than its row would."
+    )
+    grouped = (
+        f"With groups the event log does {rate('grouped', EVENT_LOG)}, distinct rows in one database "
+        f"{rate('grouped', ROWS)}, in a database each {rate('grouped', STREAM_ROWS)}, "
+        f"and the row itself {rate('grouped', ONE_ROW)}."
+    )
+    late = (
+        f"With groups a sharded counter does {rate('grouped', SHARDED)}: who writes to another shard each time waits "
+        "for a group that has left already, and then for its own."
+    )
+    return [recovered, queued, grouped, late]
 
 
 def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
@@ -107,7 +122,7 @@ def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
         share = worst.commits_per_s / (worst.databases * one.commits_per_s)
         found.append(
             Verdict(
-                goal=f"N separate databases do at least {LINEAR_SHARE:g} × N × one (worst at N = {worst.databases})",
+                goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
                 name="databases_linear",
                 wanted=LINEAR_SHARE,
                 measured=share,

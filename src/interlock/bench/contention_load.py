@@ -13,10 +13,11 @@ from functools import partial
 from typing import Final, TypeVar
 
 from interlock.bench.clients import Ask, Load, ask_within
-from interlock.bench.contention_series import Setting
+from interlock.bench.contention_series import STREAMS, Setting
 from interlock.bench.grounds import Ground
 from interlock.database.database import Database
 from interlock.errors import CorruptionError
+from interlock.hotrow.counters.counters import Counters
 from interlock.lanes.beyond import HandOff
 from interlock.sql.postgres.address import is_postgres, parsed
 
@@ -84,32 +85,35 @@ class Books:
     ) -> Load:
         books = [self._rows.setdefault(name, Counter()) for name in names]
         rows = 1 if setting.work == "row" else -(-setting.clients // len(opened))
-        await asyncio.gather(
-            *(_make_rows(database, book, rows) for database, book in zip(opened, books, strict=True))
-        )
+        await asyncio.gather(*(_make_rows(database, book, rows) for database, book in zip(opened, books, strict=True)))
         asks: list[Ask] = []
         for client in range(setting.clients):
             place, row = client % len(opened), client // len(opened) % rows
             asks.append(_counted(books[place], row, partial(opened[place].execute, INCREMENT, row)))
         load = await self._asked(setting, seconds, asks)
         for name, book, database in zip(names, books, opened, strict=True):
-            found = {row: n for row, n in await database.query(COUNTS)}
+            found = {row.id: row.n for row in await database.query(COUNTS)}
             if found != dict(book):
                 wrong = sum(found.get(row) != n for row, n in book.items())
                 raise CorruptionError(
-                    f"{setting.told}: {wrong:,} rows of the database {name} do not hold what was acknowledged: "
+                    f"{setting}: {wrong:,} rows of the database {name} do not hold what was acknowledged: "
                     f"{sum(book.values()):,} increments."
                 )
         return load
 
     async def _on_counter(self, setting: Setting, seconds: float, name: str, database: Database) -> Load:
-        assert setting.work in {"exact", "sharded", "event_log"}
-        counter = database.counter(HITS, kind=setting.work)
-        load = await self._asked(setting, seconds, [_counted(self._hits, name, counter.add)] * setting.clients)
-        found = await counter.value()
+        assert setting.work != "row"
+        assert setting.work != "rows"
+        counters = Counters(database, shard_count=STREAMS)
+        try:
+            counter = counters.open(HITS, kind=setting.work)
+            load = await self._asked(setting, seconds, [_counted(self._hits, name, counter.add)] * setting.clients)
+            found = await counter.value()
+        finally:
+            await counters.close()
         if found != self._hits[name]:
             raise CorruptionError(
-                f"{setting.told}: {self._hits[name]:,} additions were acknowledged, but the counter says {found:,}."
+                f"{setting}: {self._hits[name]:,} additions were acknowledged, but the counter says {found:,}."
             )
         return load
 

@@ -50,12 +50,8 @@ class Setting:
     """None where there are no groups to be bounded."""
     hand_off_ms: float = 0.0
 
-    @property
-    def told(self) -> str:
-        """One line of progress."""
-        spread = f", {self.databases} databases" if self.databases > 1 else ""
-        away = f", hand-off {self.hand_off_ms:g} ms" if self.hand_off_ms else ""
-        return f"{self.series}{spread}, {self.clients} clients{away}"
+    def __str__(self) -> str:
+        return f"{self.series} ({self.databases} databases, {self.clients:,} clients)"
 
 
 def settings_for(kind: Kind, *, hand_off_ms: float, quick: bool) -> list[Setting]:
@@ -67,9 +63,9 @@ def _on_lanes(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
     away = 0.0 if kind == "bucket" else hand_off_ms
     wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64, 128, 256)
     # One row without groups keeps each client waiting for all others: more of them only take longer.
-    few = (16, 64) if quick else (1, 4, 16, 64)
+    few = (1, 16) if quick else (1, 4, 16, 64)
     many = (16, 256) if quick else (4, 16, 64, 256)
-    grouped = (64,) if quick else (16, 64, 256)
+    grouped = (16, 64) if quick else (16, 64, 256)
     found: list[Setting] = []
     if kind != "bucket":
         found += _line("disk", ONE_ROW_ALONE, "row", wall, batch=1)

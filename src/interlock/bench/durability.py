@@ -33,7 +33,7 @@ CLIENTS_MAX: Final = 500
 LEASE_S: Final = 1.0
 """On a bucket: who lost its disk waits so long for the lease of the life that was killed."""
 
-LINES_MAX: Final = 300
+LINES_MAX: Final = 200
 """A life is killed after at most so many acknowledgements."""
 
 MOMENT_S_MAX: Final = 0.005

@@ -15,14 +15,14 @@ from interlock.errors import InterlockError
 from interlock.lanes.objects.addresses import is_bucket, parse
 from interlock.sql.executor import Statements
 
-TILLS: Final = 4
+TILLS: Final = 12
 FIRST_OWN: Final = 1_000
 """Accounts of clients are numbered from here, tills from 0."""
 
 TABLES: Final = (
     "CREATE TABLE account (id integer PRIMARY KEY, units bigint NOT NULL)",
-    "CREATE TABLE ledger (cycle integer NOT NULL, client integer NOT NULL, turn integer NOT NULL, "
-    "till integer NOT NULL, PRIMARY KEY (cycle, client, turn))",
+    """CREATE TABLE ledger (cycle integer NOT NULL, client integer NOT NULL, turn integer NOT NULL,
+        till integer NOT NULL, PRIMARY KEY (cycle, client, turn))""",
 )
 ACCOUNT: Final = "INSERT INTO account (id, units) VALUES ($1, 0)"
 BOOK: Final = "INSERT INTO ledger (cycle, client, turn, till) VALUES ($1, $2, $3, $4)"

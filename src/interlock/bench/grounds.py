@@ -8,10 +8,11 @@ Without an address the place is a temporary folder; in memory there is nothing t
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from interlock.catalog.addresses import SUFFIX, lane_path
 from interlock.errors import BadUsage, UnavailableError
@@ -34,7 +35,8 @@ DELETED_AT_ONCE: Final = 500
 SCHEMAS = "SELECT nspname::text FROM pg_namespace WHERE nspname = $1 OR nspname LIKE $2"
 
 
-class Ground(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ground:
     """The place of one run."""
 
     kind: Kind
@@ -42,8 +44,13 @@ class Ground(NamedTuple):
     """The address, without secrets."""
     cache: Path
     """A folder for local files of databases in buckets."""
-    address: Callable[[str], str]
-    """The address of one of the experiment's databases, by its name: letters, digits and underscores."""
+    before: str
+    after: str = ""
+    """What stands around the name in the address of one of the experiment's databases."""
+
+    def address(self, name: str) -> str:
+        """The address of one of the experiment's databases; its name has letters, digits and underscores."""
+        return self.before if self.kind == "memory" else f"{self.before}{name}{self.after}"
 
 
 @asynccontextmanager
@@ -52,9 +59,9 @@ async def ground(url: str | None) -> AsyncGenerator[Ground]:
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         cache = Path(folder) / "cache"
         if url is None:
-            yield Ground("lane", "a temporary folder", cache, lambda name: f"lanes://{folder}/{name}")
+            yield Ground("lane", "a temporary folder", cache, f"lanes://{folder}/")
         elif url == "memory:":
-            yield Ground("memory", url, cache, lambda _: url)
+            yield Ground("memory", url, cache, url)
         elif is_bucket(url):
             async with _folder_of_bucket(url, cache) as found:
                 yield found
@@ -68,7 +75,7 @@ async def ground(url: str | None) -> AsyncGenerator[Ground]:
             if path.exists() or with_suffix.exists() or lock_path(with_suffix).exists():
                 raise _taken(url)
             try:
-                yield Ground("lane", url, cache, lambda name: f"{url.rstrip('/')}/{name}")
+                yield Ground("lane", url, cache, f"{url.rstrip('/')}/")
             finally:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -85,7 +92,7 @@ async def _folder_of_bucket(url: str, cache: Path) -> AsyncGenerator[Ground]:
     if taken:
         raise _taken(url)
     try:
-        yield Ground("bucket", redacted(url), cache, lambda name: f"{place.rstrip('/')}/{name}{mark}{options}")
+        yield Ground("bucket", redacted(url), cache, f"{place.rstrip('/')}/", mark + options)
     finally:
         with _reaching(url):
             left = bucket.keys("")
@@ -121,9 +128,7 @@ async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
     if await _found(address, base):
         raise _taken(url)
     try:
-        yield Ground(
-            "postgres", address.shown, cache, lambda name: f"{place}?{'&'.join([*options, f'schema={base}_{name}'])}"
-        )
+        yield Ground("postgres", address.shown, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
     finally:
         await _drop(address, base)
 

@@ -19,7 +19,10 @@ from rich.table import Table
 from interlock.bench import group_commit as experiment
 from interlock.bench.group_commit import Experiment, Point, Watcher
 from interlock.bench.plots import group_commit_plot
-from interlock.cli import bench_durability
+from interlock.cli.bench_contention import EXAMPLE as CONTENTION_EXAMPLE
+from interlock.cli.bench_contention import contention
+from interlock.cli.bench_durability import EXAMPLE as DURABILITY_EXAMPLE
+from interlock.cli.bench_durability import durability
 from interlock.cli.output import stderr, stdout, write_file
 
 bench = typer.Typer(
@@ -78,7 +81,8 @@ def group_commit(
             stderr().print(f"Wrote {path}", soft_wrap=True)
 
 
-bench.command(name="durability", epilog=bench_durability.EXAMPLE)(bench_durability.durability)
+bench.command(name="contention", epilog=CONTENTION_EXAMPLE)(contention)
+bench.command(name="durability", epilog=DURABILITY_EXAMPLE)(durability)
 
 
 @contextmanager

@@ -27,7 +27,8 @@ def durability(
         str | None,
         typer.Option(
             metavar="URL",
-            help="A place that does not exist yet: lanes:///…, s3://bucket/folder or postgresql://…; removed afterwards.",
+            help="A place that does not exist yet: lanes:///…, s3://bucket/folder or postgresql://…; "
+            "removed afterwards.",
         ),
     ] = None,
     cycles: Annotated[int, typer.Option(metavar="N", help="How often to kill.")] = experiment.CYCLES,

@@ -1,4 +1,7 @@
-"""What the commands of `interlock bench` share: progress that is legible on a terminal and in a log, and their files."""
+"""What the commands of `interlock bench` share: their progress and their files.
+
+Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
