@@ -18,7 +18,7 @@ from interlock.catalog.addresses import refuse_no_address, shard_url, stream_nam
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
 from interlock.catalog.opening import opened_lane
-from interlock.catalog.places import place_of
+from interlock.catalog.places import Place, place_of
 from interlock.database.engines import DatabaseEngine
 from interlock.database.on_lanes import OnLane, opened_here
 from interlock.database.streams import Streams
@@ -171,7 +171,9 @@ class Opening:
         self._cache = cache
         self._settings = settings
         self._database: Database | None = None
-        self._opens = self._opener()
+        # Whatever is wrong with the address is said here, before anything is opened.
+        self._remote = self._on_postgres() if is_postgres(url) else None
+        self._place = None if self._remote is not None else self._place_of(url)
 
     def __await__(self) -> Generator[object, None, Database]:
         return self.opened().__await__()
@@ -189,37 +191,29 @@ class Opening:
     async def opened(self) -> Database:
         """Open it."""
         refuse_inside(redacted(self.url))
-        return await self._opens()
+        if self._remote is not None:
+            engine = await self._remote()
+            return Database(engine, _Beside(engine))
+        assert self._place is not None
+        made: list[OnLane] = []
 
-    def _opener(self) -> "Callable[[], Awaitable[Database]]":
-        """Whatever is wrong with the address is said here, before anything is opened."""
-        if is_postgres(self.url):
-            from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
+        def make() -> Lane:
+            made.append(self._lane(cast("Place", self._place), self.url))
+            return made[-1].lane
 
-            opened = opener(self.url, hand_off=self._hand_off, settings=self._settings, clock=self.clock)
+        _ = await opened_lane(make)
+        return self._of(made[-1])
 
-            async def on_postgres() -> Database:
-                engine = await opened()
-                return Database(engine, _Beside(engine))
+    def _on_postgres(self) -> "Callable[[], Awaitable[OnPostgres]]":
+        from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
-            return on_postgres
-        opens = self._opens_lane(self.url)
+        return opener(self.url, hand_off=self._hand_off, settings=self._settings, clock=self.clock)
 
-        async def on_lane() -> Database:
-            made: list[OnLane] = []
+    def _place_of(self, url: str) -> Place:
+        return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
 
-            def make() -> Lane:
-                made.append(opens())
-                return made[-1].lane
-
-            _ = await opened_lane(make)
-            return self._of(made[-1])
-
-        return on_lane
-
-    def _opens_lane(self, url: str) -> Callable[[], OnLane]:
-        place = place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
-        return lambda: opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
+    def _lane(self, place: Place, url: str) -> OnLane:
+        return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
 
     def _of(self, engine: OnLane) -> Database:
         return Database(engine, _Below(engine, self._below))
@@ -228,7 +222,7 @@ class Opening:
         """Open one stream or shard in this thread, which waits for the disk."""
         kind, mark, rest = key.partition(":")
         url = stream_url(self.url, rest) if kind + mark == _STREAM else shard_url(self.url, int(rest))
-        engine = self._opens_lane(url)()
+        engine = self._lane(self._place_of(url), url)
         return engine.lane, self._of(engine)
 
 

@@ -66,7 +66,9 @@ class OnPostgres:
         self._remembered = Remembered(settings)
         self._chance: Chance = SystemChance()
         self._contention = Contention(
-            rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold
+            rows_max=settings.contention_rows_max,
+            flag_threshold=settings.contention_flag_threshold,
+            source="postgres",
         )
         self._done = self._failed = self._waiting = 0
 

@@ -12,6 +12,7 @@ import pytest
 
 from interlock.catalog.places import place_of
 from interlock.database.database import Database, Opening
+from interlock.database.on_lanes import OnLane
 from interlock.database.transactions import Transaction
 from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import Lane
@@ -86,3 +87,15 @@ async def add(tx: Transaction, amount: int = 1) -> int:
     assert isinstance(n, int)
     await tx.execute("UPDATE counter SET n = $1 WHERE id = 1", n + amount)
     return n + amount
+
+
+def engine_of(db: Database) -> OnLane:
+    """What is below the database."""
+    engine = db._engine
+    assert isinstance(engine, OnLane)
+    return engine
+
+
+def lane_of(db: Database) -> Lane:
+    """The lane of the database."""
+    return engine_of(db).lane

@@ -9,7 +9,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
-from tests.conformance.lanes.places import Place, add, counted, value
+from tests.conformance.lanes.places import Place, add, counted, lane_of, value
 from tests.unit.lanes.lanes import sql
 
 TRACE: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
@@ -156,7 +156,7 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -
         TRACE.set("caller")
         async with counted(place) as db:
             # Not a statement of the dialect: given to the lane below, it takes the whole group with it.
-            culprit = db._lane.run(sql("INSERT OR ROLLBACK INTO counter VALUES (1, 7)"))
+            culprit = lane_of(db).run(sql("INSERT OR ROLLBACK INTO counter VALUES (1, 7)"))
             answers = await asyncio.gather(db.transact(first), culprit, db.transact(add), return_exceptions=True)
             assert (answers[0], answers[2]) == (1, 2)
             assert isinstance(answers[1], TransactionError)

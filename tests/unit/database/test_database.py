@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
+from interlock.database.on_lanes import OnLane, opened_here
 from interlock.errors import LaneOwned
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
@@ -17,13 +19,10 @@ def test_a_cancelled_opening_leaves_nobody_the_owner(tmp_path: Path, monkeypatch
     begun, go, closed = threading.Event(), threading.Event(), threading.Event()
     close = Lane.close
 
-    def slow(opening: Opening, _translators: object) -> Lane:
+    def slow(_opening: Opening, place: Place, url: str) -> OnLane:
         begun.set()
         go.wait()
-        assert opening._place.path is not None
-        return Lane(
-            opening._place.path, settings=LaneSettings(), clock=SetClock(), prepare=lambda _connection, _now: None
-        )
+        return opened_here(place, url=url, settings=LaneSettings(), clock=SetClock())
 
     def closing(lane: Lane) -> None:
         close(lane)
