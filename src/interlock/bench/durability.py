@@ -9,6 +9,7 @@ What it does not show is a machine that loses its power: a killed process leaves
 for writing. The tests of the repository cut the power of a simulated disk.
 """
 
+import asyncio
 import shutil
 import signal
 import statistics
@@ -22,7 +23,7 @@ import msgspec
 from interlock.bench.durability_child import ACCOUNT, FIRST_OWN, OPENED, TABLES, TILLS, opening
 from interlock.bench.grounds import Ground, Kind, ground
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
-from interlock.seams import SystemChance
+from interlock.seams import SystemChance, SystemClock
 from interlock.sql.executor import Statements
 from interlock.testing.faults.processes import Process, Processes
 
@@ -42,6 +43,10 @@ MOMENT_S_MAX: Final = 0.005
 EARLY_ONE_IN: Final = 5
 EARLY_S_MAX: Final = 0.05
 """One life in so many is killed so soon after its start: while it opens, recovers, or has just begun."""
+
+RECOVERY_S_MAX: Final = 30.0
+RECOVERY_PAUSE_S: Final = 0.05
+"""How long, and how often, the database is tried after a crash."""
 
 WRITER: Final = "interlock.bench.durability_child:write"
 DATABASE: Final = "ledger"
@@ -281,8 +286,17 @@ def _hear(lines: Iterable[str], said: Said) -> None:
 
 
 async def _opened_again(address: str, place: Ground, number: int, lease_s: float) -> State:
-    async with opening(address, str(place.cache), lease_s) as db:
-        return await db.transact(look, number)
+    """What is there. A server that was killed as well may need a while until it takes connections again."""
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + RECOVERY_S_MAX
+    while True:
+        try:
+            async with opening(address, str(place.cache), lease_s) as db:
+                return await db.transact(look, number)
+        except UnavailableError:
+            if clock.monotonic_s() >= until_s:
+                raise
+        await asyncio.sleep(RECOVERY_PAUSE_S)
 
 
 async def look(tx: Statements, number: int) -> State:

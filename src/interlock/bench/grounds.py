@@ -7,7 +7,6 @@ Without an address the place is a temporary folder; in memory there is nothing t
 
 import shutil
 import tempfile
-import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from interlock.lanes.objects import addresses as objects
 from interlock.lanes.objects.addresses import is_bucket, redacted
 from interlock.lanes.objects.bucket import BucketError
 from interlock.lanes.ownership import lock_path
+from interlock.seams import RandomIds
 from interlock.sql.postgres import address as postgres
 from interlock.sql.postgres.address import is_postgres
 
@@ -118,7 +118,7 @@ async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
     place, _, query = url.partition("?")
     options = [option for option in filter(None, query.split("&")) if not option.startswith("schema=")]
     chosen = len(options) < len(list(filter(None, query.split("&"))))
-    base = address.schema if chosen else f"interlock_bench_{uuid.uuid4().hex[:8]}"
+    base = address.schema if chosen else f"interlock_bench_{RandomIds().new().hex[:8]}"
     if len(base) > SCHEMA_CHARACTERS_MAX:
         raise BadUsage(
             f"the schema {base!r} is too long a name for the experiment: at most {SCHEMA_CHARACTERS_MAX} characters.",

@@ -1,4 +1,8 @@
-"""What the experiments look like as plots: which numbers go on which axis, and what is said beside them."""
+"""What the experiments look like as plots: which numbers go on which axis, and what is said beside them.
+
+Every plot says what its experiment does not show: a dependency between writes that stays, a power cut that did not
+happen.
+"""
 
 from interlock.bench.chart import Axis, Line, Panel, draw
 from interlock.bench.contention import Experiment as Contention
