@@ -54,7 +54,7 @@ def test_an_opening_that_fails_after_it_was_cancelled_is_nobodys_concern(
 ) -> None:
     begun, go, failed = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(_opening: object, _translators: object) -> object:
+    def slow(_opening: object, _place: object, _url: object) -> object:
         begun.set()
         go.wait()
         failed.set()
