@@ -2,49 +2,16 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
 
-from interlock.errors import BadUsage, InvalidPayload, KeyReused
-from interlock.hotrow.counters.choice import Form, Kind
+from interlock.errors import BadUsage, InvalidPayload, KeyReused, TransactionError
+from interlock.hotrow.counters.choice import Kind
 from interlock.hotrow.counters.counter import Counter
-from interlock.hotrow.counters.counters import Counters
-from interlock.seams import Chance, Clock
-from interlock.sql.executor import Executor
-from tests.conformance.hotrow.failing import Failing
+from interlock.sql.executor import Statements
+from tests.conformance.hotrow.counting import FORMS, KINDS, chosen, counters, of_every_kind
 from tests.conformance.hotrow.places import Place, run
-
-FORMS: tuple[Form, ...] = ("exact", "sharded", "event_log")
-KINDS: tuple[Kind, ...] = (*FORMS, "auto")
-
-NEVER_S = 3_600.0
-"""A cadence that no test waits for: these roll up when they say so."""
-
-of_every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-@asynccontextmanager
-async def counters(
-    db: Executor,
-    *,
-    shard_count: int = 4,
-    clock: Clock | None = None,
-    chance: Chance | None = None,
-) -> AsyncIterator[Counters]:
-    """The counters of a database, as one process has them."""
-    opened = Counters(db, shard_count=shard_count, clock=clock, chance=chance, roll_up_every_s=NEVER_S)
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
-def chosen(counter: Counter, form: Form) -> None:
-    """Let an auto counter have chosen this form."""
-    counter._known.automatic.form = form
 
 
 @of_every_kind
@@ -248,94 +215,6 @@ def test_more_and_fewer_shards_keep_the_value(kept: Place) -> None:
     run(scenario)
 
 
-# --- The log ----------------------------------------------------------------------------------------------------------
-
-
-async def entries(db: Executor) -> int:
-    [(count,)] = await db.query("SELECT count(*) FROM hotrow_counter_event")
-    return cast("int", count)
-
-
-def test_a_roll_up_keeps_the_value_and_empties_the_log(place: Place) -> None:
-    """D6: read = snapshot + tail."""
-
-    async def scenario() -> None:
-        async with place.opened() as db, counters(db) as here:
-            views, other = here.open("n", kind="event_log"), here.open("other", kind="event_log")
-            await asyncio.gather(*[counter.add(2) for counter in (views, other) for _ in range(25)])
-            assert await entries(db) == 50
-            assert await views.roll_up() == 25
-            assert await entries(db) == 25
-            assert await views.roll_up() == 0
-            assert (await views.value(), await other.value()) == (50, 50)
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("statement", [1, 2])
-def test_a_crash_inside_a_fold_loses_and_doubles_nothing(place: Place, statement: int) -> None:
-    """D6: neither before the entries are taken nor between that and the row."""
-
-    async def scenario() -> None:
-        async with place.opened() as db:
-            failing = Failing(db)
-            async with counters(failing) as here:
-                views = here.open("n", kind="event_log")
-                await asyncio.gather(*[views.add(3) for _ in range(10)])
-                failing.fail_at = statement
-                with pytest.raises(ConnectionAbortedError):
-                    await views.roll_up()
-                assert await entries(db) == 10
-                assert await views.value() == 30
-                failing.fail_at = None
-                assert await views.roll_up() == 10
-                assert await views.value() == 30
-
-    run(scenario)
-
-
-async def in_between(attempted: Sequence[int], acknowledged: list[int], views: Counter) -> None:
-    """One look at the counter: not less than was acknowledged before it, not more than was attempted after it."""
-    least = sum(acknowledged)
-    seen = await views.value()
-    assert least <= seen <= sum(attempted)
-
-
-def test_readers_never_see_less_than_acknowledged_nor_more_than_attempted(place: Place) -> None:
-    """D6: while others append, fold and change the form."""
-
-    async def scenario() -> None:
-        async with place.opened() as db, counters(db) as here, counters(db) as there:
-            views = [process.open("n", kind=kind) for process in (here, there) for kind in KINDS]
-            attempted: list[int] = []
-            acknowledged: list[int] = []
-            done = asyncio.Event()
-
-            async def write(counter: Counter, amounts: Sequence[int]) -> None:
-                for amount in amounts:
-                    attempted.append(amount)
-                    await counter.add(amount)
-                    acknowledged.append(amount)
-
-            async def read(counter: Counter) -> None:
-                while not done.is_set():
-                    await in_between(attempted, acknowledged, counter)
-
-            async def fold(counter: Counter) -> None:
-                while not done.is_set():
-                    await counter.roll_up()
-
-            async with asyncio.TaskGroup() as tasks:
-                for counter in (views[0], views[7]):
-                    tasks.create_task(read(counter))
-                    tasks.create_task(fold(counter))
-                await asyncio.gather(*[write(counter, range(1, 16)) for counter in views for _ in range(2)])
-                done.set()
-            assert await views[0].value() == sum(attempted) == 16 * 120
-
-    run(scenario)
-
-
 # --- What is refused --------------------------------------------------------------------------------------------------
 
 
@@ -349,6 +228,24 @@ def test_less_than_one_and_what_is_no_number_is_refused(place: Place, amount: in
                 with pytest.raises(ValueError, match="cannot be added to a counter"):
                     await here.open("n", kind=kind).add(amount, key="k")
             assert await here.open("n").value() == 0
+
+    run(scenario)
+
+
+@of_every_kind
+def test_a_counter_is_no_part_of_a_transaction(place: Place, kind: Kind) -> None:
+    """D17: it says so, whether it was used before or not, and counts nothing."""
+
+    async def add(_tx: Statements, counter: Counter) -> None:
+        await counter.add()
+
+    async def scenario() -> None:
+        async with place.opened() as db, counters(db) as here:
+            for used in range(2):
+                with pytest.raises(TransactionError):
+                    await db.transact(add, here.open("n", kind=kind))
+                assert await here.open("n", kind=kind).value() == used
+                await here.open("n", kind=kind).add()
 
     run(scenario)
 

@@ -1,4 +1,4 @@
-"""A database that is cut off inside a transaction: after so many of its statements have run, as by a crash."""
+"""A database with somebody at work in it: cut off inside a transaction, or busy between any two calls of another."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,13 +9,15 @@ from interlock.sql.rows import Row
 ResultT = TypeVar("ResultT")
 
 
-class Failing:
-    """Passes everything on, until it is told at which statement of a transaction to fail."""
+class Meddled:
+    """Passes everything on, until it is told what to do instead or in between."""
 
     def __init__(self, db: Executor) -> None:
         self._db = db
         self.fail_at: int | None = None
         """The first statement of a transaction is 1; it does not run, and nor does what follows."""
+        self.between: Callable[[], Awaitable[object]] | None = None
+        """What happens before each query."""
 
     @property
     def url(self) -> str:
@@ -28,8 +30,10 @@ class Failing:
     def execute(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[int]:
         return self._db.execute(sql, *args, key=key)
 
-    def query(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[list[Row]]:
-        return self._db.query(sql, *args, key=key)
+    async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
+        if self.between is not None:
+            await self.between()
+        return await self._db.query(sql, *args, key=key)
 
     def transact(
         self, function: Callable[..., Awaitable[ResultT]], /, *args: object, key: str | None = None
