@@ -174,14 +174,17 @@ def _lines(points: Sequence[Point]) -> list[list[Point]]:
 
 def _wall(line: Sequence[Point]) -> str:
     first, last = line[0], line[-1]
+    last_but_one = line[-2] if len(line) > 1 else first
     best = max(line, key=_per_second)
     away = f" behind a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
     if len(line) == 1:
         return f"{_opened(first.series)}{away}: {_rate(first)}."
     more, clients = last.commits_per_s / first.commits_per_s, last.clients / first.clients
+    step = last.commits_per_s / last_but_one.commits_per_s - 1
     return (
-        f"{_opened(first.series)}{away}: {clients:g} times the clients do {more:.1f} times the work; "
-        f"its best is {_rate(best)}, with {best.clients} clients."
+        f"{_opened(first.series)}{away}: {clients:,g} times the clients do {more:.1f} times the work; its best is "
+        f"{_rate(best)}, and the last step, from {last_but_one.clients:,} to {last.clients:,} clients, "
+        f"brings {step:+.0%}."
     )
 
 

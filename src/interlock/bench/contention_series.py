@@ -62,6 +62,8 @@ def settings_for(kind: Kind, *, hand_off_ms: float, quick: bool) -> list[Setting
 def _on_lanes(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
     away = 0.0 if kind == "bucket" else hand_off_ms
     wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    # With groups it takes more clients until they are the limit no longer.
+    wide = (1, 16, 64, 256) if quick else (*wall, 512, 1_024)
     # One row without groups keeps each client waiting for all others: more of them only take longer.
     few = (1, 16) if quick else (1, 4, 16, 64)
     many = (16, 256) if quick else (4, 16, 64, 256)
@@ -69,8 +71,8 @@ def _on_lanes(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
     found: list[Setting] = []
     if kind != "bucket":
         found += _line("disk", ONE_ROW_ALONE, "row", wall, batch=1)
-        found += _line("disk", ONE_ROW, "row", wall)
-        found += _line("disk", ROWS, "rows", wall)
+        found += _line("disk", ONE_ROW, "row", wide)
+        found += _line("disk", ROWS, "rows", wide)
     found += _line("alone", ONE_ROW_ALONE, "row", few, batch=1, hand_off_ms=away)
     found += _line("alone", STREAM_ROWS, "rows", many, batch=1, hand_off_ms=away, databases=STREAMS)
     found += _line("alone", SHARDED, "sharded", many, batch=1, hand_off_ms=away)
