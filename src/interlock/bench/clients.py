@@ -52,36 +52,37 @@ async def ask_for(seconds: float, *, clients: int, ask: Ask) -> Load:
 
 
 async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
-    """Let one client per question ask for so many seconds; only what was answered within that time counts as a rate.
+    """Let one client per question ask for so many seconds; the rate is that until the last answer within that time.
 
-    For clients that wait long: the last answers of `ask_for` come while most clients have stopped already, and a rate
-    that includes them would be that of fewer clients. Here they are awaited, too, so that nobody is stopped half-way,
-    and their latencies are kept: they are the longest.
+    For clients that wait long, and are answered many at once: the last answers of `ask_for` come while most clients
+    have stopped already, and a rate that includes them would be that of fewer clients. Here they are awaited, too, so
+    that nobody is stopped half-way, and their latencies are kept: they are the longest.
     """
     latencies: list[float] = []
     answers = 0
     cpu = time.process_time()
-    begun = time.perf_counter()
+    begun = last = time.perf_counter()
     end = begun + seconds
-    elapsed = used = 0.0
+    used = 0.0
 
     async def client(ask: Ask) -> None:
-        nonlocal answers, elapsed, used
+        nonlocal answers, last, used
         asked = begun
         while True:
             await ask()
             answered = time.perf_counter()
             latencies.append(answered - asked)
-            if answered >= end:
-                if not elapsed:
-                    # Not one answer in time is one answer, late.
-                    elapsed, used = (seconds if answers else answered - begun), time.process_time() - cpu
-                    answers = answers or 1
+            late = answered >= end
+            if late and not used:
+                used = time.process_time() - cpu
+            if not late or not answers:  # Not one answer in time: the first late one is all there is.
+                answers += 1
+                last = answered
+            if late:
                 return
-            answers += 1
             asked = answered
 
     async with asyncio.TaskGroup() as group:
         for ask in asks:
             group.create_task(client(ask))
-    return Load(answers, elapsed, used, sorted(latencies))
+    return Load(answers, last - begun, used, sorted(latencies))

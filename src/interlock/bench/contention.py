@@ -83,8 +83,7 @@ async def measure(
     """
     check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
     turns: dict[Setting, list[Point]] = {setting: [] for setting in settings}
-    async with ground(url) as place:
-        books = Books(place)
+    async with ground(url) as place, Books(place) as books:
         for _ in range(ROUNDS):
             for setting, measured in turns.items():
                 load = await books.measure(setting, seconds / ROUNDS)

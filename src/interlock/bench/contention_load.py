@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from interlock.bench.clients import Ask, Load, ask_within
 from interlock.bench.contention_series import STREAMS, Setting
 from interlock.bench.grounds import Ground
-from interlock.database.database import Database
+from interlock.database.database import Database, Opening
 from interlock.errors import CorruptionError
 from interlock.hotrow.counters.counters import Counters
 from interlock.lanes.beyond import HandOff
@@ -39,38 +40,50 @@ KeyT = TypeVar("KeyT", int, str)
 
 
 class Books:
-    """What every row of every database must hold."""
+    """The databases of an experiment, and what every row of them must hold. Enter it; leaving closes them all."""
 
     def __init__(self, place: Ground) -> None:
         self._place = place
+        self._stack = AsyncExitStack()
+        self._opened: dict[str, Database] = {}
         self._rows: dict[str, Counter[int]] = {}
         self._hits: Counter[str] = Counter()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
     async def measure(self, setting: Setting, seconds: float) -> Load:
         """Measure one setting for so many seconds, then compare. Raises CorruptionError for a lost update."""
-        async with AsyncExitStack() as stack:
-            names = self._names(setting)
-            opened = await asyncio.gather(*(self._opened(stack, setting, name) for name in names))
-            if setting.work in {"row", "rows"}:
-                return await self._on_rows(setting, seconds, names, opened)
-            return await self._on_counter(setting, seconds, names[0], opened[0])
+        async with AsyncExitStack() as turn:
+            # A lane rests between its turns. On PostgreSQL every open database keeps connections of a server that has
+            # only so many, so there it is closed after each.
+            stack = turn if self._place.kind == "postgres" else self._stack
+            names = _names(setting)
+            databases = await asyncio.gather(*(self._database(stack, setting, name) for name in names))
+            try:
+                if setting.work in {"row", "rows"}:
+                    return await self._on_rows(setting, seconds, names, databases)
+                return await self._on_counter(setting, seconds, names[0], databases[0])
+            finally:
+                if stack is turn:
+                    self._opened.clear()
 
-    def _names(self, setting: Setting) -> list[str]:
-        kept = "rows" if setting.work in {"row", "rows"} else setting.work
-        names = [f"{kept}_{number}" for number in range(setting.databases)]
-        if self._place.kind == "memory":
-            # Every database in memory is a new one.
-            self._rows.clear()
-            self._hits.clear()
-        return names
+    async def _database(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
+        if name not in self._opened:
+            self._opened[name] = await stack.enter_async_context(self._opening(setting, name))
+        return self._opened[name]
 
-    async def _opened(self, stack: AsyncExitStack, setting: Setting, name: str) -> Database:
+    def _opening(self, setting: Setting, name: str) -> Opening:
         url = self._place.address(name)
         if self._place.kind == "postgres":
-            url = _with_connections(url, CONNECTIONS_MAX // setting.databases)
-            return await stack.enter_async_context(Database.open(url))
+            return Database.open(_with_connections(url, CONNECTIONS_MAX // setting.databases))
         assert setting.batch is not None
-        opening = Database.open(
+        return Database.open(
             url,
             hand_off=_waiting(setting.hand_off_ms / 1e3) if setting.hand_off_ms else None,
             cache=str(self._place.cache),
@@ -78,20 +91,21 @@ class Books:
             queue_max=QUEUE_MAX,
             idle_s=IDLE_S,
         )
-        return await stack.enter_async_context(opening)
 
     async def _on_rows(
-        self, setting: Setting, seconds: float, names: Sequence[str], opened: Sequence[Database]
+        self, setting: Setting, seconds: float, names: Sequence[str], databases: Sequence[Database]
     ) -> Load:
         books = [self._rows.setdefault(name, Counter()) for name in names]
-        rows = 1 if setting.work == "row" else -(-setting.clients // len(opened))
-        await asyncio.gather(*(_make_rows(database, book, rows) for database, book in zip(opened, books, strict=True)))
+        rows = 1 if setting.work == "row" else -(-setting.clients // len(databases))
+        await asyncio.gather(
+            *(_make_rows(database, book, rows) for database, book in zip(databases, books, strict=True))
+        )
         asks: list[Ask] = []
         for client in range(setting.clients):
-            place, row = client % len(opened), client // len(opened) % rows
-            asks.append(_counted(books[place], row, partial(opened[place].execute, INCREMENT, row)))
+            place, row = client % len(databases), client // len(databases) % rows
+            asks.append(_counted(books[place], row, partial(databases[place].execute, INCREMENT, row)))
         load = await self._asked(setting, seconds, asks)
-        for name, book, database in zip(names, books, opened, strict=True):
+        for name, book, database in zip(names, books, databases, strict=True):
             found = {row.id: row.n for row in await database.query(COUNTS)}
             if found != dict(book):
                 wrong = sum(found.get(row) != n for row, n in book.items())
@@ -107,7 +121,9 @@ class Books:
         counters = Counters(database, shard_count=STREAMS)
         try:
             counter = counters.open(HITS, kind=setting.work)
-            load = await self._asked(setting, seconds, [_counted(self._hits, name, counter.add)] * setting.clients)
+            fresh = name not in self._hits
+            asks = [_counted(self._hits, name, counter.add)] * setting.clients
+            load = await self._asked(setting, seconds, asks, fresh=fresh)
             found = await counter.value()
         finally:
             await counters.close()
@@ -117,11 +133,18 @@ class Books:
             )
         return load
 
-    async def _asked(self, setting: Setting, seconds: float, asks: Sequence[Ask]) -> Load:
+    async def _asked(self, setting: Setting, seconds: float, asks: Sequence[Ask], *, fresh: bool = False) -> Load:
         # Tables, statements and shards are made, and on PostgreSQL all connections, before anything is measured.
-        warm = asks if self._place.kind == "postgres" or setting.work == "sharded" else asks[: setting.databases]
+        warm = asks if self._place.kind == "postgres" or fresh else asks[: setting.databases]
         await asyncio.gather(*(_answered(ask) for ask in warm))
         return await ask_within(seconds, asks)
+
+
+def _names(setting: Setting) -> list[str]:
+    """A database is used under one setting of groups and hand-off alone."""
+    kept = "rows" if setting.work in {"row", "rows"} else setting.work
+    away_us = round(1e3 * setting.hand_off_ms)
+    return [f"{kept}_{setting.batch or 0}_{away_us}_{number}" for number in range(setting.databases)]
 
 
 async def _answered(ask: Ask) -> None:

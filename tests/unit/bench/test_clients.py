@@ -17,7 +17,7 @@ def test_every_client_asks_its_own_question_and_is_answered() -> None:
     # Of each client the last answer comes too late for the rate, and has a latency all the same.
     assert load.answers == len(asked) - 2
     assert len(load.latencies_s) == len(asked)
-    assert load.seconds == 0.01
+    assert 0 < load.seconds <= 0.01
 
 
 def test_without_an_answer_in_time_the_first_late_one_is_the_rate() -> None:
