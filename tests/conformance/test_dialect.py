@@ -143,7 +143,7 @@ def test_conditions_choose_the_same_rows(condition: str, tables: tuple[Lane, Pos
     compare(f"SELECT id FROM t WHERE {condition} ORDER BY id", tables, strict=False)
 
 
-@given(soup=generated.operator_soup)
+@given(soup=generated.operator_soup | generated.other_soup)
 @loose
 def test_operators_bind_as_they_do_in_postgresql(soup: str, tables: tuple[Lane, Postgres]) -> None:
     compare(f"SELECT id, {soup} AS value FROM t ORDER BY id", tables, strict=False)

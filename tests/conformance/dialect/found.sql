@@ -130,3 +130,8 @@ SELECT right('abc', -2147483648), right('abc', -2147483647), left('abc', -214748
 -- An empty document is left alone.
 SELECT '[]'::jsonb #- '{a}', jsonb_set('[]', '{a}', '1', false), jsonb_set('{}', '{a,b}', '1');
 SELECT jsonb_set('[]', '{a}', '1');
+-- Both sides of unknown type, and an ANY without its parentheses.
+SELECT '{}' @> '{}';
+SELECT id FROM t WHERE 'a' = ANY x;
+-- refused
+SELECT ('[1]'::jsonb)[0];

@@ -230,6 +230,19 @@ operator_soup = st.lists(st.tuples(_LEAVES, _WORDS), min_size=1, max_size=4).fla
     lambda pairs: _LEAVES.map(lambda last: " ".join([word for pair in pairs for word in pair] + [last]))
 )
 
+_OTHER_LEAVES = st.tuples(
+    st.sampled_from(["", "", "", "", "NOT ", "- "]),
+    st.sampled_from(["j", "j", "'a'", "'{}'", "0", "s", "x", "tags", "at", "interval '1 day'", "'{a,b}'", "2", "NULL"]),
+    st.sampled_from(["", "", "", "", "", "::jsonb", "::text", "::text[]", " IS NULL", " IN ('a')", " LIKE 'a'", "[1]"]),
+).map("".join)
+_OTHER_WORDS = st.sampled_from(
+    ["->", "->", "->>", "->>", "#>", "#>>", "#-", "@>", "<@", "?", "?|", "||", "-", "+", "*", "=", "<>", "<", "AND",
+     "= ANY", "IS DISTINCT FROM", "ILIKE"]
+)  # fmt: skip
+other_soup = st.lists(st.tuples(_OTHER_LEAVES, _OTHER_WORDS), min_size=1, max_size=3).flatmap(
+    lambda pairs: _OTHER_LEAVES.map(lambda last: " ".join([word for pair in pairs for word in pair] + [last]))
+)
+
 _assignments = st.one_of(
     integers.map("s = {}".format),
     integers.map("i = {}".format),
