@@ -22,6 +22,8 @@ from interlock.sql.accumulators import (
     NumericSum,
 )
 from interlock.sql.datatypes import INT2, INT4, INT8
+from interlock.sql.frames import WINDOW_FUNCTIONS, WindowFunction
+from interlock.sql.guards import SameValue, SingleRow, step, upsert_guards
 from interlock.sql.values import StoredValue, microseconds
 
 
@@ -65,6 +67,7 @@ def scalar_functions(sources: Sources) -> tuple[Function, ...]:
     """Everything to register as a scalar function."""
     return (
         *_PURE,
+        *(Function(name, call, arguments, deterministic=False) for name, call, arguments in upsert_guards()),
         Function("interlock_now", lambda: microseconds(sources.now()), 0, deterministic=False),
         Function("interlock_random", sources.random, 0, deterministic=False),
         Function("interlock_uuid", lambda: sources.uuid().bytes, 0, deterministic=False),
@@ -80,7 +83,14 @@ def aggregate_functions() -> tuple[Aggregate, ...]:
         Aggregate("interlock_avg_numeric", NumericAverage),
         Aggregate("interlock_sum_float8", FloatSum),
         Aggregate("interlock_avg_float8", FloatAverage),
+        Aggregate("interlock_single", SingleRow),
+        Aggregate("interlock_same", SameValue),
     )
+
+
+def window_functions() -> tuple[WindowFunction, ...]:
+    """Everything to register as a window function."""
+    return WINDOW_FUNCTIONS
 
 
 def collations() -> tuple[Collation, ...]:
@@ -136,6 +146,7 @@ _PURE: Final = (
     _strict("lower", 1, scalars.lower),
     _strict("upper", 1, scalars.upper),
     _strict("like", 3, patterns.like),
+    _strict("step", 1, step),
     Function("interlock_limit", scalars.limit, 1),
     Function("interlock_offset", scalars.offset, 1),
 )
