@@ -5,9 +5,10 @@ import re
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.functions import aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import aggregate_functions, collations, scalar_functions, window_functions
 from tests.unit.sql.lane import SOURCES, translated
 
+CALLED = re.compile(r"interlock_\w+(?=\()|(?<=COLLATE )interlock_\w+")
 # A call of every function that is registered.
 EVERYTHING = r"""
 SELECT n * n, n / i, n % i FROM counter;
@@ -52,6 +53,13 @@ SELECT array_length(ARRAY[1], 1), array_append(ARRAY[1], 2), array_remove(ARRAY[
 SELECT array_position(ARRAY[1], 1), ARRAY[1] @> ARRAY[1], ARRAY[1] || ARRAY[1], concat('\x00'::bytea) FROM item;
 SELECT string_agg(note, ','), array_agg(id), jsonb_agg(note), jsonb_object_agg(id, note) FROM item;
 SELECT id FROM counter WHERE i + 1 > 5 AND (i::smallint) + 1::smallint > 5;
+SELECT (SELECT i FROM counter WHERE n = 1), g FROM generate_series(1, 9, $1) AS g;
+UPDATE counter SET n = o.price::bigint FROM item AS o WHERE o.weight = counter.i;
+INSERT INTO counter (id, n) VALUES (1, 1), (2, 2) ON CONFLICT (id) DO UPDATE SET n = excluded.n;
+SELECT sum(n) OVER (), avg(n) OVER (), avg(i) OVER () FROM counter;
+SELECT sum(price) OVER w, avg(price) OVER w, min(price) OVER w, max(price) OVER w, sum(weight) OVER w,
+  avg(weight) OVER w
+FROM item WINDOW w AS (ORDER BY id);
 """
 
 
@@ -106,9 +114,10 @@ def test_the_order_of_a_key_needs_no_word_about_nulls() -> None:
 def test_every_function_that_is_called_is_registered() -> None:
     known = {function.name for function in scalar_functions(SOURCES)}
     known |= {function.name for function in aggregate_functions()}
+    known |= {function.name for function in window_functions()}
     known |= {collation.name for collation in collations()}
     statements = [sql for sql in EVERYTHING.split(";\n") if sql]
-    called = {name for sql in statements for name in re.findall(r"interlock_\w+", translated(sql).text)}
+    called = {name for sql in statements for name in CALLED.findall(translated(sql).text)}
     assert called == known
 
 
