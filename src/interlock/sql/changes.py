@@ -135,6 +135,8 @@ def _row(row: Node, kept: Sequence[tuple[int, Column]], table: Table, scope: Sco
     for place, column in kept:
         if _is_default(row, place):
             values.append(default_text(column))
+            if "interlock_" in values[-1]:
+                volatile.add(column.name)
             continue
         term = expression(items[place], scope)
         if term.volatile:

@@ -98,7 +98,7 @@ def _recursive(node: Node, name: str, names: Sequence[str], scope: Scope, querie
     )
     if flag(node, "distinct") and any(kind.name == "numeric" for kind in left.types):
         raise refuse("UNION on numeric in a recursive query.", fix="Use UNION ALL.")
-    whole.tables, whole.bare = left.tables | right.tables, left.bare | right.bare
+    whole.bare = left.bare | right.bare
     return queries.finished(whole, ())
 
 

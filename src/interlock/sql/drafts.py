@@ -32,7 +32,6 @@ class Draft:
     operator: str = ""
     body: str = ""
     tail: str = ""
-    tables: frozenset[str] = frozenset()
     bare: frozenset[Reference] = frozenset()
 
     @property

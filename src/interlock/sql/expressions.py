@@ -192,10 +192,11 @@ def _in(node: Node, scope: Scope) -> Term:
     only(node, "this", "expressions", "query")
     _operand(node, "this", scope)
     left = stable(child(node), scope, "IN")
-    query = maybe(node, "query") or next((item for item in children(node) if type(item) is exp.Values), None)
+    listed = children(node)
+    query = listed[0] if [type(item) for item in listed] == [exp.Values] else maybe(node, "query")
     if query is not None:
         return predicates.in_query(left, subquery(query, scope))
-    return predicates.in_list(left, [expression(item, scope) for item in children(node)])
+    return predicates.in_list(left, [expression(item, scope) for item in listed])
 
 
 def _like(node: Node, scope: Scope) -> Term:

@@ -77,6 +77,8 @@ class _Part:
         """All relations so far may be without a row."""
         for place in range(self.first, len(self.scope.relations)):
             self.scope.relations[place] = replace(self.scope.relations[place], outer=True)
+        for name, entry in self.scope.merged.items():
+            self.scope.merged[name] = replace(entry, term=replace(entry.term, nullable=True))
 
 
 _SIDES = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}

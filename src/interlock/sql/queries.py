@@ -49,8 +49,6 @@ def draft(node: Node, scope: Scope) -> Draft:
         only(node, "this")
         return draft(child(node), scope)
     head = common_tables(maybe(node, "with_"), scope, QUERIES)
-    before = set(scope.translation.tables)
-    scope.translation.tables.clear()
     if type(node) is exp.Select:
         result = _select(node, scope)
     elif type(node) in SET_OPERATIONS:
@@ -59,8 +57,6 @@ def draft(node: Node, scope: Scope) -> Draft:
         result = _values(node, scope)
     else:
         raise unsupported(node)
-    result.tables = frozenset(scope.translation.tables)
-    scope.translation.tables |= before
     result.head = head
     return result
 
@@ -94,7 +90,7 @@ def finished(query: Draft, names: Sequence[str] = ()) -> Query:
 
 
 def _finished(result: Draft) -> Query:
-    return Query(result.write(), result.outputs(), single=result.single, bare=result.bare, tables=result.tables)
+    return Query(result.write(), result.outputs(), single=result.single, bare=result.bare)
 
 
 def _set_operation(node: Node, scope: Scope) -> Draft:

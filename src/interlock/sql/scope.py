@@ -49,7 +49,6 @@ class Query:
     columns: tuple[Output, ...]
     single: bool  # Proven to give at most one row.
     bare: frozenset[tuple[int, str]]  # Columns of the queries around it.
-    tables: frozenset[str]  # Everything it reads.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,6 @@ class Translation:
     subquery: Callable[[Node, "Scope"], Query]
     window: Callable[[Node, "Scope"], Term]
     parameters: dict[int, Parameter] = field(default_factory=dict[int, Parameter])
-    tables: set[str] = field(default_factory=set[str])
     scopes: int = 0
     subqueries: int = 0
     locking: bool = False  # Whether some part of it asks for locks, which the writer alone may give.
@@ -99,7 +97,6 @@ class Translation:
         table = self.schema.table(name)
         if table is None:
             raise wrong(f"there is no table {name!r}.", fix="Create it first; names without quotes are lower case.")
-        self.tables.add(name)
         return table
 
 
