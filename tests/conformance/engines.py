@@ -58,7 +58,7 @@ def _shown(value: object) -> str:
         case float():
             return repr(value + 0.0)  # SQLite has no negative zero; it is equal to zero on both engines.
         case dict() | list():
-            return json.dumps(value, sort_keys=True)
+            return json.dumps(value, sort_keys=True, default=lambda item: f"{type(item).__name__}:{_shown(item)}")
         case _:
             return repr(value)
 
@@ -141,7 +141,10 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self.connection: asyncpg.Connection = self.loop.run_until_complete(asyncpg.connect(url))
+        self.connection: asyncpg.Connection = self.loop.run_until_complete(
+            # As every connection of a `Database` has it: a moment without an offset is in UTC.
+            asyncpg.connect(url, server_settings={"timezone": "UTC"})
+        )
         self._wait(self.connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
         self.execute("BEGIN")
 

@@ -15,6 +15,7 @@ from interlock.sql.expressions import expression
 from interlock.sql.operators import COLLATED, comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Scope
+from interlock.sql.special import quantified
 from interlock.sql.syntax import (
     Node,
     argument,
@@ -268,7 +269,7 @@ def fixed(node: Node, scope: Scope) -> set[str]:
         return fixed(child(node), scope)
     if type(node) is exp.And:
         return fixed(child(node), scope) | fixed(child(node, "expression"), scope)
-    if type(node) is not exp.EQ:
+    if type(node) is not exp.EQ or quantified(child(node, "expression")) is not None:
         return set()
     sides = [expression(child(node, name), scope) for name in ("this", "expression")]
     found: set[str] = set()

@@ -78,7 +78,7 @@ def _begins_frame(tokens: Sequence[Token], place: int) -> bool:
 def is_operand(token: Token) -> bool:
     """Whether a value may end with the token."""
     if not is_word(token):
-        return token.token_type in _VALUES or token.text == ")"
+        return token.token_type in _VALUES or token.text in {")", "]"}
     last = folded(token.text).split()[-1]
     return last in _CONSTANTS or (last not in RESERVED and last not in _BEFORE_NAME)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import calls
+from interlock.sql import aggregation
 from interlock.sql.casts import convert, meet
 from interlock.sql.clauses import direction, is_constant
 from interlock.sql.datatypes import FLOAT8, INT4, INT8, NUMERIC, UNKNOWN, Type
@@ -104,7 +104,7 @@ def _aggregate(node: Node, name: str, scope: Scope) -> Term:
     value = expression(inner, scope)
     if name in {"min", "max"} and value.type.name == "numeric":
         return combined(f"interlock_window_{name}_numeric({value.checked.text})", NUMERIC, [value], name=name)
-    term = calls.aggregate(name, value, distinct=False)
+    term = aggregation.built(name, [value], "", distinct=False)
     # What SQLite has no sum of is summed up by functions of ours, which can also take rows back.
     text = term.text.replace("interlock_", "interlock_window_", 1) if term.text.startswith("interlock_") else term.text
     return replace(term, text=text)

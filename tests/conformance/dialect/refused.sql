@@ -27,29 +27,15 @@ SELECT 2 ^ 3;
 -- refused
 SELECT @ -5;
 -- refused
-SELECT ARRAY[1, 2];
--- refused
 SELECT ROW(1, 2);
 -- refused
 SELECT id FROM r WHERE (id, i) = (1, 1);
--- refused
-SELECT id FROM r WHERE id = ANY (ARRAY[1]);
--- refused
-SELECT id FROM r WHERE id = ANY (SELECT 1);
--- refused
-SELECT j -> 'a' FROM r;
--- refused
-SELECT id FROM r WHERE j = '{}';
 -- refused
 SELECT DISTINCT j FROM r;
 -- refused
 SELECT id FROM r ORDER BY j;
 -- refused
 SELECT 5::jsonb::text FROM r WHERE false;
--- refused
-SELECT '5'::jsonb;
--- refused
-SELECT id FROM r WHERE x ILIKE 'A%';
 -- refused
 SELECT id FROM r WHERE x ~ 'a';
 -- refused
@@ -59,13 +45,7 @@ SELECT id FROM r WHERE i BETWEEN SYMMETRIC 2 AND 1;
 -- refused
 SELECT x COLLATE "C" FROM r;
 -- refused
-SELECT at + interval '1 day' FROM r;
--- refused
 SELECT at AT TIME ZONE 'UTC' FROM r;
--- refused
-SELECT at::text FROM r;
--- refused
-SELECT d::text FROM r;
 -- refused
 SELECT '2030-01-01'::date;
 -- refused
@@ -76,18 +56,6 @@ SELECT 'a'::char(3);
 SELECT user;
 -- refused
 SELECT current_date;
--- refused
-SELECT substring(x from 1 for 1) FROM r;
--- refused
-SELECT concat(x, 'a') FROM r;
--- refused
-SELECT greatest(1, 2);
--- refused
-SELECT string_agg(x, ',') FROM r;
--- refused
-SELECT count(*) FILTER (WHERE ok) FROM r;
--- refused
-SELECT round(i) FROM r;
 -- refused
 SELECT x || i FROM r;
 -- refused
@@ -156,8 +124,6 @@ SET search_path TO public;
 EXPLAIN SELECT 1;
 -- refused
 CREATE TABLE q (a real);
--- refused
-CREATE TABLE q (a integer[]);
 -- refused
 CREATE TABLE q (a timestamp);
 -- refused
@@ -229,13 +195,7 @@ SELECT count(*) FROM r WHERE x LIKE ANY (ARRAY['a']);
 -- refused
 SELECT id FROM r WHERE (id, i) IN (SELECT 1, 10);
 -- refused
-SELECT mod(7, 3);
--- refused
-SELECT ceiling(1.5);
--- refused
 SELECT 'abc'::bytea, '2030-01-01'::timestamptz;
--- refused
-SELECT id FROM r WHERE at > '2030-01-01';
 -- refused
 SELECT '0x10'::integer;
 -- refused

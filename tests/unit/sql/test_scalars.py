@@ -40,7 +40,8 @@ def test_division_of_whole_numbers_goes_towards_zero(left: int, right: int) -> N
 
 
 def test_functions_give_null_for_null() -> None:
-    bounds = {"interlock_limit", "interlock_offset"}
+    # These make something of it: no bound, an array of one element, a text that leaves it out.
+    bounds = {"interlock_limit", "interlock_offset", "interlock_array_append"}
     strict = [
         function for function in scalar_functions(SOURCES) if function.arguments > 0 and function.name not in bounds
     ]
