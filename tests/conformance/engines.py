@@ -26,7 +26,7 @@ import asyncpg
 from interlock.errors import ConstraintViolation, DialectError, InterlockError
 from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 
 
@@ -92,6 +92,8 @@ class Lane:
             )
         for aggregate in aggregate_functions():
             self.connection.create_aggregate_function(aggregate.name, aggregate.make, aggregate.arguments)
+        for window in window_functions():
+            self.connection.create_window_function(window.name, window.make, window.arguments)
         for collation in collations():
             self.connection.create_collation(collation.name, collation.compare)
         self.connection.execute("PRAGMA foreign_keys = ON")

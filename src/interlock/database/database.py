@@ -248,17 +248,19 @@ class _Beside:
 
     def __init__(self, engine: "OnPostgres") -> None:
         self._engine = engine
-        self._known: OrderedDict[str, Database] = OrderedDict()
+        self._known: OrderedDict[str, tuple[OnPostgres, Database]] = OrderedDict()
 
     async def get(self, key: str) -> Database:
         found = self._known.get(key)
-        if found is None:
+        if found is None or found[0].is_closed:
             engine = await self._engine.beside(key.removeprefix(_STREAM)).made()
-            found = self._known[key] = Database(engine, _Beside(engine))
+            found = self._known[key] = engine, Database(engine, _Beside(engine))
             if len(self._known) > engine.settings.streams_max:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
-        return found
+        return found[1]
 
     async def close(self) -> None:
-        await self._engine.connections.close()
+        for engine, _ in self._known.values():
+            await engine.close()
+        await self._engine.close()

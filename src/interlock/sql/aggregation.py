@@ -68,7 +68,7 @@ def called(name: str, listed: Sequence[Node], scope: Scope, walk: Walk) -> Term:
     if written.distinct and order and [term.text for term in order] != [term.text for term in values]:
         raise wrong(f"{name}(DISTINCT … ORDER BY …) with another expression.", fix="Order by the argument itself.")
     text = ", ".join(key for _, key in keys)
-    result = _build(name, values, f" ORDER BY {text}" if text else "", distinct=written.distinct)
+    result = built(name, values, f" ORDER BY {text}" if text else "", distinct=written.distinct)
     return _closed(result, [*values, *order], scope, name)
 
 
@@ -133,7 +133,7 @@ def _key(item: Node, walk: Walk, scope: Scope) -> tuple[Term, str]:
     return term, f"{sorting_key(term)}{direction} NULLS {'FIRST' if flag(item, 'nulls_first') else 'LAST'}"
 
 
-def _build(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> Term:
+def built(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> Term:
     """The call, with PostgreSQL's type: the sum of bigint is numeric, an average is exact."""
     values = [settled(value) if value.type is UNKNOWN and name != "string_agg" else value for value in values]
     if distinct:

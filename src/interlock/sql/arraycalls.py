@@ -100,7 +100,9 @@ def _with_element(name: str, kind: Type | None, *, compares: bool = True) -> Bui
 
 def element_at(array: Term, place: Term) -> Term:
     """array[n]: NULL where there is none."""
-    element = _array(array, "an element").type.element
+    if not array.type.is_array:
+        raise refuse(f"an element of {array.type} by its place in brackets.", fix="Use -> with jsonb, or cast it.")
+    element = array.type.element
     inner = call("interlock_array_element", element, array, convert(place, INT4, "implicit"))
     return named(inner if element.name not in _BYTES else call("unhex", element, inner), array.name)
 

@@ -47,12 +47,11 @@ def settled(term: Term) -> Term:
 def meet(left: Type, right: Type) -> Type | None:
     """The type in which two terms meet (in a comparison, in the branches of CASE), or None."""
     if left is UNKNOWN or right is UNKNOWN:
-        known = right if left is UNKNOWN else left
-        return TEXT if known.is_text else known.plain
+        return right.plain if left is UNKNOWN else left.plain
     if left.is_number and right.is_number:
         return max(left.plain, right.plain, key=lambda kind: NUMBER_ORDER.index(kind.name))
     if left.is_text and right.is_text:
-        return TEXT
+        return left.plain  # PostgreSQL takes the first of two that convert into each other.
     return left.plain if left.name == right.name else None
 
 

@@ -257,7 +257,7 @@ def remove_path(document: str, path: str) -> str:
     value, steps = loaded(document), array_items(_PATH, path)
     if not isinstance(value, dict | list):
         raise _wrong("deleting a path in a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
-    if steps:
+    if steps and value:
         _change(cast("object", value), steps, 0, _MISSING, create=False)
     return json_text(cast("object", value))
 

@@ -19,7 +19,7 @@ from interlock.sql.operators import comparison, condition
 from interlock.sql.overloads import arithmetic, concatenation, negation
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Query, Scope
-from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, string, unsupported
+from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, quoted, string, unsupported
 from interlock.sql.terms import Term, combined, named
 
 Handler = Callable[[Node, Scope], Term]
@@ -192,10 +192,11 @@ def _in(node: Node, scope: Scope) -> Term:
     only(node, "this", "expressions", "query")
     _operand(node, "this", scope)
     left = stable(child(node), scope, "IN")
-    query = maybe(node, "query")
+    listed = children(node)
+    query = listed[0] if [type(item) for item in listed] == [exp.Values] else maybe(node, "query")
     if query is not None:
         return predicates.in_query(left, subquery(query, scope))
-    return predicates.in_list(left, [expression(item, scope) for item in children(node)])
+    return predicates.in_list(left, [expression(item, scope) for item in listed])
 
 
 def _like(node: Node, scope: Scope) -> Term:
@@ -296,14 +297,11 @@ def _scalar_subquery(node: Node, scope: Scope) -> Term:
     query = subquery(child(node), scope)
     if len(query.columns) != 1:
         raise wrong(f"a subquery of {len(query.columns)} columns as a value.", fix="Select one column.")
-    if not query.single:
-        raise refuse(
-            "a subquery as a value that may give several rows.",
-            why="PostgreSQL raises an error when it does; SQLite would take the first.",
-            fix="Ask for the whole primary key, use an aggregate, or add LIMIT 1.",
-        )
     [output] = query.columns
-    return Term(f"({query.text})", output.type, bare=query.bare, name=output.name)
+    text = query.text
+    if not query.single:
+        text = f"SELECT interlock_single(s.{quoted(output.name)}) FROM ({text}) AS s"  # noqa: S608 - quoted names
+    return Term(f"({text})", output.type, bare=query.bare, name=output.name)
 
 
 def _exists(node: Node, scope: Scope) -> Term:
@@ -381,5 +379,6 @@ _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Min: _aggregate("min"),
     exp.Max: _aggregate("max"),
     exp.Subquery: _scalar_subquery,
+    exp.Window: lambda node, scope: scope.translation.window(node, scope),
     exp.Exists: _exists,
 }

@@ -28,6 +28,8 @@ from interlock.sql.accumulators import (
     TextJoin,
 )
 from interlock.sql.datatypes import INT2, INT4, INT8
+from interlock.sql.frames import WINDOW_FUNCTIONS, WindowFunction
+from interlock.sql.guards import SameValue, SingleRow, step, upsert_guards
 from interlock.sql.values import StoredValue, microseconds
 
 
@@ -71,6 +73,7 @@ def scalar_functions(sources: Sources) -> tuple[Function, ...]:
     """Everything to register as a scalar function."""
     return (
         *_PURE,
+        *(Function(name, call, arguments, deterministic=False) for name, call, arguments in upsert_guards()),
         Function("interlock_now", lambda: microseconds(sources.now()), 0, deterministic=False),
         Function("interlock_random", sources.random, 0, deterministic=False),
         Function("interlock_uuid", lambda: sources.uuid().bytes, 0, deterministic=False),
@@ -90,7 +93,14 @@ def aggregate_functions() -> tuple[Aggregate, ...]:
         Aggregate("interlock_array_agg", Collection),
         Aggregate("interlock_jsonb_agg", DocumentArray),
         Aggregate("interlock_jsonb_object_agg", DocumentObject, 2),
+        Aggregate("interlock_single", SingleRow),
+        Aggregate("interlock_same", SameValue),
     )
+
+
+def window_functions() -> tuple[WindowFunction, ...]:
+    """Everything to register as a window function."""
+    return WINDOW_FUNCTIONS
 
 
 def collations() -> tuple[Collation, ...]:
@@ -284,6 +294,7 @@ _PURE: Final = (
     *_TIMES,
     *_DOCUMENTS,
     *_ARRAYS,
+    _strict("step", 1, step),
     Function("interlock_limit", scalars.limit, 1),
     Function("interlock_offset", scalars.offset, 1),
 )

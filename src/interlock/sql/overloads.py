@@ -1,7 +1,8 @@
 """Which meaning an operator has, by the types of its sides: of numbers, moments, documents, arrays or text."""
 
 from interlock.sql import arraycalls, documentcalls, operators, timecalls
-from interlock.sql.datatypes import INTERVAL, JSONB
+from interlock.sql.datatypes import INTERVAL, JSONB, UNKNOWN
+from interlock.sql.refusal import wrong
 from interlock.sql.terms import Term, call
 
 
@@ -30,6 +31,8 @@ def concatenation(left: Term, right: Term) -> Term:
 
 def containment(left: Term, right: Term) -> Term:
     """@>, of documents or of arrays."""
+    if left.type is UNKNOWN and right.type is UNKNOWN:
+        raise wrong("the types of both sides of @> are unknown.", fix="Cast one side: $1::jsonb.")
     if left.type.is_array or right.type.is_array:
         return arraycalls.containment(left, right)
     return documentcalls.containment(left, right)

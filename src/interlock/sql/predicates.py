@@ -25,6 +25,8 @@ def in_list(left: Term, items: Sequence[Term]) -> Term:
     """IN with a list."""
     if not items:
         raise wrong("an empty IN list.")
+    if any(item.volatile for item in items):
+        raise refuse("random() or gen_random_uuid() in a list.", fix="Pass the value as a parameter.")
     mixed = len({term.type.name for term in (left, *items) if term.type is not UNKNOWN}) > 1
     kind, (left, *converted) = unified(left, *items)
     if mixed and kind == FLOAT8 and any(item.bare for item in items):

@@ -206,7 +206,7 @@ def upper(text: str) -> str:
 
 def _ascii(text: str, function: str) -> str:
     if not text.isascii():
-        raise TransactionError(
+        raise refuse(
             f"{function}() of text beyond ASCII.",
             why="PostgreSQL's answer depends on the locale of the database.",
             fix="Convert it in Python and store the result.",

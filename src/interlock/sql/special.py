@@ -32,6 +32,7 @@ _KEYS: Final[dict[type[Node], str]] = {
 _ALIKE: Final = frozenset({exp.DPipe, exp.ArrayContainsAll, exp.ArrayContainedBy, exp.JSONBDeleteAtPath}).union(
     _EXTRACTIONS, _KEYS
 )
+_SETS: Final = (exp.Union, exp.Intersect, exp.Except)
 _TRIMS: Final = {"": "btrim", "BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _QUANTIFIED: Final = {("=", "ANY"): False, ("=", "SOME"): False, ("<>", "ALL"): True}
 
@@ -114,11 +115,14 @@ def _right(node: Node) -> Node:
 
 def array(node: Node, scope: Scope, walk: Walk, element: Type | None = None) -> Term:
     """ARRAY[…]."""
+    _check_items(node)
+    return arraycalls.construct([walk(item, scope) for item in children(node)], element)
+
+
+def _check_items(node: Node) -> None:
     only(node, "expressions", "value_constructor", "bracket_notation")
-    items = children(node)
-    if any(type(item) in {exp.Array, exp.Select, exp.Union} for item in items):
-        raise refuse("an array of arrays, or of a subquery.", fix="Use array_agg(), or jsonb.")
-    return arraycalls.construct([walk(item, scope) for item in items], element)
+    if any(type(item) in {exp.Array, exp.Select, *_SETS} for item in children(node)):
+        raise refuse("an array of arrays, or of a subquery.", fix="Use array_agg(), = ANY (SELECT …), or jsonb.")
 
 
 def subscript(node: Node, scope: Scope, walk: Walk) -> Term:
@@ -139,6 +143,8 @@ def quantified(node: Node) -> tuple[str, Node] | None:
     if type(node) in {exp.Any, exp.All}:
         only(node, "this")
         inner = child(node)
+        if type(inner) not in {exp.Paren, exp.Subquery, exp.Select, *_SETS}:
+            raise refuse(f"{type(node).__name__.upper()} without parentheses.", fix="Write = ANY ($1).")
         while type(inner) is exp.Paren:
             only(inner, "this")
             inner = child(inner)
@@ -159,12 +165,10 @@ def quantified_comparison(
     negated = _QUANTIFIED.get((operator, word))
     if negated is None:
         raise refuse(f"{operator} {word}.", fix="Use = ANY or <> ALL, or EXISTS.")
-    if type(inner) in {exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except}:
+    if type(inner) in {exp.Subquery, exp.Select, *_SETS}:
         return predicates.negated_if(predicates.in_query(left, subquery(inner, scope)), negated=negated)
     if type(inner) is exp.Array and children(inner):
-        items = [walk(item, scope) for item in children(inner)]
-        if any(type(item) in {exp.Array, exp.Select} for item in children(inner)):
-            raise refuse("an array of arrays, or of a subquery.", fix="Write = ANY (SELECT …).")
-        _, items = unified(*items)
+        _check_items(inner)
+        _, items = unified(*(walk(item, scope) for item in children(inner)))
         return predicates.negated_if(predicates.in_list(left, items), negated=negated)
     return arraycalls.membership(left, walk(inner, scope), negated=negated)

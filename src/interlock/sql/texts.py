@@ -14,6 +14,7 @@ from interlock.sql.values import StoredValue
 TEXT_LENGTH_MAX: Final = 100_000_000
 _FIXED_DIGITS: Final = 15  # PostgreSQL writes a float with an exponent from here on.
 _FIXED_ZEROS: Final = -4
+_INT4_MIN: Final = -(2**31)
 
 
 def position(text: str, sought: str) -> int:
@@ -39,7 +40,7 @@ def left(text: str, count: int) -> str:
 def right(text: str, count: int) -> str:
     """The last characters, or all but the first ones."""
     if count < 0:
-        return text[-count:]
+        return text[-count:] if count > _INT4_MIN else text  # PostgreSQL's minus overflows there.
     return text[max(len(text) - count, 0) :]
 
 

@@ -83,9 +83,13 @@ def read_interval(text: str) -> str:
             raise ValueError(text)
         number, fraction, word = part.groups()
         unit = _SHORT.get(word, word.removesuffix("s"))
-        if unit not in _UNITS or unit in seen or (fraction and unit != "second"):
+        if unit not in _UNITS or (fraction and unit != "second"):
             raise ValueError(text)
-        seen.add(unit)
+        # A fraction of a second is its milliseconds and microseconds, too.
+        parts = {"second", "millisecond", "microsecond"} if fraction else {unit}
+        if parts & seen:
+            raise ValueError(text)
+        seen |= parts
         total = _sum(total, _UNITS[unit], int(number))
         if fraction:
             micros = int(fraction.ljust(6, "0"))

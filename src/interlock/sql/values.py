@@ -23,6 +23,7 @@ from interlock.sql.refusal import refuse
 # What SQLite stores, and what a caller may pass and gets back.
 StoredValue = int | float | str | bytes | None
 Value = bool | int | float | Decimal | str | bytes | datetime | UUID | dict[str, object] | list[object] | None
+# Beside these, an interval may be passed as a timedelta.
 
 # The encoder is told the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
 Encoder = Callable[[object, int], StoredValue]

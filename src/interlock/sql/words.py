@@ -84,12 +84,18 @@ FUNCTIONS: Final = PLAIN_CALLS | frozenset(
 )
 # PostgreSQL's operators on jsonb, beside those that numbers and texts have, too.
 JSON_SYMBOLS: Final = frozenset({"->", "->>", "#>", "#>>", "#-", "@>", "<@", "?", "?|", "?&"})
+# Functions that are called with OVER alone.
+WINDOW_FUNCTIONS: Final = frozenset(
+    """
+    cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
+    """.split()
+)
 # Words that may stand before a parenthesis: functions, types with a length, and the grammar's own.
 CALLS: Final = FUNCTIONS | frozenset(
     """
-    all and any as between by case cast check decimal distinct do else except exists filter from having in intersect
-    into is join key left like limit not numeric offset on or order over references returning select set table then
-    union unique using values varchar varying when where with
+    all and any as between by case cast check decimal distinct do else except exists filter from generate_series having
+    in intersect into is join key left like limit not numeric offset on or order over references returning select set
+    table then union unique using values varchar varying when where with
     """.split()
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.

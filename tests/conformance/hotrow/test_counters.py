@@ -6,8 +6,10 @@ from typing import cast
 
 import pytest
 
-from interlock.errors import BadUsage, InvalidPayload, KeyReused
+from interlock.errors import BadUsage, InvalidPayload, KeyReused, TransactionError
 from interlock.hotrow.counters.choice import Kind
+from interlock.hotrow.counters.counter import Counter
+from interlock.sql.executor import Statements
 from tests.conformance.hotrow.counting import FORMS, KINDS, chosen, counters, of_every_kind
 from tests.conformance.hotrow.places import Place, run
 
@@ -226,6 +228,24 @@ def test_less_than_one_and_what_is_no_number_is_refused(place: Place, amount: in
                 with pytest.raises(ValueError, match="cannot be added to a counter"):
                     await here.open("n", kind=kind).add(amount, key="k")
             assert await here.open("n").value() == 0
+
+    run(scenario)
+
+
+@of_every_kind
+def test_a_counter_is_no_part_of_a_transaction(place: Place, kind: Kind) -> None:
+    """D17: it says so, whether it was used before or not, and counts nothing."""
+
+    async def add(_tx: Statements, counter: Counter) -> None:
+        await counter.add()
+
+    async def scenario() -> None:
+        async with place.opened() as db, counters(db) as here:
+            for used in range(2):
+                with pytest.raises(TransactionError):
+                    await db.transact(add, here.open("n", kind=kind))
+                assert await here.open("n", kind=kind).value() == used
+                await here.open("n", kind=kind).add()
 
     run(scenario)
 

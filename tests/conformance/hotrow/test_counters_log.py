@@ -116,3 +116,32 @@ def test_readers_never_see_less_than_acknowledged_nor_more_than_attempted(place:
             assert await views[0].value() == sum(attempted) == 16 * 120
 
     run(scenario)
+
+
+def test_those_who_add_to_the_row_do_not_stop_the_roll_up(place: Place) -> None:
+    """D6: it has a row of its own; on PostgreSQL a fold that meets them each time would never end."""
+
+    async def scenario() -> None:
+        async with place.opened() as db, counters(db) as here:
+            log, row = here.open("n", kind="event_log"), here.open("n", kind="exact")
+            done = asyncio.Event()
+            added = 0
+
+            async def add() -> None:
+                nonlocal added
+                while not done.is_set():
+                    await row.add()
+                    added += 1
+
+            await asyncio.gather(*[log.add() for _ in range(50)])
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(16):
+                    tasks.create_task(add())
+                for _ in range(20):
+                    await log.add()
+                    assert await log.roll_up()
+                done.set()
+            assert await entries(db) == 0
+            assert await log.value() == added + 70
+
+    run(scenario)

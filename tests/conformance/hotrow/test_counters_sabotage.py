@@ -29,7 +29,7 @@ def a_fold_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
             return 0
 
         async def add(tx: Statements) -> None:
-            await tx.execute(statements.ADD, name, whole(total))
+            await tx.execute(statements.SNAP, name, whole(total))
 
         async def delete(tx: Statements) -> int:
             await tx.query("SELECT 1")
@@ -45,18 +45,21 @@ def a_fold_that_deletes_what_it_did_not_add(patch: pytest.MonkeyPatch) -> None:
     async def fold(tx: Statements, name: str, rows_max: int) -> int:
         del rows_max
         seen = await tx.query("SELECT delta FROM hotrow_counter_event WHERE name = $1 ORDER BY id LIMIT 20", name)
-        await tx.execute(statements.ADD, name, sum([whole(delta) for (delta,) in seen]) or 0)
+        await tx.execute(statements.SNAP, name, sum([whole(delta) for (delta,) in seen]) or 0)
         return await tx.execute("DELETE FROM hotrow_counter_event WHERE name = $1", name)
 
     patch.setattr(rollup, "fold", fold)
 
 
-def the_row_and_the_log_read_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
+def the_snapshot_and_the_log_read_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
     async def read(self: Counter) -> tuple[int, int]:
         executor = self._inside.executor
         [(n, shards)] = await executor.query("SELECT n, shard_count FROM hotrow_counter WHERE name = $1", self.name)
-        [(tail,)] = await executor.query("SELECT sum(delta) FROM hotrow_counter_event WHERE name = $1", self.name)
-        return whole(n) + whole(tail or 0), whole(shards)
+        found = whole(n)
+        for part in ("sum(n) FROM hotrow_counter_snapshot", "sum(delta) FROM hotrow_counter_event"):
+            [(total,)] = await executor.query(f"SELECT {part} WHERE name = $1", self.name)
+            found += whole(total or 0)
+        return found, whole(shards)
 
     patch.setattr(Counter, "_read", read)
 
@@ -109,7 +112,7 @@ SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [
     ),
     (a_fold_that_deletes_what_it_did_not_add, test_counters_log.test_a_roll_up_keeps_the_value_and_empties_the_log),
     (
-        the_row_and_the_log_read_one_after_the_other,
+        the_snapshot_and_the_log_read_one_after_the_other,
         test_counters_log.test_a_roll_up_between_any_two_statements_of_a_reader_shows_nothing_twice,
     ),
     (a_key_where_the_other_adds_go, test_counters.test_a_key_is_found_again_after_auto_has_moved_on),

@@ -153,7 +153,7 @@ def test_a_numeric_has_a_bound() -> None:
 
 def test_a_document_is_written_as_postgresql_writes_it() -> None:
     statement = Statement("", "read", (JSONB,))
-    document = {"bb": 1, "a": [1e22, 1.50, True, None], "é": "x\n\u0001", "ccc": {}}
+    document: dict[str, object] = {"bb": 1, "a": [1e22, 1.50, True, None], "é": "x\n\u0001", "ccc": {}}
     written = '{"a": [10000000000000000000000, 1.5, true, null], "bb": 1, "é": "x\\n\\u0001", "ccc": {}}'
     assert statement.encode([document]) == (written,)
 

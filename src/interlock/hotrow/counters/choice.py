@@ -1,8 +1,9 @@
 """Which form a counter should have, from what was measured (D7): a pure function, so that it can be tried on paper.
 
 Up, as soon as it hurts: from the row to shards when the row is handed from writer to writer more often than the
-threshold; from shards to the log when even a shard is, and where appending to the log is not one more queue. A lane
-executes one write after the other, the log's too, so on a lane the shards, each in a database of its own, are the end.
+threshold, unless they share their commits; from shards to the log when even a shard is, and where appending to the log
+is not one more queue. A lane executes one write after the other, so its log is: there the shards, each in a database of
+its own, are the end.
 
 Down, only after a long calm: when for `CALM_S` this process has added so little that the form below could not come near
 the threshold, even if each of its writes waited for another. What rises at the threshold falls at a quarter of it.
@@ -31,6 +32,8 @@ class Measured:
     """The same for the worst of its shards."""
     calm_s: float = 0.0
     """How long the rate of adds has been below `calm_below`."""
+    commits_shared: bool = False
+    """Whether writers of one row share commits: in a lane whose groups have room hand-offs cost nothing."""
     appends_apart: bool = False
     """Whether appends to the log run side by side: on PostgreSQL they do, in a lane they do not."""
 
@@ -40,7 +43,8 @@ def choose(current: Form, measured: Measured, *, threshold: float) -> Form:
     calm = measured.calm_s >= CALM_S
     match current:
         case "exact":
-            return "sharded" if measured.row_handoffs_per_s > threshold else "exact"
+            hurts = measured.row_handoffs_per_s > threshold and not measured.commits_shared
+            return "sharded" if hurts else "exact"
         case "sharded":
             if measured.shard_handoffs_per_s > threshold and measured.appends_apart:
                 return "event_log"

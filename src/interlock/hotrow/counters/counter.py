@@ -15,12 +15,12 @@ from typing import assert_never
 
 from interlock.hotrow.counters import statements
 from interlock.hotrow.counters.amounts import refuse_amount, whole
-from interlock.hotrow.counters.automatic import Signal
 from interlock.hotrow.counters.choice import Form, Kind
 from interlock.hotrow.counters.headers import Header, Headers, Known
 from interlock.hotrow.counters.keys import shard_of, stored_key
 from interlock.hotrow.counters.rollup import Rollup
 from interlock.hotrow.counters.shards import Shards
+from interlock.hotrow.counters.signal import Signal
 from interlock.hotrow.counters.tables import Tables
 from interlock.seams import Chance, Clock
 from interlock.sql.executor import Executor
@@ -90,7 +90,10 @@ class Counter:
         return Shards(tuple(await self._shard_values(shard_count)))
 
     async def roll_up(self) -> int:
-        """Roll the log up now, instead of within a second; how many entries became part of the row."""
+        """Roll the log up now, instead of within a second; how many entries became part of its snapshot.
+
+        Up to 100,000 of them: when it says so many, there may be more.
+        """
         await self._inside.tables.need(self._inside.executor, "counter")
         return await self._inside.rollup.run(self.name)
 
@@ -125,8 +128,8 @@ class Counter:
         """What is counted outside of the shards, and how many shards there are: before they are read themselves."""
         inside = self._inside
         await inside.tables.need(inside.executor, "counter")
-        for n, shard_count, tail in await inside.executor.query(statements.VALUE, self.name):
-            return whole(n) + whole(tail), whole(shard_count)
+        for shard_count, *apart in await inside.executor.query(statements.VALUE, self.name):
+            return sum([whole(n) for n in apart]), whole(shard_count)
         return 0, 0
 
     async def _shard_values(self, count: int) -> list[int]:

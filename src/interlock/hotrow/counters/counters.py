@@ -8,12 +8,12 @@ await counters.close()                     # before the database is closed
 from typing import Final, get_args
 
 from interlock.errors import BadUsage, DefinitionError
-from interlock.hotrow.counters.automatic import Contended, Signal
 from interlock.hotrow.counters.choice import Kind
 from interlock.hotrow.counters.counter import Counter, Inside
 from interlock.hotrow.counters.headers import Headers
 from interlock.hotrow.counters.keys import refuse_name
 from interlock.hotrow.counters.rollup import CADENCE_S, Rollup
+from interlock.hotrow.counters.signal import Contended, Groups, Signal
 from interlock.hotrow.counters.tables import Tables
 from interlock.seams import Chance, Clock, SystemChance, SystemClock
 from interlock.sql.executor import Executor
@@ -36,6 +36,7 @@ class Counters:
         clock: Clock | None = None,
         chance: Chance | None = None,
         contention: Contended | None = None,
+        groups: Groups | None = None,
         threshold: float = THRESHOLD,
         roll_up_every_s: float = CADENCE_S,
     ) -> None:
@@ -49,7 +50,7 @@ class Counters:
             shard_count=shard_count,
             tables=tables,
             headers=Headers(executor, tables, shard_count=shard_count, threshold=threshold),
-            signal=Signal(contention, clock),
+            signal=Signal(contention, clock, groups=groups),
             rollup=Rollup(executor, cadence_s=roll_up_every_s),
         )
 

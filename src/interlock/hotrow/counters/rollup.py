@@ -1,7 +1,7 @@
-"""The roll-up of the event log: entries become part of the counter's row, so that reading stays cheap (D6).
+"""The roll-up of the event log: entries become part of a snapshot, so that reading stays cheap (D6).
 
 It has its own cadence and a bounded cost: a turn comes so long after the first append that nobody has rolled up, and
-folds a bounded number of bounded transactions. A fold takes entries out of the log and adds them to the row in ONE
+folds a bounded number of bounded transactions. A fold takes entries out of the log and adds them to the snapshot in ONE
 transaction, so no crash can fall between the two, and no reader sees an entry twice or not at all. Whoever else folds
 at the same time takes other entries, or is told to try again.
 
@@ -35,10 +35,10 @@ log = logging.getLogger("interlock.hotrow")
 
 
 async def fold(tx: Statements, name: str, rows_max: int) -> int:
-    """Take the oldest entries of a counter out of the log and add them to its row; how many there were."""
+    """Take the oldest entries of a counter out of the log and add them to its snapshot; how many there were."""
     taken = await tx.query(statements.TAKE, name, rows_max)
     if taken:
-        await tx.execute(statements.ADD, name, sum(whole(delta) for (delta,) in taken))
+        await tx.execute(statements.SNAP, name, sum(whole(delta) for (delta,) in taken))
     return len(taken)
 
 

@@ -1,14 +1,15 @@
 """The SQL of counters, one comment per statement: ordinary tables in the user's own database.
 
-A counter is one row of `hotrow_counter`, up to `shard_count` rows of `hotrow_counter_shard`, and the rows of
-`hotrow_counter_event` that were not rolled up yet. Its value is always the sum of all three, so every add may choose
-its form by itself. Every add is one statement that changes exactly one row.
+A counter is one row of `hotrow_counter`, up to `shard_count` rows of `hotrow_counter_shard`, the rows of
+`hotrow_counter_event` that were not rolled up yet, and one row of `hotrow_counter_snapshot` for those that were. Its
+value is always the sum of them, so every add may choose its form by itself. Every add is one statement that changes
+exactly one row. Roll-ups have a row of their own, or those who add to the counter's row would never let one through.
 """
 
 from typing import Final
 
 COUNTER_TABLES: Final = (
-    # `n` counts exact adds and what was rolled up. `shard_count` is 0 until the first shard is written. `keyed` and
+    # `n` counts exact adds. `shard_count` is 0 until the first shard is written. `keyed` and
     # `keyed_shard_count` say where adds with a key go; they never change, or a retry could count twice (D5).
     """CREATE TABLE IF NOT EXISTS hotrow_counter (
         name text PRIMARY KEY,
@@ -21,6 +22,10 @@ COUNTER_TABLES: Final = (
         id bigserial PRIMARY KEY,
         name text NOT NULL,
         delta bigint NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS hotrow_counter_snapshot (
+        name text PRIMARY KEY,
+        n bigint NOT NULL
     )""",
     "CREATE INDEX IF NOT EXISTS hotrow_counter_event_name ON hotrow_counter_event (name, id)",
 )
@@ -67,9 +72,16 @@ TAKE: Final = (
     "(SELECT id FROM hotrow_counter_event WHERE name = $1 ORDER BY id LIMIT $2) RETURNING delta"
 )
 
-# The row and the log in one statement: in two of them a roll-up in between would count twice, or not at all.
+# Keep what was taken out of the log, in the same transaction.
+SNAP: Final = (
+    "INSERT INTO hotrow_counter_snapshot (name, n) VALUES ($1, $2) "
+    "ON CONFLICT (name) DO UPDATE SET n = hotrow_counter_snapshot.n + excluded.n"
+)
+
+# The snapshot and the log in one statement: in two of them a roll-up in between would count twice, or not at all.
 VALUE: Final = (
-    "SELECT c.n, c.shard_count, "
+    "SELECT c.shard_count, c.n, "
+    "(SELECT coalesce(sum(s.n), 0) FROM hotrow_counter_snapshot s WHERE s.name = $1) AS snapshot, "
     "(SELECT coalesce(sum(e.delta), 0) FROM hotrow_counter_event e WHERE e.name = $1) AS tail "
     "FROM hotrow_counter c WHERE c.name = $1"
 )

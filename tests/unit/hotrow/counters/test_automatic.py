@@ -6,9 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.hotrow.counters.automatic import Automatic, Signal
+from interlock.hotrow.counters.automatic import Automatic
 from interlock.hotrow.counters.choice import Form
+from interlock.hotrow.counters.signal import Groups, Signal
 from interlock.lanes.contention import HotRow
+from interlock.lanes.stats import LaneStats
 from interlock.sql.executor import EngineName
 
 
@@ -26,24 +28,34 @@ class SetClock:
 class World:
     """One counter, a clock, and what the signal says."""
 
-    def __init__(self, engine: EngineName = "postgres", *, threshold: float = 50.0, shard_count: int = 4) -> None:
+    def __init__(self, engine: EngineName = "postgres", *, grouped: bool = False) -> None:
         self.clock = SetClock()
         self.rows: list[HotRow] = []
         self.looks = 0
         self.error: Exception | None = None
-        self.signal = Signal(self._contention, self.clock)
-        self.counter = self.another("n", engine, threshold=threshold, shard_count=shard_count)
+        self.groups, self.transactions = 0, 0
+        self.signal = Signal(self._contention, self.clock, groups=Groups(self._stats, 10) if grouped else None)
+        self.counter = self.another("n", engine)
 
-    def another(
-        self, name: str, engine: EngineName = "postgres", *, threshold: float = 50.0, shard_count: int = 4
-    ) -> Automatic:
-        return Automatic(name, threshold=threshold, shard_count=shard_count, engine=engine)
+    def another(self, name: str, engine: EngineName = "postgres") -> Automatic:
+        return Automatic(name, threshold=50.0, shard_count=4, engine=engine)
 
     async def _contention(self) -> Sequence[HotRow]:
         self.looks += 1
         if self.error is not None:
             raise self.error
         return self.rows
+
+    def _stats(self) -> LaneStats:
+        return LaneStats(
+            groups=self.groups,
+            transactions=self.transactions,
+            failed=0,
+            waiting=0,
+            largest_group=0,
+            log_bytes=0,
+            folds_failed=0,
+        )
 
     def hot(self, table: str, key: object, handoffs: float, conflicts: float = 0.0) -> None:
         self.rows.append(
@@ -101,6 +113,17 @@ def test_a_hot_row_is_split_within_a_second() -> None:
     world.hot("public.hotrow_counter", "n", 40.0, conflicts=20.0)
     assert world.add(90, per_s=100.0) == "exact"
     assert world.add(20, per_s=100.0) == "sharded"
+
+
+def test_a_hot_row_of_a_lane_stays_whole_until_its_groups_are_full() -> None:
+    """D13: as long as its writers share commits, splitting it would only make more of them."""
+    world = World("lane", grouped=True)
+    world.hot("hotrow_counter", "n", 10_000.0)
+    for _ in range(5):
+        world.groups, world.transactions = world.groups + 100, world.transactions + 500
+        assert world.add(10, per_s=8.0) == "exact"
+    world.groups, world.transactions = world.groups + 100, world.transactions + 501
+    assert world.add(10, per_s=8.0) == "sharded"
 
 
 @pytest.mark.parametrize(("engine", "form"), [("lane", "sharded"), ("postgres", "event_log")])

@@ -16,6 +16,7 @@ measured = st.builds(
     row_handoffs_per_s=rates,
     shard_handoffs_per_s=rates,
     calm_s=st.floats(0.0, 600.0),
+    commits_shared=st.booleans(),
     appends_apart=st.booleans(),
 )
 
@@ -27,6 +28,10 @@ def next_form(current: Form, **given: float) -> Form:
 def test_a_row_that_is_handed_around_more_often_than_the_threshold_is_split() -> None:
     assert next_form("exact", row_handoffs_per_s=50.0) == "exact"
     assert next_form("exact", row_handoffs_per_s=50.1) == "sharded"
+
+
+def test_a_row_whose_writers_share_commits_stays_whole() -> None:
+    assert next_form("exact", row_handoffs_per_s=10_000.0, commits_shared=True) == "exact"
 
 
 def test_a_shard_that_is_handed_around_becomes_a_log_where_appends_run_apart() -> None:

@@ -60,7 +60,7 @@ def test_what_is_appended_is_rolled_up_by_itself_and_ends_with_the_database(monk
             monkeypatch.setattr(counters._inside.rollup, "_fold", fold_and_tell)
             await views.add(3)
             await folded.wait()
-            assert await db.query("SELECT n FROM hotrow_counter WHERE name = 'n'") == [(3,)]
+            assert await db.query("SELECT n FROM hotrow_counter_snapshot WHERE name = 'n'") == [(3,)]
             assert await views.value() == 3
             assert (counters.roll_up_failures, counters.signal_failures) == (0, 0)
             await counters.close()
