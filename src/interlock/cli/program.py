@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.advise import advise
 from interlock.cli.bench import bench
 from interlock.cli.breakers import breakers
 from interlock.cli.check import check
@@ -63,6 +64,7 @@ app.command(epilog="Example: interlock compensations shop.orders --home lanes://
 app.add_typer(dead_letters, name="dead-letters")
 app.command(epilog="Example: interlock breakers -o json --home postgresql://shop@db.internal/shop")(breakers)
 app.command(epilog="Example: interlock hot lanes:///var/shop --limit 5")(hot)
+app.command(epilog="Example: interlock advise --evidence windows.json --tool shop.tools:stock")(advise)
 app.command(epilog="Example: interlock prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop")(
     prune
 )
