@@ -26,7 +26,7 @@ import asyncpg
 from interlock.errors import ConstraintViolation, DialectError, InterlockError
 from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 
 
@@ -58,7 +58,7 @@ def _shown(value: object) -> str:
         case float():
             return repr(value + 0.0)  # SQLite has no negative zero; it is equal to zero on both engines.
         case dict() | list():
-            return json.dumps(value, sort_keys=True)
+            return json.dumps(value, sort_keys=True, default=lambda item: f"{type(item).__name__}:{_shown(item)}")
         case _:
             return repr(value)
 
@@ -92,6 +92,8 @@ class Lane:
             )
         for aggregate in aggregate_functions():
             self.connection.create_aggregate_function(aggregate.name, aggregate.make, aggregate.arguments)
+        for window in window_functions():
+            self.connection.create_window_function(window.name, window.make, window.arguments)
         for collation in collations():
             self.connection.create_collation(collation.name, collation.compare)
         self.connection.execute("PRAGMA foreign_keys = ON")
@@ -139,7 +141,10 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self.connection: asyncpg.Connection = self.loop.run_until_complete(asyncpg.connect(url))
+        self.connection: asyncpg.Connection = self.loop.run_until_complete(
+            # As every connection of a `Database` has it: a moment without an offset is in UTC.
+            asyncpg.connect(url, server_settings={"timezone": "UTC"})
+        )
         self._wait(self.connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
         self.execute("BEGIN")
 

@@ -25,8 +25,8 @@ from interlock.seams import Chance, Clock, SystemChance
 from interlock.sql.executor import EngineName
 from interlock.sql.postgres.address import parsed
 from interlock.sql.postgres.client import Answer, Client, Conflict
-from interlock.sql.postgres.failures import LostConnection
-from interlock.sql.postgres.plans import Plan, plan_of
+from interlock.sql.postgres.failures import LostConnection, closed
+from interlock.sql.postgres.plans import Parameter, Plan, plan_of
 from interlock.sql.postgres.tables import Tables
 from interlock.sql.postgres.turns import ATTEMPTS_MAX, pause_s, turns_of
 from interlock.sql.rows import Row
@@ -57,8 +57,11 @@ class OnPostgres:
         self.url = connections.address.shown
         self.settings = settings
         self.clock = clock
-        self.connections = connections
         self.schema = schema
+        self._connections = connections
+        self._below = local
+        """One stream of a database: the connections are its parent's."""
+        self._closed = False
         self._local = schema if local or connections.address.pgbouncer else ""
         """The schema that each transaction has to choose for itself, where the connection does not know it."""
         self._tables = Tables(clock)
@@ -108,12 +111,24 @@ class OnPostgres:
         schema = f"{self.schema}__{name}"
         if not schema.replace("_", "a").isalnum() or len(schema) > 63:  # noqa: PLR2004 -- PostgreSQL's own limit.
             schema = f"{self.schema[:20]}__{digest_of('stream', key, ()).hex()}"
-        return OnPostgres(self.connections, schema, settings=self.settings, clock=self.clock, local=True)
+        return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
 
     async def made(self) -> "OnPostgres":
         """Make what is missing on the server: the schema, and the tables of keys and turns."""
-        await self.connections.make(self.schema, local=self._local)
+        await self._connections.make(self.schema, local=self._local)
         return self
+
+    async def close(self) -> None:
+        """Close the connections; a stream leaves those of its parent open."""
+        refuse_inside(self.url, self)
+        self._closed = True
+        if not self._below:
+            await self._connections.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     async def _counted(self, call: Coroutine[object, object, ResultT]) -> ResultT:
         self._waiting += 1
@@ -136,7 +151,7 @@ class OnPostgres:
             return (await client.run(sql, args, schema=self._local, writing=False)).changed
 
         digest = digest_of("execute", sql, args)
-        return cast("int", await self._transaction(sql, body, plan=plan, args=args, key=(key, digest)))
+        return cast("int", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest)))
 
     async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
         plan = self._admitted(sql, key)
@@ -147,26 +162,36 @@ class OnPostgres:
             return (await client.run(sql, args, schema=self._local, writing=False)).rows
 
         digest = digest_of("query", sql, args)
-        return cast("list[Row]", await self._transaction(sql, body, plan=plan, args=args, key=(key, digest)))
+        return cast(
+            "list[Row]", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest))
+        )
 
     async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
         refuse_no_function(function)
-        refuse_inside(self.url, self)
+        self._refuse()
         context = contextvars.copy_context()
 
+        rows: list[tuple[str, object]] = []
+
+        def touched(plan: Plan, values: tuple[object, ...]) -> None:
+            rows.extend(_rows(plan, values))
+
         async def body(client: Client) -> object:
+            rows.clear()
             inside = inside_of(context, (self.url, self))
-            return await driven(function, args, client, inside, schema=self._local, settings=self.settings)
+            return await driven(
+                function, args, client, inside, schema=self._local, settings=self.settings, touched=touched
+            )
 
         found = None
         if key is not None:
             check_key(key)
             found = (key, digest_of("transact", function, args))
         plan = Plan("write", serializable=True)
-        return await self._transaction(_name(function), body, plan=plan, args=(), key=found)
+        return await self._transaction(_name(function), body, plan=plan, rows=rows, key=found)
 
     def _admitted(self, sql: object, key: str | None) -> Plan:
-        refuse_inside(self.url, self)
+        self._refuse()
         if key is not None:
             check_key(key)
         if not isinstance(sql, str):
@@ -176,6 +201,11 @@ class OnPostgres:
                 fix='Write db.execute("UPDATE counter SET n = $1", n).',
             )
         return plan_of(sql)
+
+    def _refuse(self) -> None:
+        refuse_inside(self.url, self)
+        if self._closed:
+            raise closed()
 
     async def _statement(self, plan: Plan, sql: str, args: tuple[object, ...]) -> Answer:
         """One statement without a key."""
@@ -187,17 +217,17 @@ class OnPostgres:
                 return await client.run(sql, args, schema=self._local, writing=False)
 
             try:
-                return cast("Answer", await self._transaction(sql, body, plan=plan, args=args, key=None))
+                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
             finally:
                 if plan.kind == "schema":
                     self._tables.forget()
 
         async def once(*, gated: bool) -> Answer:
             del gated  # The server's lock on the row is all there is to wait for.
-            async with self.connections.client() as client:
+            async with self._connections.client() as client:
                 return await client.run(sql, args, schema="", writing=plan.kind != "read")
 
-        return cast("Answer", await self._repeated(sql, plan, args, once))
+        return cast("Answer", await self._repeated(sql, _rows(plan, args), once))
 
     async def _is_serializable(self, plan: Plan) -> bool:
         if plan.serializable:
@@ -212,23 +242,23 @@ class OnPostgres:
     async def _asked(self, sql: str, args: Sequence[object]) -> Answer:
         async def once(*, gated: bool) -> Answer:
             del gated  # It meets nobody.
-            async with self.connections.client() as client:
+            async with self._connections.client() as client:
                 if not self._local:
                     return await client.run(sql, args, schema="", writing=False)
                 attempt = Attempt(client, self._local, read_only=True)
                 return await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
-        return cast("Answer", await self._repeated(sql, Plan("read", serializable=False), (), once))
+        return cast("Answer", await self._repeated(sql, [], once))
 
     async def _transaction(
-        self, call: str, body: Body, *, plan: Plan, args: tuple[object, ...], key: tuple[str, bytes] | None
+        self, call: str, body: Body, *, plan: Plan, rows: list[tuple[str, object]], key: tuple[str, bytes] | None
     ) -> object:
         """Run the body as a transaction, again when it met another one. With a key it happens once."""
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
         only_reads = plan.kind == "read" and key is None
 
         async def once(*, gated: bool) -> object:
-            async with self.connections.client() as client:
+            async with self._connections.client() as client:
                 attempt = Attempt(
                     client, self._local, serializable=serializable, read_only=only_reads, gated=gated and serializable
                 )
@@ -237,21 +267,20 @@ class OnPostgres:
                 return await attempt.run_once(body, self._remembered, *key, schema=self._local)
 
         gate = serializable and not only_reads
-        result = await self._repeated(call, plan, args, once, gate=gate, keyed=key is not None)
+        result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
         if key is not None:
             await self._remembered.tidy(self._tidied)
         return result
 
     async def _tidied(self, sql: str, *args: object) -> None:
-        async with self.connections.client() as client:
+        async with self._connections.client() as client:
             attempt = Attempt(client, self._local)
             _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
     async def _repeated(
         self,
         call: Hashable,
-        plan: Plan,
-        args: tuple[object, ...],
+        rows: list[tuple[str, object]],
         once: Once,
         *,
         gate: bool = False,
@@ -259,7 +288,6 @@ class OnPostgres:
     ) -> object:
         """Try until it has happened or cannot: after a conflict in turn, after a lost connection on another one."""
         since_s, lost = self.clock.monotonic_s(), 0
-        rows = _rows(plan, args)
         conflict: Conflict | None = None
         for attempt in range(ATTEMPTS_MAX):
             try:
@@ -271,7 +299,7 @@ class OnPostgres:
             except Conflict as met:
                 conflict = met
                 self._turns.conflicted(call)
-                self._contention.conflicted(rows, now_s=self.clock.monotonic_s())
+                self._contention.conflicted(set(rows), now_s=self.clock.monotonic_s())
             except (LostConnection, OutcomeUnknown) as error:
                 # With a key it is asked again whatever happened; without one only what cannot have happened.
                 lost += 1
@@ -279,16 +307,18 @@ class OnPostgres:
                     raise
             else:
                 if rows:
-                    self._contention.wrote(rows, waiting_since_s=since_s, now_s=self.clock.monotonic_s())
+                    self._contention.wrote(set(rows), waiting_since_s=since_s, now_s=self.clock.monotonic_s())
                 return result
-            await self.connections.pause(pause_s(attempt, self._chance.fraction()))
+            await self._connections.pause(pause_s(attempt, self._chance.fraction()))
         raise Contended(ATTEMPTS_MAX) from conflict
 
 
 def _rows(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
-    if plan.kind != "write" or plan.table is None or not plan.key or max(plan.key) >= len(args):
+    if plan.kind != "write" or plan.table is None or not plan.key:
         return []
-    chosen = tuple([args[place] for place in plan.key])
+    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
+        return []
+    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
     key: object = chosen[0] if len(chosen) == 1 else chosen
     try:
         _ = hash(key)

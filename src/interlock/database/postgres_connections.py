@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from interlock.database.remembering import SCHEMA as KEYS
@@ -30,7 +30,7 @@ class Connections:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._closed = False
         forks.watch(self)
@@ -38,7 +38,8 @@ class Connections:
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncGenerator[Client]:
         """A connection of one's own for a while."""
-        async with self._pool().link() as link:
+        pool = self._pool() or await self._begun()
+        async with pool.link() as link:
             yield cast("Client", link)
 
     async def pause(self, seconds: float) -> None:
@@ -69,11 +70,11 @@ class Connections:
             self._closed = True
             pools = list(self._pools.items())
         here = asyncio.get_running_loop()
-        for loop, pool in pools:
+        for loop, kept in pools:
             if loop is here:
-                await pool.close()
+                await kept.guard.aclose()
             elif loop.is_running():
-                _ = asyncio.run_coroutine_threadsafe(pool.close(), loop)
+                _ = asyncio.run_coroutine_threadsafe(kept.pool.close(), loop)
 
     def forked(self) -> None:
         """The connections are the parent's."""
@@ -81,15 +82,22 @@ class Connections:
         self._closed = True
         self._pools = WeakKeyDictionary()
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
+    def _pool(self) -> Pool | None:
+        if self._closed:
+            raise closed()
+        kept = self._pools.get(asyncio.get_running_loop())
+        return None if kept is None else kept.pool
+
+    async def _begun(self) -> Pool:
+        pool = Pool(self.address, opened)
+        guard = _guarded(pool)
         with self._lock:
             if self._closed:
                 raise closed()
-            pool = self._pools.get(loop)
-            if pool is None:
-                pool = self._pools[loop] = Pool(self.address, opened)
-            return pool
+            # Nothing is awaited between the look and this, so a loop has one.
+            self._pools[asyncio.get_running_loop()] = _Kept(pool, guard)
+        await anext(guard)
+        return pool
 
     async def _make(self, client: Client, schema: str, local: str) -> None:
         names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
@@ -105,3 +113,16 @@ class Connections:
             await client.rollback()
             raise
         await client.commit()
+
+
+class _Kept(NamedTuple):
+    pool: Pool
+    guard: AsyncGenerator[None]
+
+
+async def _guarded(pool: Pool) -> AsyncGenerator[None]:
+    """Ends with its event loop, which closes generators that are left, and takes the connections along."""
+    try:
+        yield
+    finally:
+        await pool.close()

@@ -8,6 +8,7 @@ import asyncio
 import contextvars
 from asyncio import events
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from interlock.database.remembering import Remembered
@@ -15,8 +16,9 @@ from interlock.database.transactions import Transaction
 from interlock.errors import DialectError, TransactionError
 from interlock.lanes.coroutines import Requests, conversation
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.watchdog import watched
 from interlock.sql.postgres.client import Client
-from interlock.sql.postgres.plans import plan_of
+from interlock.sql.postgres.plans import Plan, plan_of
 from interlock.sql.postgres.turns import GATE
 from interlock.sql.rows import Row
 
@@ -113,19 +115,30 @@ async def driven(
     *,
     schema: str,
     settings: LaneSettings,
+    touched: Callable[[Plan, tuple[object, ...]], None],
 ) -> object:
     """Run the user's function to its end on this connection; returns what it returns."""
     remote = Remote(client, schema)
 
+    async def query(sql: str, values: tuple[object, ...]) -> list[Row]:
+        text, plan = _checked(sql)
+        touched(plan, values)
+        return await remote.query(text, *values)
+
+    async def execute(sql: str, values: tuple[object, ...]) -> int:
+        text, plan = _checked(sql)
+        touched(plan, values)
+        return await remote.execute(text, *values)
+
     def begin(requests: Requests) -> Awaitable[object]:
         tx = Transaction(
             requests,
-            query=lambda sql, args: lambda: remote.query(_checked(sql), *args),
-            execute=lambda sql, args: lambda: remote.execute(_checked(sql), *args),
+            query=lambda sql, values: lambda: query(sql, values),
+            execute=lambda sql, values: lambda: execute(sql, values),
         )
         return cast("Awaitable[object]", function(tx, *args))
 
-    talk = conversation(begin, inside, _without_a_loop)
+    talk = conversation(begin, inside, partial(_stepped, settings.transaction_timeout_s))
     answer: object = None
     try:
         async with asyncio.timeout(settings.transaction_timeout_s):
@@ -134,6 +147,11 @@ async def driven(
                     request = talk.send(answer)
                 except StopIteration as stop:
                     return cast("object", stop.value)
+                except Exception:
+                    raise
+                except BaseException as error:
+                    # Its own code says it ends: nobody has cancelled the caller, and the program goes on.
+                    raise TransactionError(f"the transaction was ended by {type(error).__name__}.") from error
                 try:
                     answer = await cast("Awaitable[object]", request.perform())
                 except Exception as error:
@@ -152,21 +170,25 @@ async def driven(
         talk.close()
 
 
-def _checked(sql: object) -> str:
+def _checked(sql: object) -> tuple[str, Plan]:
     if not isinstance(sql, str):
         raise DialectError(
             f"the statement is {type(sql).__name__}, not a text.",
             why="A statement is SQL as text; its values are passed beside it.",
             fix='Write tx.execute("UPDATE counter SET n = $1", n).',
         )
-    _ = plan_of(sql)
-    return sql
+    return sql, plan_of(sql)
 
 
-def _without_a_loop(function: Callable[..., object], argument: object) -> object:
+def _stepped(limit_s: float, function: Callable[..., object], argument: object) -> object:
+    """Run a piece of the user's code without an event loop; one that does not come back is ended."""
     loop = events._get_running_loop()  # noqa: SLF001 -- documented for those who run loops themselves.
     events._set_running_loop(None)  # noqa: SLF001
     try:
-        return function(argument)
+        return watched(limit_s, _nothing, lambda: function(argument))
     finally:
         events._set_running_loop(loop)  # noqa: SLF001
+
+
+def _nothing() -> None:
+    """No statement runs while the user's code does."""

@@ -19,7 +19,7 @@ import apsw
 from interlock.errors import DialectError
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
-from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, ColumnRow, ReferenceRow, Schema, schema_from_rows
 from interlock.sql.statement import Statement
 
@@ -80,5 +80,7 @@ def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: 
         connection.create_aggregate_function(
             aggregate.name, cast("Callable[[], Any]", aggregate.make), aggregate.arguments
         )
+    for window in window_functions():
+        connection.create_window_function(window.name, cast("Callable[[], Any]", window.make), window.arguments)
     for collation in collations():
         connection.create_collation(collation.name, collation.compare)

@@ -11,9 +11,11 @@ time constant, so an old storm fades.
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
+
+from interlock.lanes.settings import LaneSettings
 
 DECAY_S = 10.0
 
@@ -63,6 +65,13 @@ class Contention:
         self._rows: dict[tuple[str, object], _Row] = {}
         self._key_types: dict[str, tuple[str, ...]] = {}
 
+    @classmethod
+    def watching(cls, settings: LaneSettings, *, source: Source = "lane") -> Self:
+        """One with the bounds that these settings have."""
+        return cls(
+            rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold, source=source
+        )
+
     def learned(self, types: dict[str, tuple[str, ...]]) -> None:
         """The declared types of the keys of tables: with them the layer above turns keys back into what was written."""
         if len(self._key_types) > self.rows_max:
@@ -95,16 +104,33 @@ class Contention:
 
     def conflicted(self, rows: Iterable[tuple[str, object]], *, now_s: float, weight: float = 1.0) -> None:
         """A transaction on these rows has to be done again, because another one came first."""
-        known = self._rows
         for key in rows:
-            row = known.get(key)
-            if row is None:
-                if len(known) >= self.rows_max:
-                    self._forget(now_s)
-                row = known[key] = _Row(now_s)
-            else:
-                _decay(row, now_s)
-            row.conflicts += weight
+            self._row(key, now_s).conflicts += weight
+
+    def took_turns(
+        self, key: tuple[str, object], *, writes: float, handoffs: float, wait_s: float, now_s: float
+    ) -> None:
+        """So many writes of one row, of which so many have waited for another one, so long together.
+
+        A row that nobody has waited for yet is not remembered: volume costs nothing here.
+        """
+        if not handoffs and key not in self._rows:
+            return
+        row = self._row(key, now_s)
+        row.writes += writes
+        row.handoffs += handoffs
+        row.wait_s += wait_s
+        row.last_s = now_s
+
+    def _row(self, key: tuple[str, object], now_s: float) -> _Row:
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= self.rows_max:
+                self._forget(now_s)
+            row = self._rows[key] = _Row(now_s)
+        elif now_s - row.at_s > 1.0:
+            _decay(row, now_s)
+        return row
 
     def worst(self, now_s: float) -> list[HotRow]:
         """All rows with hand-offs or conflicts, worst first."""
@@ -127,6 +153,10 @@ class Contention:
                     )
                 )
         return sorted(found, key=badness, reverse=True)
+
+    def seen(self, now_s: float) -> int:
+        """How many distinct rows were written within the window, of those that are remembered."""
+        return sum(now_s - row.last_s <= DECAY_S for row in list(self._rows.values()))
 
     def _forget(self, now_s: float) -> None:
         for row in self._rows.values():

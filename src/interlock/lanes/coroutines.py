@@ -158,6 +158,7 @@ def conversation(
             try:
                 answer = yield asked
             except Exception as error:
+                requests.running = True
                 _throw(coroutine, context, error)
                 raise
     except (RuntimeError, AttributeError) as error:
@@ -168,6 +169,7 @@ def conversation(
         requests.refuse_left()
         return returned
     finally:
+        requests.running = True  # What is left of its code: `finally` blocks.
         requests.over = _end(coroutine, context)
 
 

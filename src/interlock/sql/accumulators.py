@@ -1,4 +1,4 @@
-"""Aggregates with PostgreSQL's results: exact sums and averages of whole and decimal numbers, plain sums of floats.
+"""Aggregates with PostgreSQL's results: exact sums and averages of numbers, plain sums of floats, collections.
 
 SQLite's own sum overflows where PostgreSQL widens to numeric, its average is a float, and its sum of floats is
 compensated, which PostgreSQL's is not. NULLs are left out, and a group without any value gives NULL.
@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Protocol
 
 from interlock.errors import TransactionError
-from interlock.sql import decimals
-from interlock.sql.values import StoredValue
+from interlock.sql import decimals, documentvalues
+from interlock.sql.values import StoredValue, array_text
 
 
 class Accumulator(Protocol):
@@ -109,3 +109,51 @@ class FloatAverage(FloatSum):
     def final(self) -> StoredValue:
         """The average."""
         return self.total / self.count if self.count else None
+
+
+class TextJoin:
+    """string_agg: each text after its separator, but for the first one."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def step(self, *values: StoredValue) -> None:
+        """Take one row."""
+        text, separator = values
+        if isinstance(text, str):
+            self.parts += [separator, text] if self.parts and isinstance(separator, str) else [text]
+
+    def final(self) -> StoredValue:
+        """The texts in one."""
+        return "".join(self.parts) if self.parts else None
+
+
+class Collection:
+    """array_agg: every value, NULL included."""
+
+    def __init__(self) -> None:
+        self.values: list[StoredValue] = []
+
+    def step(self, *values: StoredValue) -> None:
+        """Take one row."""
+        self.values.extend(values)
+
+    def final(self) -> StoredValue:
+        """The values as a stored array."""
+        return array_text(self.values) if self.values else None
+
+
+class DocumentArray(Collection):
+    """jsonb_agg: every value as a document, NULL as null."""
+
+    def final(self) -> StoredValue:
+        """The values as one document."""
+        return documentvalues.build_array(*self.values) if self.values else None
+
+
+class DocumentObject(Collection):
+    """jsonb_object_agg: keys and values by turns, of a key given twice the last one."""
+
+    def final(self) -> StoredValue:
+        """The values as one document."""
+        return documentvalues.build_object(*self.values) if self.values else None

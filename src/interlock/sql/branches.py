@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from interlock.sql.casts import unified
-from interlock.sql.datatypes import UNKNOWN
+from interlock.sql.datatypes import TEXT, UNKNOWN
 from interlock.sql.operators import comparable, keyed
 from interlock.sql.refusal import refuse
 from interlock.sql.terms import Term, combined
@@ -34,5 +34,6 @@ def nullif(left: Term, right: Term) -> Term:
     if result is not UNKNOWN and result.plain != kind and not result.is_text:
         raise refuse(f"NULLIF of {result} and {kind}.", fix="Cast one side, so that both are of one type.")
     comparable(kind, "NULLIF")
+    kind = TEXT if kind.is_text else kind  # As the operator = has it, which PostgreSQL compares them by.
     text = f"CASE WHEN {keyed(left, right.text)} = {right.operand} THEN NULL ELSE {left.checked.text} END"
     return combined(text, kind, (left, right))

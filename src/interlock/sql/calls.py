@@ -1,4 +1,4 @@
-"""The functions of the subset: which arguments they take, what type they give, what SQLite runs for them.
+"""The functions of the subset, those on numbers here: their arguments, their types, what SQLite runs for them.
 
 A function is here only if its result is PostgreSQL's for every argument, errors included. What depends on the
 database's locale (lower and upper of letters beyond ASCII) raises at run time; what is ambiguous is refused.
@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from interlock.sql.casts import convert, settled
-from interlock.sql.datatypes import BYTEA, FLOAT8, INT4, INT8, NUMERIC, TEXT, TIMESTAMPTZ, UNKNOWN, UUID_TYPE, Type
-from interlock.sql.operators import comparable, keyed
+from interlock.sql import arraycalls, documentcalls, textcalls, timecalls
+from interlock.sql.casts import convert, unified
+from interlock.sql.datatypes import FLOAT8, INT4, INT8, NUMERIC, TIMESTAMPTZ, UNKNOWN, UUID_TYPE, Type
+from interlock.sql.operators import arithmetic, comparable
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.terms import Term, call, combined, named
+from interlock.sql.terms import Term, call, named
 
 Arguments = Sequence[Term]
 
@@ -24,23 +25,9 @@ def scalar(name: str, arguments: Arguments) -> Term:
         raise refuse(f"the function {name}().", fix="Compute it in Python.")
     counts, build = entry
     if len(arguments) not in counts:
-        raise wrong(f"{name}() takes {' or '.join(map(str, counts))} arguments, not {len(arguments)}.")
+        listed = " or ".join(map(str, counts[:3]))
+        raise refuse(f"{name}() with {len(arguments)} arguments.", fix=f"Pass {listed}, or compute it in Python.")
     return named(build(arguments), name)
-
-
-def _length(arguments: Arguments) -> Term:
-    [value] = arguments
-    value = convert(value, TEXT, "implicit") if value.type is UNKNOWN else value
-    if not value.type.is_text and value.type != BYTEA:
-        raise wrong(f"length() of {value.type}.")
-    return call("length", INT4, value)
-
-
-def _cased(function: str) -> Callable[[Arguments], Term]:
-    def build(arguments: Arguments) -> Term:
-        return call(function, TEXT, _implicit(arguments[0], TEXT))
-
-    return build
 
 
 def _implicit(term: Term, kind: Type) -> Term:
@@ -69,9 +56,49 @@ def _rounded(arguments: Arguments) -> Term:
         raise wrong(f"round({value.type}, integer).", fix="Cast the value to numeric first.")
     if value.type.name == "numeric":
         return call("interlock_numeric_round", NUMERIC, value, extra="0")
-    if value.type == FLOAT8:
-        return call("interlock_float8_round", FLOAT8, value)
-    raise _not_a_number("round", value)
+    return call("interlock_float8_round", FLOAT8, _float(value, "round"))
+
+
+def _float(value: Term, function: str) -> Term:
+    """A whole number becomes double precision where PostgreSQL has the function for that and for numeric alone."""
+    if value.type.is_integer or value.type == FLOAT8:
+        return _implicit(value, FLOAT8)
+    raise _not_a_number(function, value)
+
+
+def _truncated(arguments: Arguments) -> Term:
+    value = arguments[0]
+    if len(arguments) > 1 and (value.type.is_integer or value.type.name == "numeric"):
+        scale = _implicit(arguments[1], INT4)
+        return call("interlock_numeric_truncate", NUMERIC, _implicit(value, NUMERIC), scale)
+    if len(arguments) > 1:
+        raise wrong(f"trunc({value.type}, integer).", fix="Cast the value to numeric first.")
+    if value.type.name == "numeric":
+        return call("interlock_numeric_truncate", NUMERIC, value, extra="0")
+    return call("trunc", FLOAT8, _float(value, "trunc"))
+
+
+def _modulo(arguments: Arguments) -> Term:
+    return arithmetic("%", *arguments)
+
+
+def _float_only(function: str) -> Callable[[Arguments], Term]:
+    def build(arguments: Arguments) -> Term:
+        return call(f"interlock_float8_{function}", FLOAT8, *(_float(value, function) for value in arguments))
+
+    return build
+
+
+def _chosen(name: str) -> Callable[[Arguments], Term]:
+    """greatest() and least(), which leave NULLs out."""
+
+    def build(arguments: Arguments) -> Term:
+        kind, terms = unified(*arguments)
+        comparable(kind, f"{name}()")
+        function = f"interlock_numeric_{name}" if kind == NUMERIC else f"interlock_{name}"
+        return call(function, kind, *terms)
+
+    return build
 
 
 def _whole(function: str) -> Callable[[Arguments], Term]:
@@ -79,9 +106,8 @@ def _whole(function: str) -> Callable[[Arguments], Term]:
         [value] = arguments
         if value.type.name == "numeric":
             return call(f"interlock_numeric_{function}", NUMERIC, value)
-        if value.type == FLOAT8:
-            return call(function, FLOAT8, value)
-        raise _not_a_number(function, value)
+        native = "interlock_float8_sign" if function == "sign" else function
+        return call(native, FLOAT8, _float(value, function))
 
     return build
 
@@ -98,45 +124,26 @@ def _source(function: str, kind: Type, *, volatile: bool) -> Callable[[Arguments
     return lambda _: replace(call(function, kind), volatile=volatile, nullable=False)
 
 
+_MANY: Final = tuple(range(1, textcalls.ARGUMENTS_MAX))
 _SCALARS: Final[dict[str, tuple[tuple[int, ...], Callable[[Arguments], Term]]]] = {
     "abs": ((1,), _absolute),
+    **arraycalls.CALLS,
+    **documentcalls.CALLS,
+    **textcalls.CALLS,
+    **timecalls.CALLS,
     "ceil": ((1,), _whole("ceil")),
+    "ceiling": ((1,), _whole("ceil")),
+    "current_timestamp": ((0,), _source("interlock_now", TIMESTAMPTZ, volatile=False)),
     "floor": ((1,), _whole("floor")),
     "gen_random_uuid": ((0,), _source("interlock_uuid", UUID_TYPE, volatile=True)),
-    "length": ((1,), _length),
-    "lower": ((1,), _cased("interlock_lower")),
+    "greatest": (_MANY, _chosen("greatest")),
+    "least": (_MANY, _chosen("least")),
+    "mod": ((2,), _modulo),
     "now": ((0,), _source("interlock_now", TIMESTAMPTZ, volatile=False)),
+    "power": ((2,), _float_only("power")),
     "random": ((0,), _source("interlock_random", FLOAT8, volatile=True)),
     "round": ((1, 2), _rounded),
-    "upper": ((1,), _cased("interlock_upper")),
+    "sign": ((1,), _whole("sign")),
+    "sqrt": ((1,), _float_only("sqrt")),
+    "trunc": ((1, 2), _truncated),
 }
-
-
-def aggregate(name: str, value: Term, *, distinct: bool) -> Term:
-    """An aggregate over one argument, with PostgreSQL's type: the sum of bigint is numeric, an average is exact."""
-    value = settled(value) if value.type is UNKNOWN else value
-    function, kind, unchecked = _aggregate(name, value.type)
-    if distinct:
-        comparable(value.type, f"{name}(DISTINCT …)")
-    compared = keyed(value) if distinct or name in {"min", "max"} else value.operand
-    text = f"{function}({'DISTINCT ' if distinct else ''}{compared})"
-    return combined(text, kind, [value], atomic=True, unchecked=unchecked, name=name)
-
-
-def _aggregate(name: str, kind: Type) -> tuple[str, Type, bool]:
-    """The function, its result's type, and whether its range has to be verified."""
-    match name:
-        case "count":
-            return "count", INT8, False
-        case "min" | "max" if kind.is_number or kind.is_text or kind == TIMESTAMPTZ:
-            return name, TEXT if kind.is_text else kind.plain, False
-        case "sum" if kind.name in {"int2", "int4"}:
-            return "sum", INT8, False
-        case "sum" | "avg" if kind.is_integer:
-            return f"interlock_{name}_integer", NUMERIC, False
-        case "sum" | "avg" if kind.name == "numeric":
-            return f"interlock_{name}_numeric", NUMERIC, False
-        case "sum" | "avg" if kind == FLOAT8:
-            return f"interlock_{name}_float8", FLOAT8, False
-        case _:
-            raise refuse(f"the aggregate {name}() of {kind}.", fix="Compute it in Python.")

@@ -7,7 +7,7 @@ raises where PostgreSQL does. A conversion missing from the table is refused.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from interlock.sql import decimals
 from interlock.sql.datatypes import INTEGER_RANGE, NUMBER_ORDER, TEXT, UNKNOWN, Name, Type
@@ -47,12 +47,11 @@ def settled(term: Term) -> Term:
 def meet(left: Type, right: Type) -> Type | None:
     """The type in which two terms meet (in a comparison, in the branches of CASE), or None."""
     if left is UNKNOWN or right is UNKNOWN:
-        known = right if left is UNKNOWN else left
-        return TEXT if known.is_text else known.plain
+        return right.plain if left is UNKNOWN else left.plain
     if left.is_number and right.is_number:
         return max(left.plain, right.plain, key=lambda kind: NUMBER_ORDER.index(kind.name))
     if left.is_text and right.is_text:
-        return TEXT
+        return left.plain  # PostgreSQL takes the first of two that convert into each other.
     return left.plain if left.name == right.name else None
 
 
@@ -185,9 +184,15 @@ _CONVERSIONS: dict[tuple[Name, Name], tuple[Occasion, Builder]] = {
     ("bool", "int4"): ("explicit", _bool_to_integer),
     ("int4", "bool"): ("explicit", _integer_to_bool),
 }
+_DOCUMENTED: Final[tuple[Name, ...]] = ("int2", "int4", "int8", "numeric", "float8", "bool")
+for _name in _DOCUMENTED:
+    _CONVERSIONS["jsonb", _name] = ("explicit", _by(f"interlock_jsonb_to_{_name}"))
+for _narrow_array, _wide_array in (("int2[]", "int4[]"), ("int2[]", "int8[]"), ("int4[]", "int8[]")):
+    _CONVERSIONS[cast("Name", _narrow_array), cast("Name", _wide_array)] = ("implicit", _widen)
 _INTEGERS: Final[tuple[Name, ...]] = ("int2", "int4", "int8")
 _CHARACTERS: Final[tuple[Name, ...]] = ("text", "varchar")
-_READABLE: Final[tuple[Name, ...]] = ("numeric", "float8", "bool", "uuid", "timestamptz")
+_READABLE: Final[tuple[Name, ...]] = ("numeric", "float8", "bool", "uuid", "timestamptz", "jsonb")
+_WRITTEN: Final[tuple[Name, ...]] = ("uuid", "timestamptz", "float8", "jsonb")
 for _integer in _INTEGERS:
     _CONVERSIONS[_integer, "numeric"] = ("implicit", _integer_to_text)
     _CONVERSIONS[_integer, "float8"] = ("implicit", _integer_to_float)
@@ -199,6 +204,7 @@ for _characters in _CHARACTERS:
         _CONVERSIONS[_characters, _integer] = ("explicit", _by(f"interlock_text_to_{_integer}"))
     _CONVERSIONS["numeric", _characters] = ("assignment", _numeric_to_text)
     _CONVERSIONS["bool", _characters] = ("assignment", _bool_to_text)
-    _CONVERSIONS["uuid", _characters] = ("assignment", _by("interlock_uuid_to_text"))
+    for _other in _WRITTEN:
+        _CONVERSIONS[_other, _characters] = ("assignment", _by(f"interlock_{_other}_to_text"))
     for _other in _READABLE:
         _CONVERSIONS[_characters, _other] = ("explicit", _by(f"interlock_text_to_{_other}"))

@@ -1,20 +1,21 @@
-"""The clauses of a SELECT around its list: FROM and JOIN, GROUP BY, ORDER BY, LIMIT and OFFSET.
+"""The clauses of a SELECT after FROM and around its list: GROUP BY, ORDER BY, LIMIT and OFFSET, locks.
 
 Where PostgreSQL and SQLite resolve or default differently, the difference is written out: ORDER BY says where NULLs go,
 GROUP BY repeats expressions instead of aliases, a negative LIMIT raises.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from interlock.sql.casts import convert, settled
 from interlock.sql.datatypes import INT8, UNKNOWN
-from interlock.sql.expressions import expression, predicate
+from interlock.sql.expressions import expression
 from interlock.sql.operators import COLLATED, comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Output, Query, Relation, Scope
+from interlock.sql.scope import Scope
+from interlock.sql.special import quantified
 from interlock.sql.syntax import (
     Node,
     argument,
@@ -29,84 +30,6 @@ from interlock.sql.syntax import (
     unsupported,
 )
 from interlock.sql.terms import Term
-
-Derived = Callable[[Node, Scope], Query]
-
-# --- FROM -------------------------------------------------------------------------------------------------------------
-
-
-def relations(node: Node, scope: Scope, derived: Derived) -> str:
-    """FROM and its joins; brings their relations into the scope."""
-    source = maybe(node, "from_")
-    joins = children(node, "joins")
-    if source is None:
-        if joins:
-            raise unsupported(node)
-        return ""
-    only(source, "this")
-    first, text = _relation(child(source), scope, derived)
-    scope.add(first)
-    return f" FROM {text}" + "".join(_join(join, scope, derived) for join in joins)
-
-
-def _join(node: Node, scope: Scope, derived: Derived) -> str:
-    only(node, "this", "side", "kind", "on")
-    side, kind = str(argument(node, "side") or ""), str(argument(node, "kind") or "")
-    condition = maybe(node, "on")
-    relation, text = _relation(child(node), scope, derived)
-    match side.upper(), kind.upper():
-        case "", "CROSS" if condition is None:
-            scope.add(relation)
-            return f" CROSS JOIN {text}"
-        case "", "" | "INNER" if condition is not None:
-            word = "JOIN"
-        case "LEFT", "" | "OUTER" if condition is not None:
-            relation = replace(relation, outer=True)
-            word = "LEFT JOIN"
-        case "", "":
-            raise refuse("tables side by side in FROM.", fix="Write CROSS JOIN, or JOIN … ON ….")
-        case _:
-            raise refuse(f"{side} {kind} JOIN.".strip(), fix="Use [INNER] JOIN … ON, LEFT JOIN … ON or CROSS JOIN.")
-    scope.add(relation)
-    assert condition is not None
-    with scope.at("JOIN … ON", volatile=False):
-        term = predicate(condition, scope, "JOIN … ON")
-    return f" {word} {text} ON {term.checked.text}"
-
-
-def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str]:
-    alias = _alias(maybe(node, "alias"))
-    if type(node) is exp.Subquery:
-        only(node, "this", "alias")
-        if alias is None:
-            raise refuse("a subquery in FROM without a name.", fix="Write (SELECT …) AS name.")
-        query = derived(child(node), scope)
-        return Relation(alias, query.columns, quoted(alias)), f"({query.text}) AS {quoted(alias)}"
-    if type(node) is not exp.Table:
-        raise unsupported(node)
-    only(node, "this", "alias")
-    name = identifier(child(node), "table")
-    common = scope.query_named(name)
-    if common is not None:
-        written = quoted(alias or name)
-        text = f"{quoted(name)} AS {written}" if alias else quoted(name)
-        return Relation(alias or name, common.columns, written), text
-    return table_relation(name, alias, scope), f"{quoted(name)} AS {quoted(alias)}" if alias else quoted(name)
-
-
-def _alias(node: Node | None) -> str | None:
-    if node is None:
-        return None
-    only(node, "this")
-    return identifier(child(node), "alias")
-
-
-def table_relation(name: str, alias: str | None, scope: Scope) -> Relation:
-    """A table of the schema as a relation."""
-    table = scope.translation.table(name)
-    columns = tuple(Output(column.name, column.type, nullable=column.nullable) for column in table.columns)
-    return Relation(alias or name, columns, quoted(alias or name), primary_key=table.primary_key)
-
 
 # --- GROUP BY ---------------------------------------------------------------------------------------------------------
 
@@ -165,6 +88,20 @@ def _place(node: Node, count: int, clause: str) -> int:
 # --- ORDER BY ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of ORDER BY: what it sorts by, as it is written, and its direction."""
+
+    term: Term
+    text: str
+    direction: str
+
+
+def sorted_by(keys: Sequence[Key]) -> str:
+    """The text of ORDER BY."""
+    return f" ORDER BY {', '.join(key.text + key.direction for key in keys)}" if keys else ""
+
+
 def ordering(
     node: Node | None,
     scope: Scope,
@@ -174,12 +111,12 @@ def ordering(
     distinct: bool = False,
     compound: bool = False,
     used: list[Term] | None = None,
-) -> str:
+) -> list[Key]:
     """ORDER BY: a number or a bare name of the list is that place in it, everything else an expression over FROM."""
     if node is None:
-        return ""
+        return []
     only(node, "expressions")
-    listed: list[str] = []
+    listed: list[Key] = []
     for item in children(node):
         only(item, "this", "desc", "nulls_first")
         key = child(item)
@@ -191,12 +128,12 @@ def ordering(
             if term.volatile:
                 raise refuse("ORDER BY a column of random values.", fix="Order by random() itself.")
             text = f"{place} {COLLATED}" if term.type.name == "numeric" else str(place)
-        elif _is_constant(key):
+        elif is_constant(key):
             raise refuse("ORDER BY a constant.", why="It orders nothing.", fix="Order by columns.")
         elif compound:
             raise refuse("ORDER BY an expression after a set operation.", fix="Order by the name of a column.")
         else:
-            with scope.at("ORDER BY", aggregates=True):
+            with scope.at("ORDER BY", aggregates=True, windows=True):
                 term = settled(expression(key, scope))
             if distinct and all(term.text != other.text for other in terms):
                 raise wrong("with SELECT DISTINCT, ORDER BY must be in the list.")
@@ -204,11 +141,22 @@ def ordering(
             if used is not None:
                 used.append(term)
         comparable(term.type, "ORDER BY")
-        listed.append(text + _direction(item, term))
-    return f" ORDER BY {', '.join(listed)}"
+        listed.append(Key(term, text, direction(item, term)))
+    return listed
 
 
-def _is_constant(node: Node) -> bool:
+def listed_term(node: Node, scope: Scope, terms: Sequence[Term], names: Sequence[str], clause: str) -> Term:
+    """What a number, a name of the list or an expression means in DISTINCT ON, which PostgreSQL reads like ORDER BY."""
+    place = _place(node, len(terms), clause) if type(node) is exp.Literal else 0
+    place = place or _listed_place(_bare_name(node), terms, names)
+    if place:
+        return terms[place - 1]
+    with scope.at(clause, aggregates=True, windows=True):
+        return settled(expression(node, scope))
+
+
+def is_constant(node: Node) -> bool:
+    """Whether it orders nothing."""
     while type(node) in {exp.Paren, exp.Cast, exp.Neg}:
         node = child(node)
     return type(node) in {exp.Literal, exp.Null, exp.Boolean, exp.Parameter}
@@ -222,7 +170,7 @@ def _listed_place(name: str | None, terms: Sequence[Term], names: Sequence[str])
     return places[0] if places else 0
 
 
-def _direction(item: Node, term: Term) -> str:
+def direction(item: Node, term: Term) -> str:
     """PostgreSQL takes NULL for larger than everything, SQLite for smaller: say where it goes, if there can be any."""
     text = " DESC" if flag(item, "desc") else ""
     if not term.nullable:
@@ -242,17 +190,55 @@ def limits(limit: Node | None, offset: Node | None, scope: Scope) -> str:
 
 
 def _bound(node: Node, scope: Scope, name: str) -> str:
-    if type(node) not in {exp.Limit, exp.Offset}:
+    if type(node) is exp.Fetch:
+        only(node, "direction", "count", "limit_options")
+        options = maybe(node, "limit_options")
+        if options is not None:
+            only(options, "rows")
+        given = maybe(node, "count")
+        if given is None:
+            return "1"
+    elif type(node) in {exp.Limit, exp.Offset}:
+        only(node, "expression")
+        given = child(node, "expression")
+    else:
         raise unsupported(node)
-    only(node, "expression")
+    if type(given) is exp.Var and string(given).upper() == "ALL":
+        return "-1"
     alone = Scope(scope.translation, place=name.upper(), subqueries=False)
-    term = expression(child(node, "expression"), alone)
+    term = expression(given, alone)
     if term.type is UNKNOWN and term.parameter is None:
         raise refuse(f"{name.upper()} must be a number or a parameter.")
     term = convert(term, INT8, "assignment")
     if term.literal is not None and term.atomic:
         return term.literal
     return f"interlock_{name}({term.checked.text})"
+
+
+# --- Locks ------------------------------------------------------------------------------------------------------------
+
+
+def locks(node: Node, scope: Scope) -> None:
+    """FOR UPDATE and the like: nothing is left to do but to run in the writer.
+
+    A lane runs one transaction at a time, so each has every lock it could ask for, and neither SKIP LOCKED nor NOWAIT
+    ever finds one taken.
+    """
+    for lock in children(node, "locks"):
+        only(lock, "update", "expressions", "wait", "key")
+        for forbidden in ("distinct", "group", "having"):
+            if argument(node, forbidden):
+                raise wrong(f"FOR UPDATE with {forbidden.upper()}.")
+        if any(item.find(exp.Window) is not None for item in children(node)):
+            raise wrong("FOR UPDATE with a window function.")
+        if any(relation.outer for relation in scope.relations):
+            raise refuse("FOR UPDATE with an outer join.", fix="Lock the rows of one table in a statement of its own.")
+        known = {relation.name for relation in scope.relations}
+        for target in children(lock):
+            only(target, "this")
+            if identifier(child(target), "table") not in known:
+                raise wrong(f"FOR UPDATE OF {identifier(child(target), 'table')!r}, which is not in FROM.")
+        scope.translation.locking = True
 
 
 # --- One row at most --------------------------------------------------------------------------------------------------
@@ -262,7 +248,9 @@ def proven_single(node: Node, scope: Scope) -> bool:
     """Whether a SELECT can give one row at most: no table, LIMIT 1, or the whole primary key asked for."""
     limit = maybe(node, "limit")
     if limit is not None:
-        bound = maybe(limit, "expression")
+        bound = maybe(limit, "count" if type(limit) is exp.Fetch else "expression")
+        if bound is None and type(limit) is exp.Fetch:
+            return True
         if type(bound) is exp.Literal and string(bound) in {"0", "1"}:
             return True
     if not scope.relations:
@@ -271,24 +259,24 @@ def proven_single(node: Node, scope: Scope) -> bool:
         return False
     [relation] = scope.relations
     where = maybe(node, "where")
-    fixed = set[str]() if where is None else _fixed(child(where), scope)
-    return {f"{relation.written}.{quoted(name)}" for name in relation.primary_key} <= fixed
+    asked = set[str]() if where is None else fixed(child(where), scope)
+    return {f"{relation.written}.{quoted(name)}" for name in relation.primary_key} <= asked
 
 
-def _fixed(node: Node, scope: Scope) -> set[str]:
+def fixed(node: Node, scope: Scope) -> set[str]:
     """The columns of this scope that a condition equates with something from outside of it."""
     if type(node) is exp.Paren:
-        return _fixed(child(node), scope)
+        return fixed(child(node), scope)
     if type(node) is exp.And:
-        return _fixed(child(node), scope) | _fixed(child(node, "expression"), scope)
-    if type(node) is not exp.EQ:
+        return fixed(child(node), scope) | fixed(child(node, "expression"), scope)
+    if type(node) is not exp.EQ or quantified(child(node, "expression")) is not None:
         return set()
     sides = [expression(child(node, name), scope) for name in ("this", "expression")]
-    fixed: set[str] = set()
+    found: set[str] = set()
     for column, value in (sides, sides[::-1]):
         own = {(scope.number, column.text)}
         # As floats, two different whole numbers may be equal.
         exact = value.type == column.type or value.type.name != "float8"
         if column.bare == own and exact and all(number != scope.number for number, _ in value.bare):
-            fixed.add(column.text)
-    return fixed
+            found.add(column.text)
+    return found

@@ -15,6 +15,7 @@ from interlock.sql.datatypes import (
     INT2,
     INT4,
     INT8,
+    INTERVAL,
     JSONB,
     NUMERIC,
     TEXT,
@@ -22,6 +23,7 @@ from interlock.sql.datatypes import (
     UUID_TYPE,
     VARCHAR,
     Type,
+    array_of,
 )
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.syntax import Node, argument, child, children, only, string
@@ -52,7 +54,6 @@ _INSTEAD: Final[dict[exp.DType, str]] = {
     exp.DType.BPCHAR: "text or varchar(n)",
     exp.DType.JSON: "jsonb",
     exp.DType.INTERVAL: "a number of seconds",
-    exp.DType.ARRAY: "jsonb, or a table of its own",
 }
 VARCHAR_LENGTH_MAX: Final = 10_485_760
 
@@ -64,6 +65,8 @@ def column_type(node: Node) -> tuple[Type, str | None]:
     only(node, "this", "expressions", "nested")
     kind = argument(node, "this")
     written = node.sql(dialect="postgres").lower()
+    if kind is exp.DType.ARRAY:
+        return _array(node, written), None
     if not isinstance(kind, exp.DType) or argument(node, "nested"):
         raise refuse(f"the type {written}.", fix="Use one of the documented types.")
     sizes = [_size(part) for part in children(node)]
@@ -76,6 +79,23 @@ def column_type(node: Node) -> tuple[Type, str | None]:
     if kind is exp.DType.DECIMAL:
         return _numeric(sizes), None
     raise refuse(f"the type {written}.", fix=f"Use {_INSTEAD.get(kind, 'one of the documented types')}.")
+
+
+def cast_type(node: Node) -> tuple[Type, str | None]:
+    """The type that a value is cast to, which may be one that no column has."""
+    if type(node) is exp.DataType and argument(node, "this") is exp.DType.INTERVAL:
+        only(node, "this")
+        return INTERVAL, None
+    return column_type(node)
+
+
+def _array(node: Node, written: str) -> Type:
+    [inner] = children(node)
+    element, serial = column_type(inner)
+    kind = array_of(element)
+    if kind is None or serial or element != element.plain:
+        raise refuse(f"the type {written}.", fix="Use an array of a plain type, such as bigint[] or text[], or jsonb.")
+    return kind
 
 
 def _size(node: Node) -> int:

@@ -2,14 +2,14 @@
 
 SQLite has five storage classes and forgets everything else, so the declared type of each column carries PostgreSQL's
 name, and a CHECK on the column enforces it. The invariant is that a declared type gives its column an affinity that
-never changes a stored value. The odd one is `numeric text`: exact decimals are text, and plain `numeric` would make
-SQLite turn them into floats.
+never changes a stored value. The odd ones are `numeric text` and `jsonb text`: both are text, and the plain names
+would make SQLite turn what looks like a number into one.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 Name = Literal[
     "int2",
@@ -24,8 +24,20 @@ Name = Literal[
     "timestamptz",
     "uuid",
     "jsonb",
+    "interval",
+    "int2[]",
+    "int4[]",
+    "int8[]",
+    "numeric[]",
+    "float8[]",
+    "text[]",
+    "bool[]",
+    "bytea[]",
+    "timestamptz[]",
+    "uuid[]",
     "unknown",
 ]
+_ARRAY: Final = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,16 @@ class Type:
         """Characters, of limited length or not."""
         return self.name in {"text", "varchar"}
 
+    @property
+    def is_array(self) -> bool:
+        """A list of values of one type."""
+        return self.name.endswith(_ARRAY)
+
+    @property
+    def element(self) -> "Type":
+        """What an array is made of."""
+        return PLAIN[cast("Name", self.name.removesuffix(_ARRAY))]
+
 
 _SPELLING: Final[dict[Name, str]] = {
     "int2": "smallint",
@@ -78,14 +100,23 @@ _SPELLING: Final[dict[Name, str]] = {
     "timestamptz": "timestamptz",
     "uuid": "uuid",
     "jsonb": "jsonb",
+    "interval": "interval",
     "unknown": "unknown",
 }
+_ELEMENTS: Final[tuple[Name, ...]] = (
+    "int2", "int4", "int8", "numeric", "float8", "text", "bool", "bytea", "timestamptz", "uuid",
+)  # fmt: skip
+for _element in _ELEMENTS:
+    _SPELLING[cast("Name", f"{_element}{_ARRAY}")] = f"{_SPELLING[_element]}{_ARRAY}"
 PLAIN: Final[dict[Name, Type]] = {name: Type(name) for name in _SPELLING}
+# Types of expressions alone: no column has them.
+PASSING: Final[frozenset[Name]] = frozenset({"interval", "unknown"})
 
 INT2, INT4, INT8 = PLAIN["int2"], PLAIN["int4"], PLAIN["int8"]
 NUMERIC, FLOAT8 = PLAIN["numeric"], PLAIN["float8"]
 TEXT, VARCHAR, BOOL, BYTEA = PLAIN["text"], PLAIN["varchar"], PLAIN["bool"], PLAIN["bytea"]
 TIMESTAMPTZ, UUID_TYPE, JSONB, UNKNOWN = PLAIN["timestamptz"], PLAIN["uuid"], PLAIN["jsonb"], PLAIN["unknown"]
+INTERVAL, TEXT_ARRAY = PLAIN["interval"], PLAIN["text[]"]
 
 INTEGER_RANGE: Final[dict[str, tuple[int, int]]] = {
     "int2": (-(2**15), 2**15 - 1),
@@ -101,15 +132,24 @@ FLOAT_MAX: Final = "1.7976931348623157e308"
 SERIALS: Final[dict[str, Type]] = {"smallserial": INT2, "serial": INT4, "bigserial": INT8}
 
 
+def array_of(kind: Type) -> Type | None:
+    """The array of that type, or None if there is none."""
+    return PLAIN.get(cast("Name", f"{kind.name}{_ARRAY}"))
+
+
 def declared(kind: Type) -> str:
     """The type as it is written into SQLite's CREATE TABLE. Never `integer` alone: SQLite numbers such a key itself."""
     match kind.name:
+        case name if kind.is_array:
+            # Brackets would quote a name. Whatever the affinity, "[1,2]" is no number and stays what it is.
+            return f"array {name.removesuffix(_ARRAY)}"
         case "int4":
             return "int4"
         case "numeric" if kind.precision is not None:
             return f"numeric text({kind.precision},{kind.scale})"
-        case "numeric":
-            return "numeric text"
+        case "numeric" | "jsonb" as name:
+            # Without the word SQLite would make a number of a text that looks like one.
+            return f"{name} text"
         case _:
             return str(kind)
 
@@ -131,12 +171,13 @@ def parse_declared(text: str) -> Type | None:
 
 
 _DECLARED = re.compile(r"(?P<base>[a-z0-9 ]+?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s*(?P<second>-?\d+)\s*)?\))?")
-_BY_DECLARED: Final[dict[str, Type]] = {declared(kind): kind for name, kind in PLAIN.items() if name != "unknown"}
+_BY_DECLARED: Final[dict[str, Type]] = {declared(kind): kind for name, kind in PLAIN.items() if name not in PASSING}
+_BY_DECLARED["jsonb"] = JSONB  # As it was written while a document was an object or an array alone.
 
 
 def enforcement(kind: Type, column: str, *, nullable: bool = True) -> str:
     """The condition of the CHECK that makes SQLite keep the type; `column` is already quoted. NULL may pass."""
-    stored, limit = _STORED[kind.name], _LIMITS.get(kind.name)
+    stored, limit = _STORED.get(kind.name, "text"), _LIMITS.get(kind.name)
     if kind.name == "bool":
         return f"{column} IN (0, 1)"
     # One comparison less on the hot path.
@@ -153,6 +194,7 @@ def _short(kind: Type, column: str) -> str:
     return "" if kind.length is None else f" AND length({column}) <= {kind.length}"
 
 
+# How SQLite keeps each; arrays are text.
 _STORED: Final[dict[Name, str]] = {
     "int2": "integer",
     "int4": "integer",

@@ -93,6 +93,18 @@ def ceiling(value: str) -> str:
     return numeric_text(Decimal(value).to_integral_value(rounding="ROUND_CEILING"))
 
 
+def truncate_to(value: str, scale: int) -> str:
+    """The number cut off after so many digits; a negative scale cuts before the point."""
+    number = Decimal(value).quantize(Decimal((0, (1,), -scale)), rounding="ROUND_DOWN", context=_EXACT)
+    return numeric_text(number if scale >= 0 else rounded(number, 0))
+
+
+def sign(value: str) -> str:
+    """-1, 0 or 1."""
+    number = Decimal(value)
+    return str((number > 0) - (number < 0))
+
+
 def fit(value: str, precision: int, scale: int) -> str:
     """The number as a numeric(precision, scale) keeps it, or the error of a field that is too small."""
     number = rounded(Decimal(value), scale)

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from interlock.sql.changes import assigned
+from interlock.sql.assignments import assigned
 from interlock.sql.columntypes import column_type
 from interlock.sql.datatypes import INT2, INT4, INT8, declared, enforcement
 from interlock.sql.expressions import expression, predicate

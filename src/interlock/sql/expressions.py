@@ -11,14 +11,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import branches, calls, literals, predicates
+from interlock.sql import aggregation, branches, calls, literals, predicates, special
 from interlock.sql.casts import convert
-from interlock.sql.columntypes import column_type
-from interlock.sql.datatypes import BOOL, INT8, UNKNOWN
-from interlock.sql.operators import arithmetic, comparison, concatenation, condition, negation
+from interlock.sql.columntypes import cast_type
+from interlock.sql.datatypes import BOOL, UNKNOWN
+from interlock.sql.operators import comparison, condition
+from interlock.sql.overloads import arithmetic, concatenation, negation
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Query, Scope
-from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, string, unsupported
+from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, quoted, string, unsupported
 from interlock.sql.terms import Term, combined, named
 
 Handler = Callable[[Node, Scope], Term]
@@ -122,6 +123,11 @@ def _negation(node: Node, scope: Scope) -> Term:
 def _comparison(operator: str) -> Handler:
     def handle(node: Node, scope: Scope) -> Term:
         only(node, "this", "expression")
+        over = special.quantified(child(node, "expression"))
+        if over is not None:
+            _operand(node, "this", scope)
+            left = stable(child(node), scope, over[0])
+            return special.quantified_comparison(operator, left, over, scope, expression, subquery)
         left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
         return comparison(operator, left, right)
 
@@ -186,10 +192,11 @@ def _in(node: Node, scope: Scope) -> Term:
     only(node, "this", "expressions", "query")
     _operand(node, "this", scope)
     left = stable(child(node), scope, "IN")
-    query = maybe(node, "query")
+    listed = children(node)
+    query = listed[0] if [type(item) for item in listed] == [exp.Values] else maybe(node, "query")
     if query is not None:
         return predicates.in_query(left, subquery(query, scope))
-    return predicates.in_list(left, [expression(item, scope) for item in children(node)])
+    return predicates.in_list(left, [expression(item, scope) for item in listed])
 
 
 def _like(node: Node, scope: Scope) -> Term:
@@ -202,12 +209,12 @@ def _like(node: Node, scope: Scope) -> Term:
             raise refuse("an ESCAPE that is not one character.", fix="Write ESCAPE '!', for example.")
         escape = string(written)
         node = child(node)
-        if type(node) is not exp.Like:
+        if type(node) not in {exp.Like, exp.ILike}:
             raise unsupported(node)
         negated = flag(node, "negate")
     only(node, "this", "expression", "negate")
     left, right = _operand(node, "this", scope), _operand(node, "expression", scope)
-    return predicates.like(left, right, escape, negated=negated)
+    return predicates.like(left, right, escape, negated=negated, cased=type(node) is exp.Like)
 
 
 # --- Branches, casts, calls -------------------------------------------------------------------------------------------
@@ -250,58 +257,29 @@ def _nullif(node: Node, scope: Scope) -> Term:
 
 def _cast(node: Node, scope: Scope) -> Term:
     only(node, "this", "to", "_type")
-    kind, serial = column_type(child(node, "to"))
+    kind, serial = cast_type(child(node, "to"))
     if serial:
         raise wrong("a cast to a serial type.", fix="Cast to bigint.")
+    if type(child(node)) is exp.Array and kind.is_array:
+        return special.array(child(node), scope, expression, kind.element)
     inner = expression(child(node), scope)
     strong = inner.name is not None and not inner.weak
-    return named(convert(inner, kind, "explicit"), inner.name if strong else kind.name, weak=not strong)
+    name = inner.name if strong else (kind.element if kind.is_array else kind).name
+    return named(convert(inner, kind, "explicit"), name, weak=not strong)
 
 
-def _scalar(name: str, *arguments: str) -> Handler:
-    def handle(node: Node, scope: Scope) -> Term:
-        only(node, *arguments)
-        given = [part for argument_name in arguments if (part := maybe(node, argument_name)) is not None]
-        return calls.scalar(name, [expression(part, scope) for part in given])
+def _now(node: Node, _: Scope) -> Term:
+    only(node)
+    return calls.scalar("current_timestamp", [])
 
-    return handle
+
+def _walked(handler: Callable[[Node, Scope, Handler], Term]) -> Handler:
+    """A handler of another module, which is given the walk."""
+    return lambda node, scope: handler(node, scope, expression)
 
 
 def _aggregate(name: str) -> Handler:
-    def handle(node: Node, scope: Scope) -> Term:
-        only(node, "this", "expressions", "big_int")
-        if not scope.aggregates:
-            raise wrong(f"the aggregate {name}() in {scope.place}.", fix="Use it in SELECT, HAVING or ORDER BY.")
-        inner = child(node)
-        if type(inner) is exp.Star and name == "count":
-            only(inner)
-            return Term("count(*)", INT8, aggregate=True, name="count", nullable=False)
-        if children(node):
-            raise wrong(f"{name}() takes one argument.")
-        distinct = type(inner) is exp.Distinct
-        if distinct:
-            only(inner, "expressions")
-            listed = children(inner)
-            if len(listed) != 1:
-                raise wrong(f"{name}(DISTINCT …) takes one argument.")
-            [inner] = listed
-        return _aggregate_over(name, inner, scope, distinct=distinct)
-
-    return handle
-
-
-def _aggregate_over(name: str, inner: Node, scope: Scope, *, distinct: bool) -> Term:
-    grouped = scope.grouped
-    scope.grouped = frozenset()
-    try:
-        with scope.at(f"the argument of {name}()", volatile=False, subqueries=False):
-            value = expression(inner, scope)
-    finally:
-        scope.grouped = grouped
-    if any(number != scope.number for number, _ in value.bare):
-        raise refuse(f"{name}() over a column of the query around it.", fix="Aggregate where the column comes from.")
-    term = calls.aggregate(name, value, distinct=distinct)
-    return replace(term, aggregate=True, bare=frozenset(), inside=value.bare)
+    return lambda node, scope: aggregation.counted(node, scope, name, expression)
 
 
 # --- Subqueries -------------------------------------------------------------------------------------------------------
@@ -319,14 +297,11 @@ def _scalar_subquery(node: Node, scope: Scope) -> Term:
     query = subquery(child(node), scope)
     if len(query.columns) != 1:
         raise wrong(f"a subquery of {len(query.columns)} columns as a value.", fix="Select one column.")
-    if not query.single:
-        raise refuse(
-            "a subquery as a value that may give several rows.",
-            why="PostgreSQL raises an error when it does; SQLite would take the first.",
-            fix="Ask for the whole primary key, use an aggregate, or add LIMIT 1.",
-        )
     [output] = query.columns
-    return Term(f"({query.text})", output.type, bare=query.bare, name=output.name)
+    text = query.text
+    if not query.single:
+        text = f"SELECT interlock_single(s.{quoted(output.name)}) FROM ({text}) AS s"  # noqa: S608 - quoted names
+    return Term(f"({text})", output.type, bare=query.bare, name=output.name)
 
 
 def _exists(node: Node, scope: Scope) -> Term:
@@ -338,7 +313,7 @@ def _exists(node: Node, scope: Scope) -> Term:
 _PREDICATES: Final = frozenset(
     {
         exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.In,
-        exp.Between, exp.Like, exp.Escape, exp.Not, exp.And, exp.Or,
+        exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Not, exp.And, exp.Or,
     }
 )  # fmt: skip
 
@@ -371,26 +346,39 @@ _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Between: _between,
     exp.In: _in,
     exp.Like: _like,
+    exp.ILike: _like,
     exp.Escape: _like,
     exp.Case: _case,
     exp.Coalesce: _coalesce,
     exp.Nullif: _nullif,
     exp.Cast: _cast,
-    exp.Abs: _scalar("abs", "this"),
-    exp.Ceil: _scalar("ceil", "this"),
-    exp.Floor: _scalar("floor", "this"),
-    exp.Length: _scalar("length", "this"),
-    exp.Lower: _scalar("lower", "this"),
-    exp.Upper: _scalar("upper", "this"),
-    exp.Round: _scalar("round", "this", "decimals"),
-    exp.CurrentTimestamp: _scalar("now"),
-    exp.Rand: _scalar("random"),
-    exp.Uuid: _scalar("gen_random_uuid"),
+    exp.CurrentTimestamp: _now,
+    exp.Interval: _walked(special.interval),
+    exp.Extract: _walked(special.extract),
+    exp.Trim: _walked(special.trim),
+    exp.Substring: _walked(special.substring),
+    exp.StrPosition: _walked(special.position),
+    exp.Anonymous: _walked(special.called),
+    exp.Array: _walked(special.array),
+    exp.Bracket: _walked(special.subscript),
+    exp.JSONExtract: _walked(special.document_operator),
+    exp.JSONExtractScalar: _walked(special.document_operator),
+    exp.JSONBExtract: _walked(special.document_operator),
+    exp.JSONBExtractScalar: _walked(special.document_operator),
+    exp.JSONBContainsTopKey: _walked(special.document_operator),
+    exp.JSONBContainsAnyTopKeys: _walked(special.document_operator),
+    exp.JSONBContainsAllTopKeys: _walked(special.document_operator),
+    exp.JSONBDeleteAtPath: _walked(special.document_operator),
+    exp.ArrayContainsAll: _walked(special.document_operator),
+    exp.ArrayContainedBy: _walked(special.document_operator),
+    exp.Filter: _walked(aggregation.filtered),
+    exp.GroupConcat: _aggregate("string_agg"),
     exp.Count: _aggregate("count"),
     exp.Sum: _aggregate("sum"),
     exp.Avg: _aggregate("avg"),
     exp.Min: _aggregate("min"),
     exp.Max: _aggregate("max"),
     exp.Subquery: _scalar_subquery,
+    exp.Window: lambda node, scope: scope.translation.window(node, scope),
     exp.Exists: _exists,
 }

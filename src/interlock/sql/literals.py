@@ -2,10 +2,9 @@
 
 PostgreSQL gives a bare 'string' the type its surroundings want and reads it by that type's rules, when it parses the
 statement. So it is done here: a constant never needs a function at run time, and a wrong one is refused at once. Where
-PostgreSQL's reading depends on settings (dates without offset) or is wider than this (hexadecimal), it is refused.
+PostgreSQL's reading is wider than this (hexadecimal, infinity), it is refused.
 """
 
-import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from interlock.errors import TransactionError
+from interlock.sql import arrays, documents, times
 from interlock.sql.datatypes import INT4, INT8, INTEGER_RANGE, NUMERIC, PLAIN, UNKNOWN, Name, Type
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term
@@ -22,7 +22,7 @@ from interlock.sql.values import encoder, is_storable, microseconds, numeric_tex
 _INTEGER = re.compile(r"[ \t\n\r\f\v]*([+-]?[0-9]+)[ \t\n\r\f\v]*")
 _NUMBER = re.compile(r"[ \t\n\r\f\v]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\n\r\f\v]*")
 _MOMENT = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?) ?(Z|z|[+-]\d{2}(?::?\d{2})?)", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)(?: ?(Z|z|[+-]\d{2}(?::?\d{2})?))?)?", re.ASCII
 )
 _BYTES = re.compile(r"(?:\\x((?:[0-9a-fA-F]{2})*))?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -37,16 +37,17 @@ _TRUTHS: Final = {
 _DIGITS: Final = re.compile(r"^\s*[+-]?(?:0[xXoObB]|[0-9]+_|nan|inf)", re.IGNORECASE)
 _WIDER: Final[dict[Name, re.Pattern[str]]] = {
     **dict.fromkeys(("int2", "int4", "int8", "numeric", "float8"), _DIGITS),
+    **{name: re.compile(r"^\s*(?:\[|\{\s*\{)") for name, kind in PLAIN.items() if kind.is_array},
     "bytea": re.compile(""),
     "timestamptz": re.compile(r"[0-9]|now|today|yesterday|tomorrow|epoch|inf", re.IGNORECASE),
+    "interval": re.compile(r"[0-9]|inf", re.IGNORECASE),
     "uuid": re.compile(r"^\{?(?:[0-9a-fA-F]{4}-?){8}\}?$"),
-    "jsonb": re.compile(r"^\s*(?:[0-9\"-]|true|false|null)"),
 }
 _PLAIN_FORM: Final[dict[Name, str]] = {
     "bytea": r"Write '\x00ff', or pass a parameter.",
-    "timestamptz": "Write '2030-12-31 23:59:59+00', with its offset, or pass a parameter.",
+    "timestamptz": "Write '2030-12-31 23:59:59+00', or pass a parameter.",
+    "interval": "Write numbers with units: '1 day 12 hours', '1.5 seconds', '02:30:00'.",
     "uuid": "Write it with four hyphens, or pass a parameter.",
-    "jsonb": "Put a bare value into a list or an object.",
 }
 
 
@@ -140,11 +141,11 @@ def read_bool(text: str) -> bool:
 
 
 def read_moment(text: str) -> int:
-    """A moment with date, time and offset, as it is stored; without an offset it would depend on the session."""
+    """A moment with date, time and offset, as it is stored. Without an offset it is UTC, as every session is."""
     matched = _MOMENT.fullmatch(text.strip())
     if matched is None:
         raise ValueError(text)
-    day, clock, offset = matched.groups()
+    day, clock, offset = matched[1], matched[2] or "00:00", matched[3] or "Z"
     if offset in {"Z", "z"}:
         offset = "+00:00"
     digits = offset[1:].replace(":", "").ljust(4, "0")
@@ -167,20 +168,23 @@ def _read_bytes(text: str) -> bytes:
     return bytes.fromhex(matched[1] or "")
 
 
-def _read_json(text: str, kind: Type) -> str:
-    document: object = json.loads(text, parse_constant=_no_constant, parse_float=_json_number)
-    return text_literal(str(encoder(kind)(document, 0)))
+def _read_array(text: str, kind: Type) -> str:
+    element = encoder(kind.element)
+    read = _ELEMENTS.get(kind.element.name)
+    if read is None:
+        raise refuse(f"a constant of type {kind}.", fix="Write ARRAY[…], or pass a parameter.")
+    items = [None if item is None else element(read(item), 0) for item in arrays.read_items(text)]
+    return text_literal(arrays.make(*items))
 
 
-def _json_number(text: str) -> float:
-    # jsonb keeps a number without its exponent, so 1e2 comes back as an integer.
-    written = numeric_text(Decimal(text))
-    return float(text) if "." in written else int(written)
-
-
-def _no_constant(text: str) -> object:
-    raise ValueError(text)
-
+_ELEMENTS: Final[dict[Name, Callable[[str], object]]] = {
+    **{name: (lambda text: read_integer(text, INT8)) for name in ("int2", "int4", "int8")},
+    "numeric": lambda text: Decimal(read_numeric(text)),
+    "float8": read_float,
+    "text": str,
+    "bool": read_bool,
+    "uuid": lambda text: UUID(bytes=read_uuid(text)),
+}
 
 _READERS: Final[dict[Name, Callable[[str, Type], str]]] = {
     **{name: (lambda text, kind: str(read_integer(text, kind))) for name in ("int2", "int4", "int8")},
@@ -192,5 +196,9 @@ _READERS: Final[dict[Name, Callable[[str, Type], str]]] = {
     "bytea": lambda text, _: f"X'{_read_bytes(text).hex()}'",
     "timestamptz": lambda text, _: str(read_moment(text)),
     "uuid": lambda text, _: f"X'{read_uuid(text).hex()}'",
-    "jsonb": _read_json,
+    "jsonb": lambda text, _: text_literal(documents.read(text)),
+    "interval": lambda text, _: text_literal(times.read_interval(text)),
 }
+for _name, _kind in PLAIN.items():
+    if _kind.is_array:
+        _READERS[_name] = _read_array

@@ -21,6 +21,7 @@ _IF: Final = (["if", "not"], ["table", "if"])  # CREATE TABLE IF NOT EXISTS, DRO
 # Of the key words that may be names, those of the subset's grammar that a name can follow.
 _BEFORE_NAME: Final = frozenset({"add", "between", "by", "exists", "index", "set", "update", "values"})
 _CONSTANTS: Final = frozenset({"current_timestamp", "end", "false", "null", "true"})
+_BOUNDS: Final = frozenset({"between", "current", "current row", "unbounded", "$"})
 _BEFORE_TABLE: Final = frozenset({"into", "table", "references"})
 
 
@@ -47,18 +48,37 @@ def settle_names(tokens: Sequence[Token]) -> None:
         called = place + 1 < len(tokens) and tokens[place + 1].text == "("
         # sqlglot makes one token of `order by` or `double precision`.
         known = word in KEYWORDS or word in TYPES or len(word.split()) > 1
-        plain = word in _NO_TYPES or not known
+        plain = (word in _NO_TYPES and not _begins_frame(tokens, place)) or not known
         if (plain and not called) or (place in tables and word not in RESERVED):
             token.text = word
             token.token_type = TokenType.IDENTIFIER
-        elif word in AFTER_AS and place and is_operand(tokens[place - 1]):
+        elif word in AFTER_AS and place and is_operand(tokens[place - 1]) and not _begins_clause(tokens, place):
             raise refuse(f"the alias {word.upper()} without AS.", fix=f"Write AS {word}.")
+
+
+def _begins_clause(tokens: Sequence[Token], place: int) -> bool:
+    """Whether OVER or FILTER stands where it belongs: after a call, before a window or a condition."""
+    word, following = folded(tokens[place].text), tokens[place + 1] if place + 1 < len(tokens) else None
+    if tokens[place - 1].text != ")" or following is None:
+        return False
+    named = is_word(following) or following.token_type is TokenType.IDENTIFIER
+    return (following.text == "(" and word in {"over", "filter"}) or (word == "over" and named)
+
+
+def _begins_frame(tokens: Sequence[Token], place: int) -> bool:
+    """Whether RANGE is the kind of a window's frame: after what the window sorts by, and before a bound."""
+    if place < 2 or place + 1 >= len(tokens) or folded(tokens[place].text) != "range":  # noqa: PLR2004 - OVER and (
+        return False
+    following, before = tokens[place + 1], folded(tokens[place - 1].text)
+    bounded = following.token_type is TokenType.NUMBER or folded(following.text) in _BOUNDS
+    opened = before == "(" and folded(tokens[place - 2].text) in {"over", "as"}
+    return bounded and (opened or before in {"asc", "desc"} or is_operand(tokens[place - 1]))
 
 
 def is_operand(token: Token) -> bool:
     """Whether a value may end with the token."""
     if not is_word(token):
-        return token.token_type in _VALUES or token.text == ")"
+        return token.token_type in _VALUES or token.text in {")", "]"}
     last = folded(token.text).split()[-1]
     return last in _CONSTANTS or (last not in RESERVED and last not in _BEFORE_NAME)
 
@@ -74,10 +94,15 @@ def _tables(tokens: Sequence[Token]) -> set[int]:
             continue
         is_table = words[name - 1] in _BEFORE_TABLE or name - 1 == indexed
         is_created = words[name - 1] == "exists" and words[max(name - 3, 0) : name - 1][-2:] in _IF
-        is_common = words[name - 1] in {"with", ","} and words[end + 1 : end + 3] == ["as", "("]
+        is_common = words[name - 1] in {"with", "recursive", ","} and _is_query(words[end + 1 : end + 5])
         if is_table or is_created or is_common:
             found.add(name)
     return found
+
+
+def _is_query(words: Sequence[str]) -> bool:
+    """Whether these words begin the query of a WITH."""
+    return words[:1] == ["as"] and "".join(words[1:]).startswith(("(", "materialized(", "notmaterialized("))
 
 
 def _closing(words: Sequence[str]) -> dict[int, int]:

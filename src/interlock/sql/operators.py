@@ -8,10 +8,11 @@ SQLite answers NULL where PostgreSQL raises. Those call functions, unless the di
 from typing import Final
 
 from interlock.sql.casts import convert, settled, unified
-from interlock.sql.datatypes import BOOL, FLOAT8, NUMERIC, TEXT, UNKNOWN, Type
+from interlock.sql.datatypes import BOOL, FLOAT8, INT8, INTERVAL, JSONB, NUMERIC, TEXT, UNKNOWN, Type
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined
 
+_EQUALITIES: Final = frozenset({"=", "<>", "IS", "IS NOT"})
 COLLATED: Final = "COLLATE interlock_numeric"
 _NUMERIC_FUNCTIONS: Final = {
     "+": "interlock_numeric_add",
@@ -81,7 +82,15 @@ def negation(term: Term) -> Term:
 def comparison(operator: str, left: Term, right: Term) -> Term:
     """One of = <> < <= > >= and IS [NOT] DISTINCT FROM (SQLite's IS NOT and IS), in the type where both sides meet."""
     kind, (left, right) = unified(left, right)
-    comparable(kind, operator)
+    if kind == INTERVAL:
+        left, right = (call("interlock_interval_key", INT8, term) for term in (left, right))
+    elif kind == JSONB and operator in _EQUALITIES:
+        left, right = (call("interlock_jsonb_key", TEXT, term) for term in (left, right))
+    elif not (kind.is_array and kind.element.name not in {"numeric", "float8"} and operator in _EQUALITIES):
+        comparable(kind, operator)
+    if left.volatile or right.volatile:
+        # PostgreSQL asks each row anew; SQLite would ask once and look the answer up in an index.
+        return combined(f"+{keyed(left, right.text)} {operator} +{right.operand}", BOOL, (left, right))
     return combined(f"{keyed(left, right.text)} {operator} {right.operand}", BOOL, (left, right))
 
 
@@ -105,11 +114,11 @@ def sorting_key(term: Term) -> str:
 
 def comparable(kind: Type, purpose: str) -> None:
     """Refuse types that a lane cannot compare."""
-    if kind.name == "jsonb":
+    if kind.name in {"jsonb", "interval"} or kind.is_array:
         raise refuse(
-            f"{purpose} on jsonb.",
-            why="A lane stores and returns jsonb as a whole.",
-            fix="Keep what you search by in columns of its own.",
+            f"{purpose} on {kind}.",
+            why="A lane has no order of such values.",
+            fix="Keep what you sort and search by in columns of its own.",
         )
 
 
@@ -131,4 +140,8 @@ def condition(term: Term, place: str) -> Term:
         return convert(term, BOOL, "implicit")
     if term.type != BOOL:
         raise wrong(f"{place} must be boolean, not {term.type}.", fix="Compare it with something: … <> 0.")
+    if term.volatile:
+        # PostgreSQL evaluates random() anew for each row. SQLite would evaluate it once, to look the value up in an
+        # index; behind a plus it cannot.
+        return combined(f"+({term.text})", BOOL, [term])
     return term

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from interlock.errors import TransactionError
+from interlock.sql.refusal import refuse
 
 PATTERNS_MAX: Final = 256
 
@@ -29,6 +30,17 @@ def like(text: str, pattern: str, escape: str) -> int:
     if begun is not None and len(text) - begun.end() >= left_min:
         raise TransactionError("a LIKE pattern ends with its escape character.", fix="Double it.")
     return False
+
+
+def ilike(text: str, pattern: str, escape: str) -> int:
+    """The same without regard to case, as far as that does not depend on a locale."""
+    if not (text.isascii() and pattern.isascii()):
+        raise refuse(
+            "ILIKE on text beyond ASCII.",
+            why="PostgreSQL's answer depends on the locale of the database.",
+            fix="Compare in Python, or use LIKE.",
+        )
+    return like(text.lower(), pattern.lower(), escape.lower())
 
 
 @lru_cache(maxsize=PATTERNS_MAX)

@@ -25,6 +25,8 @@ def in_list(left: Term, items: Sequence[Term]) -> Term:
     """IN with a list."""
     if not items:
         raise wrong("an empty IN list.")
+    if any(item.volatile for item in items):
+        raise refuse("random() or gen_random_uuid() in a list.", fix="Pass the value as a parameter.")
     mixed = len({term.type.name for term in (left, *items) if term.type is not UNKNOWN}) > 1
     kind, (left, *converted) = unified(left, *items)
     if mixed and kind == FLOAT8 and any(item.bare for item in items):
@@ -52,8 +54,13 @@ def in_query(left: Term, query: Query) -> Term:
     return combined(f"{keyed(left, query.text)} IN ({query.text})", BOOL, (left, inner))
 
 
-def like(left: Term, right: Term, escape: str, *, negated: bool) -> Term:
-    """[NOT] LIKE, which heeds case in PostgreSQL."""
+def like(left: Term, right: Term, escape: str, *, negated: bool, cased: bool = True) -> Term:
+    """[NOT] LIKE, which heeds case in PostgreSQL, or [NOT] ILIKE, which does not."""
     left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
-    matched = call("interlock_like", BOOL, left, right, extra=text_literal(escape))
-    return combined(f"NOT {matched.text}", BOOL, [matched]) if negated else matched
+    matched = call("interlock_like" if cased else "interlock_ilike", BOOL, left, right, extra=text_literal(escape))
+    return negated_if(matched, negated=negated)
+
+
+def negated_if(term: Term, *, negated: bool) -> Term:
+    """The condition, or its opposite."""
+    return combined(f"NOT {term.operand}", BOOL, [term]) if negated else term

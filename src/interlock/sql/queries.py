@@ -6,18 +6,20 @@ order (FROM before the list), and names in GROUP BY and ORDER BY are resolved by
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql.casts import convert, meet, settled
-from interlock.sql.clauses import grouping, limits, ordering, proven_single, relations
+from interlock.sql.casts import meet
+from interlock.sql.clauses import Key, grouping, limits, listed_term, locks, ordering, proven_single, sorted_by
+from interlock.sql.commontables import Queries, common_tables
 from interlock.sql.datatypes import TEXT, UNKNOWN, Type
+from interlock.sql.drafts import Draft, First
 from interlock.sql.expressions import expression, predicate
-from interlock.sql.operators import comparable, keyed
+from interlock.sql.joins import relations
+from interlock.sql.operators import COLLATED, comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Output, Query, Relation, Scope
+from interlock.sql.scope import Query, Scope, qualified
 from interlock.sql.syntax import (
     Node,
     argument,
@@ -28,86 +30,17 @@ from interlock.sql.syntax import (
     maybe,
     only,
     quoted,
-    quoted_list,
     unsupported,
 )
 from interlock.sql.terms import Reference, Term
+from interlock.sql.windows import name_windows
 from interlock.sql.words import SPECIAL_RELATIONS
 
-_SET_OPERATIONS: Final[dict[type[Node], str]] = {
+SET_OPERATIONS: Final[dict[type[Node], str]] = {
     exp.Union: "UNION",
     exp.Intersect: "INTERSECT",
     exp.Except: "EXCEPT",
 }
-
-
-@dataclass(slots=True)
-class Draft:
-    """A query before it is written out: its list can still be given types."""
-
-    terms: list[Term]
-    names: list[str]
-    single: bool = False
-    distinct: bool = False
-    checked: bool = True  # Whether results must be verified here, because rows are dropped or merged afterwards.
-    head: str = ""
-    parts: list["Draft"] = field(default_factory=list["Draft"])
-    operator: str = ""
-    body: str = ""
-    tail: str = ""
-    tables: frozenset[str] = frozenset()
-    bare: frozenset[Reference] = frozenset()
-
-    @property
-    def types(self) -> list[Type]:
-        """The types of the list so far."""
-        return [term.type for term in self.terms]
-
-    def give_types(self, kinds: Sequence[Type]) -> None:
-        """Decide the types of the list; bare literals and NULL take any, the others must fit."""
-        if self.parts:
-            for part in self.parts:
-                part.give_types(kinds)
-            self.terms = [replace(term, type=kind) for term, kind in zip(self.terms, kinds, strict=True)]
-        else:
-            self.terms = [
-                replace(convert(term, kind, "implicit"), name=term.name)
-                if kind is not UNKNOWN
-                else replace(settled(term), name=term.name)
-                for term, kind in zip(self.terms, kinds, strict=True)
-            ]
-
-    def settle(self) -> "Draft":
-        """Decide what nobody else did: bare literals are text."""
-        self.give_types([TEXT if kind is UNKNOWN and self.parts else kind for kind in self.types])
-        return self
-
-    def write(self) -> str:
-        """SQLite's text."""
-        if self.parts:
-            body = f" {self.operator} ".join(part.operand(self.operator) for part in self.parts)
-            return f"{self.head}{body}{self.tail}"
-        listed = ", ".join(self._listed(term, name) for term, name in zip(self.terms, self.names, strict=True))
-        return f"{self.head}SELECT {'DISTINCT ' if self.distinct else ''}{listed}{self.body}{self.tail}"
-
-    def _listed(self, term: Term, name: str) -> str:
-        text = term.checked.text if self.checked else term.text
-        if self.distinct if term.type.name == "numeric" else term.type.is_text:
-            # A COLLATE inside a text would go on with the column, into UNION, DISTINCT and the queries around this one.
-            text = keyed(term)
-        return f"{text} AS {quoted(name)}"
-
-    def operand(self, operator: str) -> str:
-        """The text as one side of a set operation. SQLite has no parentheses there, and one precedence for all."""
-        if self.head or self.tail or (self.parts and self.operator != operator):
-            return f"SELECT * FROM ({self.write()})"  # noqa: S608 - made of quoted names, literals and ?n alone
-        return self.write()
-
-    def outputs(self) -> tuple[Output, ...]:
-        """The columns of the result."""
-        return tuple(
-            Output(name, term.type, nullable=term.nullable) for name, term in zip(self.names, self.terms, strict=True)
-        )
 
 
 def draft(node: Node, scope: Scope) -> Draft:
@@ -115,31 +48,41 @@ def draft(node: Node, scope: Scope) -> Draft:
     if type(node) is exp.Subquery:
         only(node, "this")
         return draft(child(node), scope)
-    head = _common_tables(maybe(node, "with_"), scope)
-    before = set(scope.translation.tables)
-    scope.translation.tables.clear()
+    head = common_tables(maybe(node, "with_"), scope, QUERIES)
     if type(node) is exp.Select:
         result = _select(node, scope)
-    elif type(node) in _SET_OPERATIONS:
+    elif type(node) in SET_OPERATIONS:
         result = _set_operation(node, scope)
+    elif type(node) is exp.Values:
+        result = _values(node, scope)
     else:
         raise unsupported(node)
-    result.tables = frozenset(scope.translation.tables)
-    scope.translation.tables |= before
     result.head = head
     return result
 
 
 def subquery(node: Node, scope: Scope) -> Query:
     """A query inside an expression of that scope."""
+    scope.translation.subqueries += 1
     inner = Scope(scope.translation, parent=scope, place="a subquery")
     return _finished(draft(node, inner).settle())
 
 
-def derived(node: Node, scope: Scope) -> Query:
+def derived(node: Node, scope: Scope, names: Sequence[str] = ()) -> Query:
     """A query inside FROM or WITH: it sees what is around the query it belongs to, not its neighbours."""
-    inner = Scope(scope.translation, parent=scope.parent, queries=dict(scope.queries), place="a subquery")
-    result = _finished(draft(node, inner).settle())
+    scope.translation.subqueries += 1
+    return finished(draft(node, inside(scope)), names)
+
+
+def inside(scope: Scope) -> Scope:
+    """The scope of a query inside FROM or WITH."""
+    return Scope(scope.translation, parent=scope.parent, queries=dict(scope.queries), place="a subquery")
+
+
+def finished(query: Draft, names: Sequence[str] = ()) -> Query:
+    """A query inside FROM or WITH, under other names for its columns if there are any."""
+    query.rename(names)
+    result = _finished(query.settle())
     folded = [output.name.lower() for output in result.columns]
     if len(set(folded)) != len(folded):
         raise refuse("a subquery with two columns of the same name.", fix="Give each column an alias of its own.")
@@ -147,52 +90,21 @@ def derived(node: Node, scope: Scope) -> Query:
 
 
 def _finished(result: Draft) -> Query:
-    return Query(result.write(), result.outputs(), single=result.single, bare=result.bare, tables=result.tables)
-
-
-def _common_tables(node: Node | None, scope: Scope) -> str:
-    if node is None:
-        return ""
-    only(node, "expressions")
-    written: list[str] = []
-    for table in children(node):
-        only(table, "this", "alias")
-        if type(child(table)) not in {exp.Select, *_SET_OPERATIONS}:
-            raise refuse("a WITH query that changes data.", fix="Run the change as a statement of its own.")
-        alias = child(table, "alias")
-        only(alias, "this", "columns")
-        name = identifier(child(alias), "name")
-        taken = {known.lower() for known in (*scope.translation.schema.tables, *scope.queries)}
-        if name.lower() in taken:
-            raise refuse(f"the WITH query {name!r} has the name of a table or of another one.", fix="Rename it.")
-        query = derived(child(table), scope)
-        columns = _renamed(query.columns, [identifier(column, "column") for column in children(alias, "columns")])
-        scope.queries[name] = Relation(name, columns, quoted(name))
-        listed = quoted_list(column.name for column in columns)
-        written.append(f"{quoted(name)} ({listed}) AS ({query.text})")
-    return f"WITH {', '.join(written)} "
-
-
-def _renamed(columns: tuple[Output, ...], names: list[str]) -> tuple[Output, ...]:
-    if not names:
-        return columns
-    if len(names) != len(columns):
-        raise refuse("a WITH query with another number of names than columns.", fix="Name each column.")
-    if len({name.lower() for name in names}) != len(names):
-        raise wrong("a WITH query with two columns of the same name.")
-    return tuple(replace(column, name=name) for column, name in zip(columns, names, strict=True))
+    return Query(result.write(), result.outputs(), single=result.single, bare=result.bare)
 
 
 def _set_operation(node: Node, scope: Scope) -> Draft:
     only(node, "this", "expression", "distinct", "with_", "order", "limit", "offset")
-    operator = _SET_OPERATIONS[type(node)]
+    operator = SET_OPERATIONS[type(node)]
     every = not flag(node, "distinct")
     if every and operator != "UNION":
         raise refuse(f"{operator} ALL.", fix=f"Use {operator} without ALL.")
     sides = [child(node), child(node, "expression")]
     for side in sides:
-        if type(side) in _SET_OPERATIONS and type(side) is not type(node):
+        if type(side) in SET_OPERATIONS and type(side) is not type(node):
             raise refuse("different set operations side by side.", fix="Put parentheses around the inner one.")
+        if type(side) is exp.Select and children(side, "locks"):
+            raise wrong(f"FOR UPDATE with {operator}.")
     parts = [
         draft(side, Scope(scope.translation, parent=scope.parent, queries=dict(scope.queries), place=operator))
         for side in sides
@@ -210,16 +122,40 @@ def _set_operation(node: Node, scope: Scope) -> Draft:
             comparable(kind, operator)
             if kind.name == "numeric":
                 raise refuse(f"{operator} on numeric.", fix="Use UNION ALL, or SELECT DISTINCT over it.")
-    result.tail = ordering(maybe(node, "order"), scope, result.terms, left.names, compound=True)
+    result.tail = sorted_by(ordering(maybe(node, "order"), scope, result.terms, left.names, compound=True))
     result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
     return result
 
 
-def _met(left: Type, right: Type, operator: str) -> Type:
-    met = meet(left, right)
+def _values(node: Node, scope: Scope) -> Draft:
+    """VALUES as a query: each column has the type in which all rows meet."""
+    only(node, "expressions", "alias", "order", "limit", "offset", "with_")
+    rows: list[list[Term]] = []
+    for row in children(node):
+        only(row, "expressions")
+        with scope.at("VALUES"):
+            rows.append([expression(item, scope) for item in (children(row) if type(row) is exp.Tuple else [row])])
+    if len({len(row) for row in rows}) != 1:
+        raise wrong("VALUES with rows of different lengths.")
+    names = [f"column{place}" for place in range(1, len(rows[0]) + 1)]
+    kinds = [UNKNOWN] * len(names)
+    for terms in rows:
+        kinds = [_met(kind, term.type, "VALUES", whole=False) for kind, term in zip(kinds, terms, strict=True)]
+    typed = [Term("", kind, name=name) for kind, name in zip(kinds, names, strict=True)]
+    result = Draft(typed, names, rows=rows, single=len(rows) == 1)
+    result.bare = frozenset(reference for terms in rows for term in terms for reference in term.bare)
+    if maybe(node, "order") is not None:
+        result.settle()
+    result.tail = sorted_by(ordering(maybe(node, "order"), scope, result.terms, names, compound=True))
+    result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
+    return result
+
+
+def _met(left: Type, right: Type, operator: str, *, whole: bool = True) -> Type:
+    met = left if left == right else meet(left, right)
     if met is None:
         raise wrong(f"the sides of {operator} have columns of {left} and {right}.", fix="Cast one of them.")
-    return TEXT if met is UNKNOWN else met
+    return TEXT if met is UNKNOWN and whole else met
 
 
 def _select(node: Node, scope: Scope) -> Draft:
@@ -236,8 +172,11 @@ def _select(node: Node, scope: Scope) -> Draft:
         "offset",
         "distinct",
         "with_",
+        "windows",
+        "locks",
     )
     body = relations(node, scope, derived)
+    name_windows(node, scope)
     bare: set[Reference] = set()
     where = maybe(node, "where")
     if where is not None:
@@ -251,24 +190,30 @@ def _select(node: Node, scope: Scope) -> Draft:
     if groups is not None:
         scope.grouped = frozenset(term.text for term in groups.terms)
         body += groups.text
-    with scope.at("the SELECT list", aggregates=True):
+    with scope.at("the SELECT list", aggregates=True, windows=True):
         terms = [expression(item, scope) for item, _ in items]
     names = [alias or term.name or "?column?" for term, (_, alias) in zip(terms, items, strict=True)]
     used = list(terms)
     having = maybe(node, "having")
     if having is not None:
-        if groups is None:
-            raise refuse("HAVING without GROUP BY.", fix="Filter in Python, or group.")
         only(having, "this")
         with scope.at("HAVING", aggregates=True, volatile=False):
             condition = predicate(child(having), scope, "HAVING")
         body += f" HAVING {condition.checked.text}"
         used.append(condition)
+        if groups is None and not any(term.aggregate for term in terms):
+            raise refuse("HAVING without GROUP BY and without an aggregate in the list.", fix="Write WHERE, or group.")
     result = Draft(terms, names, body=body, distinct=_distinct(node, terms))
-    result.tail = ordering(maybe(node, "order"), scope, terms, names, distinct=result.distinct, used=used)
+    keys = ordering(maybe(node, "order"), scope, terms, names, distinct=result.distinct, used=used)
+    result.first = _first(node, scope, terms, names, keys)
+    result.tail = "" if result.first else sorted_by(keys)
     result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
-    result.checked = scope.parent is not None or bool(result.tail) or result.distinct or not scope.volatile
+    dropped = bool(result.tail) or result.distinct or result.first is not None
+    result.checked = scope.parent is not None or dropped or not scope.volatile
     is_aggregate = any(term.aggregate for term in used)
+    if is_aggregate and children(node, "locks"):
+        raise wrong("FOR UPDATE with an aggregate.")
+    locks(node, scope)
     if groups is not None or is_aggregate:
         _require_grouped(used, scope)
     result.single = (is_aggregate and groups is None) or proven_single(node, scope)
@@ -300,18 +245,16 @@ def listed_items(node: Node, scope: Scope) -> list[tuple[Node, str | None]]:
 
 def _star(scope: Scope, relation: str | None) -> list[Node]:
     """The columns that * stands for, as if they had been written."""
-    chosen = [known for known in scope.relations if relation is None or known.name == relation]
+    if relation is None:
+        if not scope.star:
+            raise wrong("* without a table.")
+        return list(scope.star)
+    chosen = [known for known in scope.relations if known.name == relation]
     if not chosen:
         if relation in SPECIAL_RELATIONS:
             raise refuse(f"{relation}.*.", fix="Name the columns; query first for what was there before.")
-        raise wrong("* without a table." if relation is None else f"there is no relation {relation!r} here.")
-    return [
-        exp.Column(
-            this=exp.Identifier(this=output.name, quoted=True), table=exp.Identifier(this=known.name, quoted=True)
-        )
-        for known in chosen
-        for output in known.columns
-    ]
+        raise wrong(f"there is no relation {relation!r} here.")
+    return [qualified(known.name, output.name) for known in chosen for output in known.columns]
 
 
 def _distinct(node: Node, terms: list[Term]) -> bool:
@@ -320,29 +263,56 @@ def _distinct(node: Node, terms: list[Term]) -> bool:
         return False
     if not isinstance(distinct, exp.Distinct):
         raise unsupported(node)
-    only(distinct)
+    only(distinct, "on")
+    if maybe(distinct, "on") is not None:
+        return False
     for term in terms:
         comparable(term.type, "SELECT DISTINCT")
     return True
 
 
+def _first(node: Node, scope: Scope, terms: list[Term], names: list[str], keys: list[Key]) -> First | None:
+    """DISTINCT ON, whose expressions ORDER BY must begin with: otherwise it is chance which row is the first."""
+    distinct = maybe(node, "distinct")
+    listed = None if distinct is None else maybe(distinct, "on")
+    if listed is None:
+        return None
+    chosen = [
+        listed_term(item, scope, terms, names, "DISTINCT ON")
+        for item in (children(listed) if type(listed) is exp.Tuple else [listed])
+    ]
+    if not keys:
+        raise refuse("DISTINCT ON without ORDER BY.", why="It is chance which row is first.", fix="Add ORDER BY.")
+    texts = {term.text for term in chosen}
+    if texts != {key.term.text for key in keys[: len(texts)]} or any(term.volatile for term in chosen):
+        raise wrong("DISTINCT ON something else than what ORDER BY begins with.")
+    for term in chosen:
+        comparable(term.type, "DISTINCT ON")
+    return First(
+        [sorting_key(term) for term in chosen],
+        [sorting_key(key.term) for key in keys],
+        [key.direction for key in keys],
+        [f" {COLLATED}" if key.term.type.name == "numeric" else "" for key in keys],
+    )
+
+
 def _require_grouped(terms: list[Term], scope: Scope) -> None:
     for term in terms:
         for number, text in term.bare:
-            if number == scope.number:
-                _refuse_dependent(scope)
+            if number == scope.number and not _follows(text, scope):
                 raise wrong(
                     f"the column {text} must be in GROUP BY or inside an aggregate.",
                     fix="Add it to GROUP BY, or use min(), max(), …",
                 )
 
 
-def _refuse_dependent(scope: Scope) -> None:
-    """PostgreSQL lets the columns of a relation follow its grouped primary key."""
+def _follows(text: str, scope: Scope) -> bool:
+    """PostgreSQL lets the columns of a relation follow its grouped primary key: they are the same in all its rows."""
     for relation in scope.relations:
         key = {f"{relation.written}.{quoted(name)}" for name in relation.primary_key}
-        if key and key <= scope.grouped:
-            raise refuse(
-                f"columns of {relation.name!r} that follow from its primary key in GROUP BY.",
-                fix="Name them in GROUP BY, too.",
-            )
+        if key and key <= scope.grouped and text.startswith(f"{relation.written}."):
+            return True
+    return False
+
+
+QUERIES: Final = Queries(draft, inside, finished)

@@ -12,9 +12,11 @@ from typing import TypeVar
 from interlock.errors import TransactionError
 from interlock.sql import decimals, literals
 from interlock.sql.datatypes import INT8, INTEGER_RANGE, PLAIN, Name, Type
-from interlock.sql.values import NUMERIC_DIGITS_MAX, numeric_text, out_of_range
+from interlock.sql.refusal import refuse
+from interlock.sql.values import NUMERIC_DIGITS_MAX, StoredValue, numeric_text, out_of_range
 
 _Read = TypeVar("_Read", int, float, str, bytes)
+_EXACT_BITS = 53
 _INT8_LOW, _INT8_HIGH = INTEGER_RANGE["int8"]
 
 
@@ -109,6 +111,48 @@ def numeric_round(value: str, scale: int) -> str:
     return decimals.round_to(value, scale)
 
 
+def numeric_truncate(value: str, scale: int) -> str:
+    """The number cut off after so many digits."""
+    if abs(scale) >= NUMERIC_DIGITS_MAX:
+        raise TransactionError(f"trunc() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
+    return decimals.truncate_to(value, scale)
+
+
+def float_sign(value: float) -> float:
+    """-1, 0 or 1."""
+    return float((value > 0) - (value < 0))
+
+
+def square_root(value: float) -> float:
+    """The square root, which IEEE 754 defines to the last bit."""
+    if value < 0:
+        raise TransactionError("the square root of a negative number.", fix="Test its sign first, inside CASE.")
+    return math.sqrt(value)
+
+
+def power(base: float, exponent: float) -> float:
+    """A power of whole numbers that a float holds exactly; of others the last digit depends on the machine."""
+    if base.is_integer() and exponent.is_integer() and 0 <= exponent <= _EXACT_BITS:
+        result = int(base) ** int(exponent)
+        if abs(result) <= 2**_EXACT_BITS:
+            return float(result)
+    raise refuse(
+        f"power({base}, {exponent}).",
+        why="Only powers of whole numbers up to 2^53 have the same last digit everywhere.",
+        fix="Multiply, or compute it in Python.",
+    )
+
+
+def choosing(best: Callable[..., StoredValue], key: Callable[[StoredValue], object]) -> Callable[..., StoredValue]:
+    """greatest() or least(): NULLs are left out, and of equals the first one stays."""
+
+    def choose(*values: StoredValue) -> StoredValue:
+        given = [value for value in values if value is not None]
+        return best(given, key=key) if given else None
+
+    return choose
+
+
 def reading(read: Callable[[str], _Read], name: Name) -> Callable[[str], _Read]:
     """The cast from text by that reader; what it cannot read is an error of the transaction."""
 
@@ -162,7 +206,7 @@ def upper(text: str) -> str:
 
 def _ascii(text: str, function: str) -> str:
     if not text.isascii():
-        raise TransactionError(
+        raise refuse(
             f"{function}() of text beyond ASCII.",
             why="PostgreSQL's answer depends on the locale of the database.",
             fix="Convert it in Python and store the result.",

@@ -32,13 +32,14 @@ ReferenceRow = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `serial` columns are numbered by SQLite and never written by a statement."""
+    """One column. `serial` columns are numbered by SQLite and never written by a statement; `default` is SQLite's."""
 
     name: str
     type: Type
     nullable: bool = True
     has_default: bool = False
     serial: bool = False
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +106,4 @@ def _column(name: str, kind: str, *, not_null: bool, default: str | None, in_key
     known = parse_declared(kind)
     if known is None:
         return None
-    return Column(name, known, nullable=not not_null, has_default=default is not None)
+    return Column(name, known, nullable=not not_null, has_default=default is not None, default=default)

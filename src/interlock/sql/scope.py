@@ -7,7 +7,9 @@ compares names without regard to case, so names in reach that differ in case alo
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
 
 from interlock.sql.datatypes import Type
 from interlock.sql.refusal import refuse, wrong
@@ -47,18 +49,27 @@ class Query:
     columns: tuple[Output, ...]
     single: bool  # Proven to give at most one row.
     bare: frozenset[tuple[int, str]]  # Columns of the queries around it.
-    tables: frozenset[str]  # Everything it reads.
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A column that JOIN … USING made of several: what its name alone means, and the relations that it stands for."""
+
+    term: Term
+    relations: frozenset[str]
 
 
 @dataclass(slots=True)
 class Translation:
-    """What belongs to the whole statement."""
+    """What belongs to the whole statement. `subquery` and `window` translate what expressions may contain."""
 
     schema: Schema
     subquery: Callable[[Node, "Scope"], Query]
+    window: Callable[[Node, "Scope"], Term]
     parameters: dict[int, Parameter] = field(default_factory=dict[int, Parameter])
-    tables: set[str] = field(default_factory=set[str])
     scopes: int = 0
+    subqueries: int = 0
+    locking: bool = False  # Whether some part of it asks for locks, which the writer alone may give.
 
     def parameter(self, number: int) -> Parameter:
         """The parameter of that number."""
@@ -86,7 +97,6 @@ class Translation:
         table = self.schema.table(name)
         if table is None:
             raise wrong(f"there is no table {name!r}.", fix="Create it first; names without quotes are lower case.")
-        self.tables.add(name)
         return table
 
 
@@ -104,8 +114,12 @@ class Scope:
     parent: "Scope | None" = None
     relations: list[Relation] = field(default_factory=list[Relation])
     queries: dict[str, Relation] = field(default_factory=dict[str, Relation])  # Common table expressions.
+    merged: dict[str, Merged] = field(default_factory=dict[str, Merged])
+    star: list[Node] = field(default_factory=list[Node])  # The columns that * stands for.
+    named_windows: dict[str, Node] = field(default_factory=dict[str, Node])
     grouped: frozenset[str] = frozenset()
     aggregates: bool = False
+    windows: bool = False
     volatile: bool = False
     subqueries: bool = True
     place: str = "this place"
@@ -117,17 +131,23 @@ class Scope:
 
     @contextmanager
     def at(
-        self, place: str, *, aggregates: bool = False, volatile: bool | None = None, subqueries: bool | None = None
+        self,
+        place: str,
+        *,
+        aggregates: bool = False,
+        windows: bool = False,
+        volatile: bool | None = None,
+        subqueries: bool | None = None,
     ) -> Generator[None]:
         """Translate a clause: what may stand in it, and its name for errors."""
-        before = self.place, self.aggregates, self.volatile, self.subqueries
-        self.place, self.aggregates = place, aggregates
+        before = self.place, self.aggregates, self.windows, self.volatile, self.subqueries
+        self.place, self.aggregates, self.windows = place, aggregates, windows
         self.volatile = self.volatile if volatile is None else volatile
         self.subqueries = self.subqueries if subqueries is None else subqueries
         try:
             yield
         finally:
-            self.place, self.aggregates, self.volatile, self.subqueries = before
+            self.place, self.aggregates, self.windows, self.volatile, self.subqueries = before
 
     def add(self, relation: Relation) -> None:
         """Bring a relation into reach, for what follows it."""
@@ -138,6 +158,7 @@ class Scope:
                     raise refuse(f"the name {relation.name!r} stands for two relations.", fix="Use different aliases.")
             scope = scope.parent
         self.relations.append(relation)
+        self.star += [qualified(relation.name, output.name) for output in relation.columns]
 
     def query_named(self, name: str) -> Relation | None:
         """The common table expression of that name."""
@@ -159,8 +180,13 @@ class Scope:
                 for output in known.columns
                 if output.name == name
             ]
-            if len(found) > 1:
+            merged = scope.merged.get(name) if relation is None else None
+            if merged is not None:
+                found = [(known, output) for known, output in found if known.name not in merged.relations]
+            if len(found) + (merged is not None) > 1:
                 raise wrong(f"the column {name!r} is ambiguous.", fix="Put its relation before it: t.name.")
+            if merged is not None:
+                return scope.grouped_term(merged.term)
             if found:
                 return scope.term(*found[0])
             if relation is not None and any(known.name == relation for known in scope.relations):
@@ -184,5 +210,15 @@ class Scope:
     def term(self, relation: Relation, output: Output) -> Term:
         """A column of this scope as a term."""
         text = f"{relation.written}.{quoted(output.name)}" if relation.written else quoted(output.name)
-        bare = frozenset[tuple[int, str]]() if text in self.grouped else frozenset({(self.number, text)})
-        return Term(text, output.type, bare=bare, name=output.name, nullable=output.nullable or relation.outer)
+        bare = frozenset({(self.number, text)})
+        nullable = output.nullable or relation.outer
+        return self.grouped_term(Term(text, output.type, bare=bare, name=output.name, nullable=nullable))
+
+    def grouped_term(self, term: Term) -> Term:
+        """The term; if GROUP BY names it, its columns need no aggregate around them."""
+        return replace(term, bare=frozenset[tuple[int, str]]()) if term.text in self.grouped else term
+
+
+def qualified(relation: str, name: str) -> Node:
+    """The column of that relation, as if it had been written."""
+    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=relation, quoted=True))

@@ -14,7 +14,8 @@ from interlock.sql.datatypes import Type
 from interlock.sql.rows import Row, row_class
 from interlock.sql.values import Decoder, Encoder, StoredValue, decoder, encoder
 
-Kind = Literal["read", "write", "schema"]
+# A query that asks for locks is no "read": it must run in the writer, where it has them all.
+Kind = Literal["read", "lock", "write", "schema"]
 
 
 @dataclass(frozen=True, slots=True)

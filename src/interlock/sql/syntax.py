@@ -5,7 +5,7 @@ So the tokens are checked against PostgreSQL's before the tree is built, and of 
 arguments are read (`only`). The accessors give the tree types, which sqlglot's dictionaries do not have.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import ClassVar, Final, cast
 
@@ -17,20 +17,26 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from interlock.sql.names import folded, is_operand, is_word, settle_names
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.words import CALLS, FUNCTIONS, RESERVED
+from interlock.sql.words import CALLS, FUNCTIONS, JSON_SYMBOLS, PLAIN_CALLS, RESERVED, WINDOW_FUNCTIONS
 
 Node = exp.Expr
 
 TEXT_LENGTH_MAX: Final = 100_000
 IDENTIFIER_BYTES_MAX: Final = 63
+COMMA: Final = "COMMA"  # The kind of a join that was written as a comma.
 
 _SYMBOLS: Final = frozenset(
-    {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$"}
+    {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$", "[", "]"}
+    | JSON_SYMBOLS
 )
 # PostgreSQL's lexer takes a sign that follows one of these at once for a part of it.
-_GREEDY: Final = frozenset({"%", "||", "!="})
-_BEGINNINGS: Final = frozenset({"SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", ";"})
-_STATEMENTS: Final = "SELECT, INSERT, UPDATE, DELETE, and CREATE, ALTER and DROP of tables and indexes"
+_GREEDY: Final = frozenset({"%", "||", "!="}) | (JSON_SYMBOLS - {"->", "->>"})
+_BEGINNINGS: Final = frozenset(
+    {"SELECT", "WITH", "(", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "CREATE", "ALTER", "DROP", ";"}
+)
+_STATEMENTS: Final = (
+    "SELECT, VALUES, INSERT, UPDATE, DELETE, TRUNCATE, and CREATE, ALTER and DROP of tables and indexes"
+)
 _FOREIGN: Final[dict[TokenType, str]] = {
     TokenType.BYTE_STRING: "an escape string E'…'",
     TokenType.UNICODE_STRING: "a Unicode string U&'…'",
@@ -39,7 +45,6 @@ _FOREIGN: Final[dict[TokenType, str]] = {
     TokenType.BIT_STRING: "a bit string",
     TokenType.RAW_STRING: "a raw string",
     TokenType.HEREDOC_STRING: "a dollar-quoted string",
-    TokenType.PLACEHOLDER: "the placeholder ?",
 }
 # Every name that sqlglot reads as some function: one that is not ours may have been read as one that is.
 _TABLES: Final = cast(
@@ -51,6 +56,9 @@ _KNOWN_CALLS: Final = frozenset(name.lower() for table in _TABLES for name in ta
     token.name.lower() for token in _BARE
 }
 
+# Words that nothing between parentheses may follow.
+_EMPTY: Final = FUNCTIONS | WINDOW_FUNCTIONS | {"over"}
+
 
 class LaneTokenizer(Postgres.Tokenizer):
     """PostgreSQL's tokens without dollar quotes: sqlglot would take `$1,$` for the beginning of one."""
@@ -59,8 +67,28 @@ class LaneTokenizer(Postgres.Tokenizer):
     SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
 
 
+def _left_alone(parser: type, table: str) -> dict[str, Callable[..., Node]]:
+    """A table of sqlglot's functions without those that are to stay as they are written."""
+    known = cast("dict[str, Callable[..., Node]]", getattr(parser, table))
+    return {name: build for name, build in known.items() if name.lower() not in PLAIN_CALLS}
+
+
+def _arrow(kind: type[Node]) -> Callable[[object, Node, Node], Node]:
+    """-> or ->> as it is written: sqlglot would read the key as a path of JSON."""
+    return lambda _, this, key: kind(this=this, expression=key)
+
+
 class LaneParser(PostgresParser):
     """PostgreSQL's grammar with key words alone for types: sqlglot would look a name up in all its dialects."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = _left_alone(Postgres.Parser, "FUNCTIONS")
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Node]]] = _left_alone(Postgres.Parser, "FUNCTION_PARSERS")
+    LAMBDAS: ClassVar[dict[TokenType, Callable[..., Node]]] = {}  # f(a -> 'b') is a call with an operator.
+    JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Node]]] = {
+        **cast("dict[TokenType, Callable[..., Node]]", getattr(Postgres.Parser, "JSON_OPERATORS")),  # noqa: B009 - untyped
+        TokenType.ARROW: _arrow(exp.JSONExtract),
+        TokenType.DARROW: _arrow(exp.JSONExtractScalar),
+    }
 
     def _parse_types(
         self,
@@ -70,6 +98,19 @@ class LaneParser(PostgresParser):
         with_collation: bool = False,  # noqa: FBT001, FBT002
     ) -> Node | None:
         return super()._parse_types(check_func, schema, allow_identifiers=False, with_collation=with_collation)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,  # noqa: FBT001, FBT002 - sqlglot's own signature
+        parse_bracket: bool = False,  # noqa: FBT001, FBT002
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """A join; a comma is marked, because sqlglot makes the same of it as of a JOIN without condition."""
+        is_comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if is_comma and join is not None:
+            join.set("kind", COMMA)
+        return join
 
 
 class LanePostgres(Postgres):
@@ -142,6 +183,8 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
                 why="PostgreSQL reads it as one operator.",
                 fix="Put a space between the two.",
             )
+        if following.text == "?" and not is_operand(token):
+            raise refuse("the placeholder ?.", fix="Write parameters as $1, $2, …")
         if following.text == "+" and not is_operand(token):
             raise refuse("a plus sign before a value.", fix="Leave it out.")
         if token.text.lower() == "is" and following.text.lower() == "unknown":
@@ -160,12 +203,12 @@ def _check_token(token: Token) -> None:
 def _check_calls(tokens: Sequence[Token]) -> None:
     for token, following in pairwise(tokens):
         name = token.text.lower()
-        if following.text == "(" and is_word(token) and name in _KNOWN_CALLS and name not in CALLS:
+        if following.text == "(" and is_word(token) and name in _KNOWN_CALLS - CALLS - WINDOW_FUNCTIONS:
             raise refuse(
                 f"the function {name}().", fix=f"Use one of {', '.join(sorted(FUNCTIONS))}; compute the rest in Python."
             )
     for token, opening, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if opening.text == "(" and following.text == ")" and is_word(token) and token.text.lower() not in FUNCTIONS:
+        if opening.text == "(" and following.text == ")" and is_word(token) and token.text.lower() not in _EMPTY:
             raise refuse(f"{token.text.upper()} with nothing between its parentheses.")
 
 

@@ -9,22 +9,24 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import changes, definitions, queries
+from interlock.sql import alterations, changes, definitions, queries, updates, windows
+from interlock.sql.assignments import Change
 from interlock.sql.refusal import refuse
 from interlock.sql.schema import Schema
 from interlock.sql.scope import Scope, Translation
 from interlock.sql.statement import ResultColumn, Statement
 from interlock.sql.syntax import Node, parse, unsupported
 
-_QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery})
-_CHANGES: Final[dict[type[Node], Callable[[Node, Translation], changes.Change]]] = {
+_QUERIES: Final = frozenset({exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.Values})
+_CHANGES: Final[dict[type[Node], Callable[[Node, Translation], Change]]] = {
     exp.Insert: changes.insert,
-    exp.Update: changes.update,
-    exp.Delete: changes.delete,
+    exp.Update: updates.update,
+    exp.Delete: updates.delete,
 }
 _DEFINITIONS: Final[dict[type[Node], Callable[[Node, Translation], str]]] = {
     exp.Create: definitions.create,
-    exp.Alter: definitions.alter,
+    exp.Alter: alterations.alter,
+    exp.TruncateTable: alterations.truncate,
     exp.Drop: definitions.drop,
 }
 
@@ -35,7 +37,7 @@ def translate(sql: str, schema: Schema) -> Statement:
     What PostgreSQL would refuse at once, too (no such table, text compared with a number), is a `TransactionError`.
     """
     try:
-        return _translate(parse(sql), Translation(schema, queries.subquery))
+        return _translate(parse(sql), Translation(schema, queries.subquery, windows.window))
     except RecursionError as error:
         raise refuse("the statement is nested too deeply.", fix="Split it into several statements.") from error
 
@@ -43,7 +45,7 @@ def translate(sql: str, schema: Schema) -> Statement:
 def _translate(node: Node, translation: Translation) -> Statement:
     if type(node) in _QUERIES:
         text, columns = _query(node, translation)
-        return Statement(text, "read", translation.parameter_types(), columns)
+        return Statement(text, "lock" if translation.locking else "read", translation.parameter_types(), columns)
     change = _CHANGES.get(type(node))
     if change is not None:
         text, columns = change(node, translation)

@@ -2,15 +2,15 @@
 
     boolean 0 or 1 · integers as they are · double precision as a float · text as it is · bytea as a blob
     numeric as text ("1.50": exact, its scale kept) · timestamptz as microseconds since 1970 in UTC
-    uuid as 16 bytes · jsonb as canonical text of an object or array
+    uuid as 16 bytes · jsonb as the text that PostgreSQL writes · an array as JSON of its stored elements
 
-What PostgreSQL would refuse is refused here, before SQLite, which accepts nearly everything, sees it. Three things
-PostgreSQL has are refused because SQLite cannot keep them: NaN, infinity and a jsonb that is a bare scalar.
+What PostgreSQL would refuse is refused here, before SQLite, which accepts nearly everything, sees it. Two things
+PostgreSQL has are refused because SQLite cannot keep them: NaN and infinity.
 """
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, TypeGuard, cast
@@ -18,10 +18,12 @@ from uuid import UUID
 
 from interlock.errors import TransactionError
 from interlock.sql.datatypes import INTEGER_RANGE, Name, Type
+from interlock.sql.refusal import refuse
 
 # What SQLite stores, and what a caller may pass and gets back.
 StoredValue = int | float | str | bytes | None
 Value = bool | int | float | Decimal | str | bytes | datetime | UUID | dict[str, object] | list[object] | None
+# Beside these, an interval may be passed as a timedelta.
 
 # The encoder is told the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
 Encoder = Callable[[object, int], StoredValue]
@@ -33,17 +35,28 @@ TIME_MIN: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 TIME_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 NUMERIC_DIGITS_MAX: Final = 1000
 JSON_DEPTH_MAX: Final = 200
+ARRAY_ITEMS_MAX: Final = 100_000
 
 
 def encoder(kind: Type) -> Encoder:
     """How a parameter of that type is stored."""
     if kind.is_integer:
         return _integer_encoder(kind)
+    if kind.is_array:
+        return _array_encoder(kind)
     return _ENCODERS[kind.name]
 
 
 def decoder(kind: Type, *, checked: bool) -> Decoder | None:
     """How a result of that type is read; None when it is right as it is. `checked` verifies what SQLite computed."""
+    if kind.name == "interval":
+        raise refuse(
+            "an interval as a result.",
+            why="Its months have no length, so Python has nothing to hold it.",
+            fix="Ask for seconds: extract(epoch FROM …).",
+        )
+    if kind.is_array:
+        return _array_decoder(kind)
     if not checked:
         return _DECODERS.get(kind.name)
     if kind.is_integer:
@@ -131,6 +144,12 @@ def numeric_text(number: Decimal) -> str:
     return format(abs(number) if number.is_zero() else number, "f")
 
 
+def numeric_scaled(units: int, scale: int) -> str:
+    """A whole number of units of the last digit as a numeric of that scale: 1500 and 3 are 1.500."""
+    digits = str(abs(units)).rjust(scale + 1, "0")
+    return f"{'-' if units < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
 def _encode_text(value: object, place: int) -> str:
     if not isinstance(value, str):
         raise _wrong(place, value, "a str (text)")
@@ -188,17 +207,20 @@ def _encode_uuid(value: object, place: int) -> bytes:
 
 
 def _encode_json(value: object, place: int) -> str:
-    document: object = value
-    if not isinstance(value, dict | list):
-        raise _wrong(place, value, "a dict or list (jsonb)", fix="Put a bare value into a list or an object.")
     try:
-        return json_text(document)
+        return json_text(value)
     except ValueError as error:
-        raise _wrong(place, document, f"a JSON document: {error}") from error
+        raise _wrong(place, value, f"a JSON document (jsonb): {error}") from error
+
+
+def _encode_interval(value: object, place: int) -> str:
+    if not isinstance(value, timedelta):
+        raise _wrong(place, value, "a timedelta (interval)", fix="Or pass seconds: $1 * interval '1 second'.")
+    return f"0 {value.days} {value.seconds * 1_000_000 + value.microseconds}"
 
 
 def json_text(value: object, depth: int = 0) -> str:
-    """A document as PostgreSQL's jsonb would write it, but for the order of keys, which has no meaning."""
+    """A document as PostgreSQL's jsonb writes it: shorter keys first, numbers in digits alone."""
     match value:
         case None | bool() | int():
             return json.dumps(value)
@@ -211,22 +233,73 @@ def json_text(value: object, depth: int = 0) -> str:
                 raise ValueError("NaN and infinity are not JSON")
             # Digits without exponent: jsonb keeps numbers as numeric, so 1e22 comes back as an integer.
             return numeric_text(Decimal(repr(float(value))))
+        case JsonNumber():
+            return numeric_text(value)
         case list() | dict() if depth >= JSON_DEPTH_MAX:
             raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}")
         case list():
-            return f"[{', '.join(json_text(item, depth + 1) for item in cast('list[object]', value))}]"
+            return f"[{', '.join([json_text(item, depth + 1) for item in cast('list[object]', value)])}]"
         case dict():
-            return (
-                f"{{{', '.join(_json_member(*item, depth) for item in cast('dict[object, object]', value).items())}}}"
-            )
+            members = cast("dict[object, object]", value)
+            keys = sorted(members, key=_json_key)
+            return f"{{{', '.join([f'{json_text(key)}: {json_text(members[key], depth + 1)}' for key in keys])}}}"
         case _:
             raise ValueError(f"{type(value).__name__} is not a type of JSON")
 
 
-def _json_member(key: object, value: object, depth: int) -> str:
+def _json_key(key: object) -> tuple[int, bytes]:
     if not isinstance(key, str):
         raise ValueError("a key that is not text")  # noqa: TRY004 - one kind of error for everything that is no JSON.
-    return f"{json_text(key)}: {json_text(value, depth + 1)}"
+    if not is_storable(key):
+        raise ValueError("text with NUL or a lone surrogate")
+    written = key.encode()
+    return len(written), written
+
+
+class JsonNumber(Decimal):
+    """A number of a document that is read to be written again: every digit is kept. A caller's Decimal is no JSON."""
+
+
+# --- Arrays -----------------------------------------------------------------------------------------------------------
+
+
+def array_text(values: Iterable[StoredValue]) -> str:
+    """Stored values as a stored array. Bytes are written in hexadecimal digits."""
+    listed = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
+
+
+def array_items(kind: Type, stored: str) -> list[StoredValue]:
+    """The stored values of a stored array of that type."""
+    items = cast("list[StoredValue]", json.loads(stored))
+    if kind.element.name not in {"bytea", "uuid"}:
+        return items
+    return [None if item is None else bytes.fromhex(cast("str", item)) for item in items]
+
+
+def _array_encoder(kind: Type) -> Encoder:
+    element = encoder(kind.element)
+
+    def encode(value: object, place: int) -> str:
+        if not isinstance(value, list | tuple):
+            raise _wrong(place, value, f"a list ({kind})")
+        items = cast("Sequence[object]", value)
+        if len(items) > ARRAY_ITEMS_MAX:
+            raise _wrong(place, items, f"a list of at most {ARRAY_ITEMS_MAX:,} values ({kind})")
+        return array_text([None if item is None else element(item, place) for item in items])
+
+    return encode
+
+
+def _array_decoder(kind: Type) -> Decoder:
+    element = _DECODERS.get(kind.element.name)
+
+    def decode(value: StoredValue) -> object:
+        assert isinstance(value, str)
+        items = array_items(kind, value)
+        return items if element is None else [None if item is None else element(item) for item in items]
+
+    return decode
 
 
 _ENCODERS: Final[dict[Name, Encoder]] = {
@@ -239,6 +312,7 @@ _ENCODERS: Final[dict[Name, Encoder]] = {
     "timestamptz": _encode_time,
     "uuid": _encode_uuid,
     "jsonb": _encode_json,
+    "interval": _encode_interval,
 }
 
 

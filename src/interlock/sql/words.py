@@ -67,17 +67,35 @@ TYPES: Final = frozenset(
 )
 
 # Scalar functions and aggregates of the subset.
-FUNCTIONS: Final = frozenset(
+# Functions that sqlglot must leave as they are written: it would read many of them as something of its own.
+PLAIN_CALLS: Final = frozenset(
     """
-    abs avg ceil coalesce count floor gen_random_uuid length lower max min now nullif random round sum upper
+    abs array_agg array_append array_length array_position array_remove bool_and bool_or btrim cardinality ceil ceiling
+    char_length character_length concat concat_ws date_trunc every floor gen_random_uuid greatest jsonb_agg
+    jsonb_array_length jsonb_build_array jsonb_build_object jsonb_object_agg jsonb_set jsonb_strip_nulls jsonb_typeof
+    least left length lower lpad ltrim md5 mod now octet_length power random repeat replace reverse right round rpad
+    rtrim sign split_part sqrt starts_with strpos substr to_jsonb to_timestamp trunc upper
+    """.split()
+)
+FUNCTIONS: Final = PLAIN_CALLS | frozenset(
+    """
+    avg coalesce count extract max min nullif position string_agg substring sum trim
+    """.split()
+)
+# PostgreSQL's operators on jsonb, beside those that numbers and texts have, too.
+JSON_SYMBOLS: Final = frozenset({"->", "->>", "#>", "#>>", "#-", "@>", "<@", "?", "?|", "?&"})
+# Functions that are called with OVER alone.
+WINDOW_FUNCTIONS: Final = frozenset(
+    """
+    cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
     """.split()
 )
 # Words that may stand before a parenthesis: functions, types with a length, and the grammar's own.
 CALLS: Final = FUNCTIONS | frozenset(
     """
-    all and any as between by case cast check decimal distinct do else except exists filter from having in intersect
-    into is join key left like limit not numeric offset on or order over references returning select set table then
-    union unique using values varchar varying when where with
+    all and any as between by case cast check decimal distinct do else except exists filter from generate_series having
+    in intersect into is join key left like limit not numeric offset on or order over references returning select set
+    table then union unique using values varchar varying when where with
     """.split()
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.

@@ -1,4 +1,4 @@
-"""Statements that nobody thought of: typed expressions, conditions, operators in a row, updates, aggregates.
+"""Statements that nobody thought of: typed expressions, functions, conditions, operators in a row, updates, aggregates.
 
 Expressions are text, as a user writes them. Most have the types that PostgreSQL wants; some have not, and then both
 engines must fail. Numbers lean towards the edges of their types.
@@ -8,15 +8,19 @@ from hypothesis import strategies as st
 
 CREATE = (
     "CREATE TABLE t (id integer PRIMARY KEY, s smallint, i integer, n bigint, d double precision, p numeric, "
-    "q numeric(6,2), x text, v varchar(4), ok boolean)"
+    "q numeric(6,2), x text, v varchar(4), ok boolean, at timestamptz, j jsonb, tags text[])"
 )
 INSERT = (
-    "INSERT INTO t VALUES (1, 1, 10, 100, 1.5, 1.50, 9.99, 'abc', 'ab', true), "
-    "(2, -3, -7, -9, -0.25, -1.5, -0.01, 'ABC', 'Ab', false), "
-    "(3, 32767, 2147483647, 9223372036854775807, 1e308, 12345678901234567890.123456789, 9999.99, 'zé', '', NULL), "
-    "(4, -32768, -2147483648, -9223372036854775808, -1e308, -0.000000001, 0.00, '', 'a%', true), "
-    "(5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), "
-    "(6, 0, 0, 0, 0, 0, 0.5, 'a_c', 'abc', false)"
+    "INSERT INTO t VALUES (1, 1, 10, 100, 1.5, 1.50, 9.99, 'abc', 'ab', true, '2030-01-31 10:20:30.456789+00', "
+    '\'{"a": 1, "b": [1, 2.50, null, {"c": "x"}], "c": {"a": true, "b": {}}}\', \'{a,b}\'), '
+    "(2, -3, -7, -9, -0.25, -1.5, -0.01, 'ABC', 'Ab', false, '2028-02-29 00:00:00+00', "
+    "'[1, \"a\", [2, [3]], {\"a\": null}, -1.0]', '{}'), "
+    "(3, 32767, 2147483647, 9223372036854775807, 1e308, 12345678901234567890.123456789, 9999.99, 'zé', '', NULL, "
+    "'1999-12-31 23:59:59.999999+00', '\"a\"', '{NULL,\"a b\",é}'), "
+    "(4, -32768, -2147483648, -9223372036854775808, -1e308, -0.000000001, 0.00, '', 'a%', true, "
+    "'1969-07-20 20:17:40+00', '{}', '{a}'), "
+    "(5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), "
+    "(6, 0, 0, 0, 0, 0, 0.5, 'a_c', 'abc', false, '1970-01-01 00:00:00+00', '[]', '{c,b,a}')"
 )
 SETUP = (CREATE, INSERT)
 
@@ -41,6 +45,7 @@ integers = st.recursive(
     lambda inner: (
         _binary(inner, ["+", "-", "*", "/", "%"])
         | _called(inner, ["abs({})", "(- {})", "({})::bigint", "({})::integer", "({})::smallint", "(- ({}))"])
+        | _called(inner, ["greatest({}, 5)", "least({}, i, -2)", "mod({}, 7)", "floor({})", "sign({})", "trunc({})"])
     ),
     max_leaves=4,
 )
@@ -50,6 +55,7 @@ numerics = st.recursive(
         _binary(inner, ["+", "-", "*", "/", "%"])
         | _called(inner, ["abs({})", "(- {})", "round({})", "round({}, 2)", "round({}, -1)", "floor({})", "ceil({})"])
         | _called(inner, ["({})::numeric(12,3)", "({})::bigint", "({})::text::numeric"])
+        | _called(inner, ["trunc({})", "trunc({}, 1)", "sign({})", "greatest({}, 1.50, p)", "mod({}, 2.5)"])
     ),
     max_leaves=4,
 )
@@ -58,6 +64,7 @@ floats = st.recursive(
     lambda inner: (
         _binary(inner, ["+", "-", "*", "/"])
         | _called(inner, ["abs({})", "(- {})", "round({})", "floor({})", "ceil({})", "({})::numeric", "({})::integer"])
+        | _called(inner, ["trunc({})", "sign({})", "sqrt(abs({}))", "least({}, d)", "to_jsonb({})"])
     ),
     max_leaves=4,
 )
@@ -76,6 +83,115 @@ _texts = st.recursive(
     lambda inner: _binary(inner, ["||"]) | _called(inner, ["(CASE WHEN p > 1 THEN {} ELSE '' END)"]),
     max_leaves=3,
 )
+_PLACES = st.sampled_from(["0", "1", "2", "3", "-1", "-2", "s", "100", "-2147483648", "2147483647"])
+_calls = st.one_of(
+    st.tuples(
+        st.sampled_from(["left({}, {})", "right({}, {})", "substr({}, {})", "lpad({}, {} % 9, 'y')"]),
+        _TEXTS,
+        _PLACES,
+    ).map(lambda part: part[0].format(*part[1:])),
+    st.tuples(_TEXTS, _PLACES, _PLACES).map(lambda part: f"substring({part[0]} from {part[1]} for {part[2]})"),
+    st.tuples(
+        st.sampled_from(
+            ["strpos({}, {})", "replace({}, {}, 'z')", "btrim({}, {})", "ltrim({}, {})", "starts_with({}, {})",
+             "concat({}, s, {}, ok, d)", "concat_ws(',', {}, i, {})", "split_part({}, {}, 1)", "greatest({}, {})"]
+        ),
+        _TEXTS,
+        _TEXTS,
+    ).map(lambda part: part[0].format(*part[1:])),
+    _called(_TEXTS, ["reverse({})", "md5({})", "octet_length({})", "char_length({})", "repeat({}, 2)", "trim({})"]),
+)  # fmt: skip
+
+_SPANS = st.sampled_from(
+    ["interval '1 day'", "interval '1 month'", "interval '-13 months 5 days'", "interval '02:30:00.5'",
+     "interval '1 year'", "interval '100000 seconds'", "interval '1 month 40 days -1 second'"]
+)  # fmt: skip
+_spans = st.one_of(
+    _SPANS,
+    st.tuples(st.sampled_from(["s", "i % 1000", "q", "0.3", "-1.5", "d / 1e308", "1"]), _SPANS).map(
+        lambda part: f"({part[0]}) * {part[1]}"
+    ),
+    st.tuples(_SPANS, st.sampled_from(["3", "7", "-0.7", "q + 1"])).map(lambda part: f"{part[0]} / ({part[1]})"),
+    st.tuples(_SPANS, st.sampled_from("+-"), _SPANS).map(lambda part: f"({' '.join(part)})"),
+    st.sampled_from(["(at - '2000-02-29')", "(at - at)", "('2030-06-01 12:00+02' - at)"]),
+)
+_moments = st.recursive(
+    st.sampled_from(["at", "'2028-02-29 12:00:00+00'::timestamptz", "'2030-01-31'::timestamptz", "to_timestamp(q)"]),
+    lambda inner: (
+        st.tuples(inner, st.sampled_from("+-"), _spans).map(lambda part: f"({' '.join(part)})")
+        | _called(
+            inner, [f"date_trunc('{unit}', {{}})" for unit in ("minute", "day", "week", "month", "quarter", "year")]
+        )
+    ),
+    max_leaves=3,
+)
+times = st.one_of(
+    _moments,
+    _called(
+        _moments,
+        [f"extract({field} FROM {{}})" for field in ("epoch", "dow", "doy", "week", "second", "month", "isoyear")]
+        + ["({})::text", "to_jsonb({})", "greatest({}, at)"],
+    ),
+    _called(_spans, [f"extract({field} FROM {{}})" for field in ("epoch", "month", "year", "day", "hour", "second")]),
+    _binary(_moments, ["<", "=", "IS DISTINCT FROM"]),
+    _binary(_spans, ["<", "=", ">="]),
+)
+
+_LITERALS = st.sampled_from(
+    ["{}", "[]", '{"a": 1}', '{"b": [2.5]}', '[1, "a"]', "5", '"a"', "null", "true", "[[3]]", '{"c": {"a": true}}']
+).map("'{}'".format)  # fmt: skip
+_KEYS_AND_PLACES = st.sampled_from(["'a'", "'b'", "'c'", "''", "0", "1", "-1", "3", "x", "s"])
+_PATHS = st.sampled_from(
+    ["'{a}'", "'{b,1}'", "'{c,b}'", "'{b,3,c}'", "'{}'", "'{2,1,0}'", "'{-1}'", "'{c,new}'", "ARRAY['c', 'a']", "tags"]
+)
+_documents = st.recursive(
+    st.sampled_from(["j", "j", "to_jsonb(x)", "to_jsonb(p)", "to_jsonb(s)", "to_jsonb(tags)", "to_jsonb(ok)"])
+    | _LITERALS.map("{}::jsonb".format),
+    lambda inner: st.one_of(
+        st.tuples(inner, _KEYS_AND_PLACES).map(lambda part: f"({part[0]} -> {part[1]})"),
+        st.tuples(inner, _KEYS_AND_PLACES).map(lambda part: f"({part[0]} - {part[1]})"),
+        st.tuples(inner, st.sampled_from(["#>", "#-"]), _PATHS).map(lambda part: f"({' '.join(part)})"),
+        _binary(inner, ["||"]),
+        st.tuples(inner, _PATHS, _LITERALS, st.sampled_from(["", ", true", ", false"])).map(
+            lambda part: f"jsonb_set({part[0]}, {part[1]}, {part[2]}{part[3]})"
+        ),
+        st.tuples(inner, inner).map(lambda part: f"jsonb_build_object('k', {part[0]}, 'a', {part[1]}, 'x', x, 'd', q)"),
+        inner.map("jsonb_build_array({}, NULL, x, s)".format),
+        inner.map("jsonb_strip_nulls({})".format),
+    ),
+    max_leaves=3,
+)
+documents = st.one_of(
+    _documents,
+    st.tuples(_documents, st.sampled_from(["->>"]), _KEYS_AND_PLACES).map(lambda part: f"({' '.join(part)})"),
+    st.tuples(_documents, st.sampled_from(["#>>"]), _PATHS).map(lambda part: f"({' '.join(part)})"),
+    st.tuples(_documents, st.sampled_from(["@>", "<@", "=", "<>"]), _LITERALS | _documents).map(
+        lambda part: f"({' '.join(part)})"
+    ),
+    st.tuples(_documents, st.sampled_from(["'a'", "'b'", "x", "''"])).map(lambda part: f"({part[0]} ? {part[1]})"),
+    _called(
+        _documents,
+        ["jsonb_typeof({})", "({})::text", "jsonb_array_length({})", "({} -> 'a')::integer", "({} ->> 'a')::numeric"],
+    ),
+)
+
+_LISTS = st.sampled_from(
+    ["tags", "'{a,b}'::text[]", "ARRAY[x, v]", "ARRAY['a', NULL]", "ARRAY[]::text[]", "(tags || 'a'::text)",
+     "array_remove(tags, 'a')", "array_append(tags, x)", "(tags || ARRAY['z'])"]
+)  # fmt: skip
+lists = st.one_of(
+    _LISTS,
+    st.tuples(st.sampled_from(["x", "v", "'a'"]), st.sampled_from(["= ANY", "<> ALL"]), _LISTS).map(
+        lambda part: f"({part[0]} {part[1]} ({part[2]}))"
+    ),
+    _binary(_LISTS, ["=", "<>", "@>", "<@", "IS DISTINCT FROM"]),
+    _called(_LISTS, ["cardinality({})", "array_length({}, 1)", "array_position({}, 'a')", "to_jsonb({})"]),
+    st.tuples(st.sampled_from(["i", "n", "s"]), st.lists(_INTEGERS | st.just("NULL"), min_size=1, max_size=3)).map(
+        lambda part: f"({part[0]} <> ALL (ARRAY[{', '.join(part[1])}]))"
+    ),
+)
+computed = st.one_of(_calls, times, documents, lists)
+
 _atoms = st.one_of(
     _binary(integers, ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]),
     _binary(numerics, ["=", "<", ">"]),
@@ -88,6 +204,7 @@ _atoms = st.one_of(
     _called(
         _texts, ["({} IS NULL)", "(length({}) > 2)", "(coalesce({}, 'none') = 'none')", "(nullif({}, 'abc') IS NULL)"]
     ),
+    st.sampled_from(["x ILIKE 'A%'", "v ILIKE x", "j ? 'a'", "j @> '[1]'", "'a' = ANY (tags)", "at < '2000-01-01'"]),
     st.sampled_from(["i", "x = 1", "ok = 1", "p = x", "nope"]),  # Wrong, and to be refused by both.
 )
 conditions = st.recursive(
@@ -111,6 +228,19 @@ _LEAVES = st.tuples(
 ).map("".join)
 operator_soup = st.lists(st.tuples(_LEAVES, _WORDS), min_size=1, max_size=4).flatmap(
     lambda pairs: _LEAVES.map(lambda last: " ".join([word for pair in pairs for word in pair] + [last]))
+)
+
+_OTHER_LEAVES = st.tuples(
+    st.sampled_from(["", "", "", "", "NOT ", "- "]),
+    st.sampled_from(["j", "j", "'a'", "'{}'", "0", "s", "x", "tags", "at", "interval '1 day'", "'{a,b}'", "2", "NULL"]),
+    st.sampled_from(["", "", "", "", "", "::jsonb", "::text", "::text[]", " IS NULL", " IN ('a')", " LIKE 'a'", "[1]"]),
+).map("".join)
+_OTHER_WORDS = st.sampled_from(
+    ["->", "->", "->>", "->>", "#>", "#>>", "#-", "@>", "<@", "?", "?|", "||", "-", "+", "*", "=", "<>", "<", "AND",
+     "= ANY", "IS DISTINCT FROM", "ILIKE"]
+)  # fmt: skip
+other_soup = st.lists(st.tuples(_OTHER_LEAVES, _OTHER_WORDS), min_size=1, max_size=3).flatmap(
+    lambda pairs: _OTHER_LEAVES.map(lambda last: " ".join([word for pair in pairs for word in pair] + [last]))
 )
 
 _assignments = st.one_of(
@@ -140,7 +270,12 @@ _aggregated = st.tuples(
     st.sampled_from(["sum", "avg", "min", "max", "count"]),
     st.sampled_from(["", "DISTINCT "]),
     st.sampled_from(["s", "i", "n", "p", "q", "x", "i + s", "n / 2", "p * 2"]),
-).map(lambda part: f"{part[0]}({part[1]}{part[2]})")
+    st.sampled_from(["", "", " FILTER (WHERE id > 2)", " FILTER (WHERE ok)"]),
+).map(lambda part: f"{part[0]}({part[1]}{part[2]}){part[3]}") | st.sampled_from(
+    ["bool_and(ok)", "bool_or(s > 0)", "string_agg(x, ',' ORDER BY id)", "array_agg(q ORDER BY id DESC)",
+     "jsonb_agg(j ORDER BY id)", "jsonb_object_agg(id, x ORDER BY id)", "array_agg(DISTINCT s ORDER BY s)",
+     "jsonb_agg(p ORDER BY s, id) FILTER (WHERE ok)", "string_agg(v, x ORDER BY x DESC, id)"]
+)  # fmt: skip
 _KEYS = st.sampled_from(["ok", "length(x)", "id % 2", "q"])
 aggregates = st.one_of(
     st.lists(_aggregated, min_size=1, max_size=3).map(lambda items: f"SELECT {', '.join(items)} FROM t WHERE id <> 3"),

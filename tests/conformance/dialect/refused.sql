@@ -27,29 +27,15 @@ SELECT 2 ^ 3;
 -- refused
 SELECT @ -5;
 -- refused
-SELECT ARRAY[1, 2];
--- refused
 SELECT ROW(1, 2);
 -- refused
 SELECT id FROM r WHERE (id, i) = (1, 1);
--- refused
-SELECT id FROM r WHERE id = ANY (ARRAY[1]);
--- refused
-SELECT id FROM r WHERE id = ANY (SELECT 1);
--- refused
-SELECT j -> 'a' FROM r;
--- refused
-SELECT id FROM r WHERE j = '{}';
 -- refused
 SELECT DISTINCT j FROM r;
 -- refused
 SELECT id FROM r ORDER BY j;
 -- refused
 SELECT 5::jsonb::text FROM r WHERE false;
--- refused
-SELECT '5'::jsonb;
--- refused
-SELECT id FROM r WHERE x ILIKE 'A%';
 -- refused
 SELECT id FROM r WHERE x ~ 'a';
 -- refused
@@ -59,13 +45,7 @@ SELECT id FROM r WHERE i BETWEEN SYMMETRIC 2 AND 1;
 -- refused
 SELECT x COLLATE "C" FROM r;
 -- refused
-SELECT at + interval '1 day' FROM r;
--- refused
 SELECT at AT TIME ZONE 'UTC' FROM r;
--- refused
-SELECT at::text FROM r;
--- refused
-SELECT d::text FROM r;
 -- refused
 SELECT '2030-01-01'::date;
 -- refused
@@ -77,49 +57,15 @@ SELECT user;
 -- refused
 SELECT current_date;
 -- refused
-SELECT substring(x from 1 for 1) FROM r;
--- refused
-SELECT concat(x, 'a') FROM r;
--- refused
-SELECT greatest(1, 2);
--- refused
-SELECT string_agg(x, ',') FROM r;
--- refused
-SELECT count(*) FILTER (WHERE ok) FROM r;
--- refused
-SELECT row_number() OVER () FROM r;
--- refused
-SELECT sum(i) OVER () FROM r;
--- refused
-SELECT round(i) FROM r;
--- refused
 SELECT x || i FROM r;
 -- refused
 SELECT DISTINCT ON (x) x FROM r;
 -- refused
-SELECT id FROM r FOR UPDATE;
--- refused
-SELECT id FROM r FETCH FIRST 1 ROW ONLY;
--- refused
 SELECT id FROM r LIMIT (SELECT 1);
--- refused
-SELECT a.id FROM r a, r b;
--- refused
-SELECT a.id FROM r a NATURAL JOIN r b;
--- refused
-SELECT id FROM r a JOIN r b USING (id);
--- refused
-SELECT a.id FROM r a RIGHT JOIN r b ON a.id = b.id;
--- refused
-SELECT a.id FROM r a FULL JOIN r b ON a.id = b.id;
 -- refused
 SELECT s.id FROM r, LATERAL (SELECT r.id) AS s;
 -- refused
 SELECT a.id FROM r a CROSS JOIN LATERAL (SELECT a.id) AS s;
--- refused
-SELECT (SELECT id FROM r WHERE i = 1);
--- refused
-SELECT id FROM r WHERE id = (SELECT id FROM r WHERE n = 1);
 -- refused
 SELECT a FROM (SELECT random() AS a) AS s;
 -- refused
@@ -129,15 +75,7 @@ SELECT id FROM r WHERE random() BETWEEN 0 AND 1;
 -- refused
 SELECT random() AS a FROM r ORDER BY a;
 -- refused
-WITH RECURSIVE s AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM s WHERE a < 3) SELECT a FROM s;
--- refused
 WITH s AS (DELETE FROM r RETURNING id) SELECT id FROM s;
--- refused
-WITH s AS MATERIALIZED (SELECT 1 AS a) SELECT a FROM s;
--- refused
-VALUES (1), (2);
--- refused
-SELECT * FROM (VALUES (1)) AS v (a);
 -- refused
 SELECT 2 INTERSECT SELECT 2 UNION SELECT 1;
 -- refused
@@ -153,10 +91,6 @@ SELECT x FROM r GROUP BY GROUPING SETS ((x), ());
 -- refused
 SELECT x FROM r GROUP BY ROLLUP (x);
 -- refused
-SELECT sum(i) FROM r HAVING sum(i) > 1;
--- refused
-TABLE r;
--- refused
 SELECT id INTO other FROM r;
 -- refused
 SELECT r.id FROM public.r;
@@ -164,8 +98,6 @@ SELECT r.id FROM public.r;
 SELECT id FROM r TABLESAMPLE BERNOULLI (50);
 -- refused
 SELECT id FROM ONLY r;
--- refused
-SELECT id FROM generate_series(1, 2) AS id;
 -- refused
 SELECT id FROM interlock_x;
 -- refused
@@ -177,33 +109,13 @@ SELECT i AS "A", n AS a FROM (SELECT i AS "A", n AS a, i, n FROM r) AS s;
 -- refused
 SELECT 1 FROM r AS "A" JOIN r AS a ON true;
 -- refused
-INSERT INTO r (id, i) VALUES (5, 1), (6, 2) ON CONFLICT (id) DO UPDATE SET i = excluded.i;
--- refused
-INSERT INTO r (id, i) SELECT 5, 1 ON CONFLICT (id) DO UPDATE SET i = excluded.i;
--- refused
-INSERT INTO r (id, i) VALUES (7, DEFAULT), (8, 1);
--- refused
 INSERT INTO r (id) OVERRIDING SYSTEM VALUE VALUES (9);
 -- refused
 INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET i = (SELECT 1);
 -- refused
 INSERT INTO r (id, i) VALUES (1, 1) ON CONFLICT ON CONSTRAINT r_pkey DO NOTHING;
 -- refused
-WITH s AS (SELECT 5 AS a) INSERT INTO r (id) SELECT a FROM s;
--- refused
-UPDATE r SET i = o.i FROM r AS o WHERE o.id = r.id;
--- refused
-UPDATE r SET (i, n) = (1, 2);
--- refused
-UPDATE r SET i = DEFAULT;
--- refused
-UPDATE r SET n = (SELECT count(*) FROM r AS o WHERE o.id < r.id);
--- refused
 UPDATE r SET i = 1 RETURNING (SELECT 1);
--- refused
-DELETE FROM r USING r AS o WHERE o.id = r.id;
--- refused
-TRUNCATE r;
 -- refused
 BEGIN;
 -- refused
@@ -212,8 +124,6 @@ SET search_path TO public;
 EXPLAIN SELECT 1;
 -- refused
 CREATE TABLE q (a real);
--- refused
-CREATE TABLE q (a integer[]);
 -- refused
 CREATE TABLE q (a timestamp);
 -- refused
@@ -273,8 +183,6 @@ ALTER TABLE r ADD COLUMN z integer UNIQUE;
 -- refused
 ALTER TABLE r DROP COLUMN i;
 -- refused
-ALTER TABLE r RENAME TO q;
--- refused
 ALTER TABLE r ALTER COLUMN i TYPE bigint;
 -- refused
 DROP TABLE r CASCADE;
@@ -287,13 +195,7 @@ SELECT count(*) FROM r WHERE x LIKE ANY (ARRAY['a']);
 -- refused
 SELECT id FROM r WHERE (id, i) IN (SELECT 1, 10);
 -- refused
-SELECT mod(7, 3);
--- refused
-SELECT ceiling(1.5);
--- refused
 SELECT 'abc'::bytea, '2030-01-01'::timestamptz;
--- refused
-SELECT id FROM r WHERE at > '2030-01-01';
 -- refused
 SELECT '0x10'::integer;
 -- refused

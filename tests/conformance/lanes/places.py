@@ -27,6 +27,9 @@ KINDS = ("local", "bucket", *HTTP)
 EVERYWHERE = pytest.mark.parametrize("place", ["memory", *KINDS], indirect=True)
 """For tests that never open the same database twice: also where nothing is kept."""
 
+ON_LANES = pytest.mark.parametrize("place", KINDS, indirect=True)
+"""For tests of a lane's own clock or writer, in files that are about `Database` everywhere."""
+
 LEASE_S = 600.0
 """No test is about the lease, and none may depend on how fast this machine is."""
 
@@ -44,7 +47,9 @@ class Place(NamedTuple):
     def database(self, name: str = "x", *, clock: Clock | None = None, **settings: float) -> Opening:
         """Open a database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        return Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        return Database.open(
+            self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), tool=None, **chosen
+        )
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 import pytest
 
-from interlock.errors import TransactionError
-from interlock.sql.patterns import like
+from interlock.errors import DialectError, TransactionError
+from interlock.sql.patterns import ilike, like
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,10 @@ def test_an_escape_at_the_end_that_is_never_reached_matches_nothing(text: str, p
 def test_an_escape_at_the_end_that_is_reached_is_an_error(text: str, pattern: str) -> None:
     with pytest.raises(TransactionError):
         like(text, pattern, "\\")
+
+
+def test_case_counts_for_like_alone() -> None:
+    assert ilike("HeLLo", "h_L%", "\\")
+    assert not like("HeLLo", "h_L%", "\\")
+    with pytest.raises(DialectError, match="beyond ASCII"):
+        ilike("é", "É", "\\")

@@ -5,8 +5,62 @@ import re
 import pytest
 
 from interlock.errors import DialectError, TransactionError
-from interlock.sql.functions import aggregate_functions, collations, scalar_functions
+from interlock.sql.functions import aggregate_functions, collations, scalar_functions, window_functions
 from tests.unit.sql.lane import SOURCES, translated
+
+CALLED = re.compile(r"interlock_\w+(?=\()|(?<=COLLATE )interlock_\w+")
+# A call of every function that is registered.
+EVERYTHING = r"""
+SELECT n * n, n / i, n % i FROM counter;
+SELECT -price, price + 1, price - 1, price * 2, price / 2, price % 2 FROM item;
+SELECT weight * 2, weight / 2, round(weight), weight::integer, weight::numeric, abs(price) FROM item;
+SELECT round(price), floor(price), ceil(price), price::double precision, price::integer FROM item;
+SELECT note::integer, note::bigint, note::smallint, note::numeric, note::double precision FROM item;
+SELECT note::boolean, note::uuid, note::timestamptz, note::uuid::text, upper(note), lower(note) FROM item;
+SELECT sum(n), avg(n), sum(i), avg(i) FROM counter;
+SELECT sum(price), avg(price), sum(weight), avg(weight) FROM item;
+SELECT now(), random(), gen_random_uuid();
+SELECT id FROM item WHERE name LIKE $1 AND weight + 1 > 2 AND id + 1 > 2 LIMIT $2 OFFSET $3;
+INSERT INTO item (name) VALUES ($1);
+SELECT price::numeric(5,2) FROM item ORDER BY price;
+SELECT trunc(price, 1), sign(price), sign(weight), sqrt(weight), power(weight, 2), least(price),
+  least(id) FROM item;
+SELECT greatest(price), greatest(id), left(note, 1), right(note, 1), substr(note, 1), substr(note, 1,
+  2) FROM item;
+SELECT strpos(note, 'a'), btrim(note), ltrim(note), rtrim(note), replace(note, 'a', 'b'), md5(note) FROM item;
+SELECT btrim(note, 'a'), ltrim(note, 'a'), rtrim(note, 'a'), lpad(note, 1), rpad(note, 1),
+  reverse(note) FROM item;
+SELECT lpad(note, 1, 'a'), rpad(note, 1, 'a'), repeat(note, 2), split_part(note, ',', 1), concat(note,
+  ok) FROM item;
+SELECT concat_ws(',', note), starts_with(note, 'a'), octet_length(note), note ILIKE 'a', weight::text FROM item;
+SELECT now() + interval '1 day', now() - interval '1 day', date_trunc('day', now()),
+  to_timestamp(weight) FROM item;
+SELECT extract(epoch FROM now() - now()), extract(year FROM now()), now() - now() < - interval '1 day' FROM item;
+SELECT now() + (interval '1 day' + interval '1 day' * 2 - interval '1 day' / 2), now()::text FROM item;
+SELECT document -> 'a', document ->> 'a', document -> 0, document ->> 0, document #> '{a}',
+  document #>> '{a}' FROM item;
+SELECT document @> '{}', document ? 'a', document ?| '{a}', document ?& '{a}', document = '{}' FROM item;
+SELECT document || '{}', document - 'a', document - 0, document #- '{a}', jsonb_set(document, '{a}',
+  '1') FROM item;
+SELECT jsonb_typeof(document), jsonb_array_length(document), jsonb_strip_nulls(document),
+  document::text FROM item;
+SELECT jsonb_build_object('a', weight, 'b', now(), 'c', ARRAY[1]), jsonb_build_array(note),
+  note::jsonb FROM item;
+SELECT document::integer, document::bigint, document::smallint, document::numeric, document::boolean FROM item;
+SELECT document::double precision, id = ANY (ARRAY[1]::bigint[]),
+  price = ANY (ARRAY[price]::numeric[]) FROM item;
+SELECT array_length(ARRAY[1], 1), array_append(ARRAY[1], 2), array_remove(ARRAY[1], 1), (ARRAY[1])[1] FROM item;
+SELECT array_position(ARRAY[1], 1), ARRAY[1] @> ARRAY[1], ARRAY[1] || ARRAY[1], concat('\x00'::bytea) FROM item;
+SELECT string_agg(note, ','), array_agg(id), jsonb_agg(note), jsonb_object_agg(id, note) FROM item;
+SELECT id FROM counter WHERE i + 1 > 5 AND (i::smallint) + 1::smallint > 5;
+SELECT (SELECT i FROM counter WHERE n = 1), g FROM generate_series(1, 9, $1) AS g;
+UPDATE counter SET n = o.price::bigint FROM item AS o WHERE o.weight = counter.i;
+INSERT INTO counter (id, n) VALUES (1, 1), (2, 2) ON CONFLICT (id) DO UPDATE SET n = excluded.n;
+SELECT sum(n) OVER (), avg(n) OVER (), avg(i) OVER () FROM counter;
+SELECT sum(price) OVER w, avg(price) OVER w, min(price) OVER w, max(price) OVER w, sum(weight) OVER w,
+  avg(weight) OVER w
+FROM item WINDOW w AS (ORDER BY id);
+"""
 
 
 def test_the_hot_path_is_native() -> None:
@@ -40,6 +94,18 @@ def test_what_nobody_else_verifies_is_verified_by_a_function() -> None:
     assert column.checked
 
 
+def test_a_list_of_keys_is_looked_up() -> None:
+    statement = translated("SELECT n FROM counter WHERE id = ANY($1)")
+    assert str(statement.parameters[0]) == "bigint[]"
+    assert '"counter"."id" IN (SELECT value FROM json_each' in statement.text
+    assert statement.encode([[1, None]]) == ("[1,null]",)
+
+
+def test_chance_is_asked_for_each_row_and_never_looked_up() -> None:
+    text = translated("SELECT n FROM counter WHERE i = floor(random() * 16)::integer").text
+    assert '+"counter"."i" = +interlock_int4(' in text
+
+
 def test_the_order_of_a_key_needs_no_word_about_nulls() -> None:
     assert translated("SELECT id FROM counter ORDER BY id DESC").text.endswith("ORDER BY 1 DESC")
     assert translated("SELECT id FROM counter ORDER BY i DESC").text.endswith('"counter"."i" DESC NULLS FIRST')
@@ -48,24 +114,11 @@ def test_the_order_of_a_key_needs_no_word_about_nulls() -> None:
 def test_every_function_that_is_called_is_registered() -> None:
     known = {function.name for function in scalar_functions(SOURCES)}
     known |= {function.name for function in aggregate_functions()}
+    known |= {function.name for function in window_functions()}
     known |= {collation.name for collation in collations()}
-    statements = [
-        "SELECT n * n, n / i, n % i FROM counter",
-        "SELECT -price, price + 1, price - 1, price * 2, price / 2, price % 2 FROM item",
-        "SELECT weight * 2, weight / 2, round(weight), weight::integer, weight::numeric, abs(price) FROM item",
-        "SELECT round(price), floor(price), ceil(price), price::double precision, price::integer FROM item",
-        "SELECT note::integer, note::bigint, note::smallint, note::numeric, note::double precision FROM item",
-        "SELECT note::boolean, note::uuid, note::timestamptz, note::uuid::text, upper(note), lower(note) FROM item",
-        "SELECT sum(n), avg(n), sum(i), avg(i) FROM counter",
-        "SELECT sum(price), avg(price), sum(weight), avg(weight) FROM item",
-        "SELECT now(), random(), gen_random_uuid()",
-        "SELECT id FROM item WHERE name LIKE $1 AND weight + 1 > 2 AND id + 1 > 2 LIMIT $2 OFFSET $3",
-        "INSERT INTO item (name) VALUES ($1)",
-        "SELECT price::numeric(5,2) FROM item ORDER BY price",
-    ]
-    called = {name for sql in statements for name in re.findall(r"interlock_\w+", translated(sql).text)}
-    assert called <= known
-    assert len(called) > 30
+    statements = [sql for sql in EVERYTHING.split(";\n") if sql]
+    called = {name for sql in statements for name in CALLED.findall(translated(sql).text)}
+    assert called == known
 
 
 def test_parameters_take_their_types_from_where_they_stand() -> None:
@@ -97,6 +150,21 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ('SELECT a.id FROM counter AS a JOIN counter AS "A" ON true', "two relations"),
         ("nonsense", "NONSENSE"),
         ("SELECT FROM WHERE", "cannot read"),
+        ("SELECT now() - now()", "an interval as a result"),
+        ("SELECT id FROM item WHERE document < '{}'", "< on jsonb"),
+        ("SELECT document @> '{}' || '{}' FROM item", "side by side"),
+        ("SELECT id FROM item WHERE id > ANY ($1)", "> ANY"),
+        ("SELECT id FROM item WHERE price = ANY ($1::bigint[])", "= ANY (bigint[])"),
+        ("SELECT extract(century FROM now())", "extract(century"),
+        ("SELECT date_trunc('century', now())", "date_trunc('century'"),
+        ("SELECT now() + interval '1.5 days'", "'1.5 DAYS'"),
+        ("SELECT ARRAY[[1]]", "array of arrays"),
+        ("SELECT ARRAY[name] FROM item", "array of varchar"),
+        ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
+        ("SELECT initcap(note) FROM item", "initcap()"),
+        ("SELECT left(note) FROM item", "left() with 1 arguments"),
+        ("SELECT sqrt(price) FROM item", "sqrt() of numeric"),
+        ("SELECT id FROM item WHERE id IN (1, random()::bigint)", "random()"),
     ],
 )
 def test_a_refusal_names_what_it_refuses(sql: str, what: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.errors import TransactionError
+from interlock.errors import DialectError, TransactionError
 from interlock.sql.datatypes import (
     BOOL,
     BYTEA,
@@ -19,8 +19,10 @@ from interlock.sql.datatypes import (
     INT2,
     INT4,
     INT8,
+    INTERVAL,
     JSONB,
     NUMERIC,
+    PASSING,
     PLAIN,
     TEXT,
     TIMESTAMPTZ,
@@ -51,8 +53,14 @@ values = st.one_of(
     st.tuples(st.just(BYTEA), st.binary()),
     st.tuples(st.just(TIMESTAMPTZ), st.datetimes(timezones=st.just(UTC))),
     st.tuples(st.just(UUID_TYPE), st.uuids()),
-    st.tuples(st.just(JSONB), st.lists(documents, max_size=3) | st.dictionaries(texts, documents, max_size=3)),
-    st.tuples(st.sampled_from([kind for name, kind in PLAIN.items() if name != "unknown"]), st.none()),
+    st.tuples(st.just(JSONB), documents),
+    st.tuples(st.just(PLAIN["int8[]"]), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)),
+    st.tuples(st.just(PLAIN["text[]"]), st.lists(st.none() | texts, max_size=3)),
+    st.tuples(st.just(PLAIN["uuid[]"]), st.lists(st.none() | st.uuids(), max_size=3)),
+    st.tuples(st.just(PLAIN["bytea[]"]), st.lists(st.none() | st.binary(), max_size=3)),
+    st.tuples(st.just(PLAIN["bool[]"]), st.lists(st.none() | st.booleans(), max_size=3)),
+    st.tuples(st.just(PLAIN["timestamptz[]"]), st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3)),
+    st.tuples(st.sampled_from([kind for name, kind in PLAIN.items() if name not in PASSING]), st.none()),
 )
 
 
@@ -116,9 +124,16 @@ def test_subclasses_and_wider_numbers_are_taken() -> None:
         (TIMESTAMPTZ, datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-10)))),
         (TIMESTAMPTZ, "2030-01-01"),
         (UUID_TYPE, "00000000-0000-0000-0000-000000000000"),
-        (JSONB, "x"),
-        (JSONB, 5),
         (JSONB, {"a": math.nan}),
+        (JSONB, Decimal("1.5")),
+        (JSONB, datetime(2030, 1, 1, tzinfo=UTC)),
+        (JSONB, {"\ud800": 1}),
+        (PLAIN["int8[]"], 5),
+        (PLAIN["int8[]"], "12"),
+        (PLAIN["int8[]"], [1, "x"]),
+        (PLAIN["int8[]"], [[1]]),
+        (PLAIN["int4[]"], [2**31]),
+        (PLAIN["text[]"], ["a\0b"]),
         (JSONB, {1: 2}),
         (JSONB, [UUID(int=1)]),
         (JSONB, ["\0"]),
@@ -134,6 +149,26 @@ def test_a_numeric_has_a_bound() -> None:
     for value in (Decimal("1E+1000"), Decimal("1E-1000")):
         with pytest.raises(TransactionError):
             through(NUMERIC, value)
+
+
+def test_a_document_is_written_as_postgresql_writes_it() -> None:
+    statement = Statement("", "read", (JSONB,))
+    document: dict[str, object] = {"bb": 1, "a": [1e22, 1.50, True, None], "é": "x\n\u0001", "ccc": {}}
+    written = '{"a": [10000000000000000000000, 1.5, true, null], "bb": 1, "é": "x\\n\\u0001", "ccc": {}}'
+    assert statement.encode([document]) == (written,)
+
+
+def test_an_interval_goes_in_and_never_comes_out() -> None:
+    assert Statement("", "read", (INTERVAL,)).encode([timedelta(days=-1, seconds=5)]) == ("0 -1 5000000",)
+    with pytest.raises(TransactionError):
+        Statement("", "read", (INTERVAL,)).encode([90])
+    with pytest.raises(DialectError, match="an interval as a result"):
+        Statement("", "read", (), (ResultColumn("v", INTERVAL),))
+
+
+def test_an_array_has_a_bound() -> None:
+    with pytest.raises(TransactionError, match="at most 100,000"):
+        through(PLAIN["int8[]"], [0] * 100_001)
 
 
 def test_a_document_has_a_depth() -> None:
@@ -164,7 +199,7 @@ def test_a_computed_number_is_verified_when_it_is_read() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(kind for name, kind in PLAIN.items() if name != "unknown"),
+        *(kind for name, kind in PLAIN.items() if name not in PASSING),
         Type("varchar", length=9),
         Type("numeric", precision=9, scale=2),
     ],

@@ -26,6 +26,13 @@ PLANS_MAX: Final = 1024
 Kind = Literal["read", "write", "schema"]
 
 
+class Parameter(NamedTuple):
+    """One of the values that are passed beside the text."""
+
+    place: int
+    """From 0."""
+
+
 class Plan(NamedTuple):
     """How one statement runs."""
 
@@ -33,8 +40,8 @@ class Plan(NamedTuple):
     serializable: bool
     table: str | None = None
     """The one table that a statement under READ COMMITTED is about, as it was written."""
-    key: tuple[int, ...] = ()
-    """The places of the parameters that the row is chosen by, from 0; with them a hot row has a name."""
+    key: tuple["Parameter | int | str", ...] = ()
+    """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
 
 
 _READS: Final = frozenset({"SELECT", "VALUES", "TABLE", "WITH", "(", "SHOW", "EXPLAIN"})
@@ -115,7 +122,7 @@ def plan_of(sql: str) -> Plan:
     table, end = _target(tokens, words) if kind != "schema" else (None, 0)
     if table is None or not _is_simple(words, end):
         return Plan(kind, serializable=kind != "schema")
-    return Plan(kind, serializable=False, table=table, key=_key(words))
+    return Plan(kind, serializable=False, table=table, key=_key(tokens, words))
 
 
 def _word(token: Token) -> str:
@@ -215,24 +222,33 @@ def _only_known_calls(words: Sequence[str], begin: int) -> bool:
     return True
 
 
-def _key(words: Sequence[str]) -> tuple[int, ...]:
-    """The parameters that choose the row: of `column = $n` behind WHERE, or of an upsert's key."""
+def _key(tokens: Sequence[Token], words: Sequence[str]) -> tuple[Parameter | int | str, ...]:
+    """What chooses the row: the values of `column = value` behind WHERE, or of an upsert's key."""
     if words[0] == "INSERT":
         return _upserted(words)
     if "WHERE" not in words or "OR" in words:
         return ()
-    equal = [place for place in range(words.index("WHERE"), len(words) - 2) if words[place] == "="]
-    return tuple(int(words[place + 2]) - 1 for place in equal if words[place + 1] == "$" and words[place + 2].isdigit())
+    equal = [place + 1 for place in range(words.index("WHERE"), len(words) - 1) if words[place] == "="]
+    found = [_value(tokens, words, place) for place in equal]
+    return tuple([value for value in found if value is not None])
 
 
-def _upserted(words: Sequence[str]) -> tuple[int, ...]:
+def _value(tokens: Sequence[Token], words: Sequence[str], place: int) -> Parameter | int | str | None:
+    if words[place] == "$" and place + 1 < len(words) and words[place + 1].isdigit():
+        return Parameter(int(words[place + 1]) - 1)
+    if tokens[place].token_type is TokenType.STRING:
+        return tokens[place].text
+    return int(words[place]) if words[place].isdigit() else None
+
+
+def _upserted(words: Sequence[str]) -> tuple[Parameter, ...]:
     if "CONFLICT" not in words or "VALUES" not in words:
         return ()
     columns = _listed(words, words.index("("))
     values = _listed(words, words.index("VALUES") + 1)
     keys = _listed(words, words.index("CONFLICT") + 1)
     found = [values[columns.index(name)] for name in keys if name in columns and len(values) == len(columns)]
-    return tuple(int(value[1:]) - 1 for value in found if value.startswith("$") and value[1:].isdigit())
+    return tuple([Parameter(int(value[1:]) - 1) for value in found if value.startswith("$") and value[1:].isdigit()])
 
 
 def _listed(words: Sequence[str], place: int) -> list[str]:

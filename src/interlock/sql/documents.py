@@ -1,0 +1,335 @@
+"""jsonb as PostgreSQL computes with it: what its operators and functions do to a document.
+
+A document is stored as its text; each function here reads the text, keeping every digit of its numbers, and writes the
+result as PostgreSQL would. PostgreSQL keeps a bare value as an array of one, which shows: `'5'::jsonb -> 0` is 5.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final, cast
+
+from interlock.errors import TransactionError
+from interlock.sql.datatypes import PLAIN
+from interlock.sql.values import JsonNumber, StoredValue, array_items, json_text, numeric_text
+
+_PATH: Final = PLAIN["text[]"]
+_PLACE: Final = re.compile(r"[ \t\n\r\f\v]*[+-]?[0-9]+", re.ASCII)
+_MISSING: Final = object()
+
+
+def loaded(text: str) -> object:
+    """A document from its text; raises ValueError for what is none."""
+    return json.loads(text, parse_constant=_no_constant, parse_float=JsonNumber)
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(text)
+
+
+def read(text: str) -> str:
+    """A document as it is written, in its stored form."""
+    try:
+        return json_text(loaded(text))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _wrong(what: str, fix: str) -> TransactionError:
+    return TransactionError(what, why="PostgreSQL has the same rule.", fix=fix)
+
+
+# --- Looking inside ---------------------------------------------------------------------------------------------------
+
+
+def member(document: str, key: str) -> str | None:
+    """-> with a name."""
+    return _written(_member(loaded(document), key))
+
+
+def member_text(document: str, key: str) -> str | None:
+    """->> with a name."""
+    return _as_text(_member(loaded(document), key))
+
+
+def item(document: str, place: int) -> str | None:
+    """-> with a number."""
+    return _written(_item(loaded(document), place))
+
+
+def item_text(document: str, place: int) -> str | None:
+    """->> with a number."""
+    return _as_text(_item(loaded(document), place))
+
+
+def inside(document: str, path: str) -> str | None:
+    """#>, by a path."""
+    return _written(_inside(loaded(document), array_items(_PATH, path)))
+
+
+def inside_text(document: str, path: str) -> str | None:
+    """#>>, by a path."""
+    return _as_text(_inside(loaded(document), array_items(_PATH, path)))
+
+
+def _member(value: object, key: str) -> object:
+    return cast("dict[str, object]", value).get(key, _MISSING) if isinstance(value, dict) else _MISSING
+
+
+def _item(value: object, place: int) -> object:
+    if isinstance(value, dict):
+        return _MISSING
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    return items[place] if -len(items) <= place < len(items) else _MISSING
+
+
+def _inside(value: object, path: Sequence[StoredValue]) -> object:
+    for step in path:
+        if step is None:
+            return _MISSING
+        assert isinstance(step, str)
+        if isinstance(value, list):
+            place = _place(step)
+            value = _MISSING if place is None else _item(cast("object", value), place)
+        else:
+            value = _member(value, step)
+    return value
+
+
+def _place(step: str) -> int | None:
+    """The number that a step of a path is, read as C's strtoint reads it."""
+    if not _PLACE.fullmatch(step) or abs(int(step)) >= 2**31:
+        return None
+    return int(step)
+
+
+def _written(value: object) -> str | None:
+    return None if value is _MISSING else json_text(value)
+
+
+def _as_text(value: object) -> str | None:
+    if value is _MISSING or value is None:
+        return None
+    return value if isinstance(value, str) else json_text(value)
+
+
+# --- Asking -----------------------------------------------------------------------------------------------------------
+
+
+def contains(left: str, right: str) -> int:
+    """@>: whether the second document is a part of the first."""
+    return _contains(loaded(left), loaded(right), outermost=True)
+
+
+def _contains(left: object, right: object, *, outermost: bool = False) -> bool:
+    if isinstance(right, dict):
+        if not isinstance(left, dict):
+            return False
+        known = cast("dict[str, object]", left)
+        members = cast("dict[str, object]", right).items()
+        return all(key in known and _contains(known[key], value) for key, value in members)
+    if isinstance(right, list):
+        if not isinstance(left, list):
+            return False
+        items = cast("list[object]", left)
+        return all(any(_contains(known, value) for known in items) for value in cast("list[object]", right))
+    if outermost and isinstance(left, list):
+        # An array contains a bare value, as an exception to the rule that both must have the same shape.
+        return any(_same(known, right) for known in cast("list[object]", left))
+    return _same(left, right)
+
+
+def _same(left: object, right: object) -> bool:
+    return _key(left) == _key(right)
+
+
+def key(document: str) -> str:
+    """What documents are equal by: numbers without the zeros at their end."""
+    return _key(loaded(document))
+
+
+def _key(value: object) -> str:
+    return json_text(_normal(value))
+
+
+def _normal(value: object) -> object:
+    match value:
+        case JsonNumber():
+            text = numeric_text(value)
+            return JsonNumber(text.rstrip("0").rstrip(".") if "." in text else text)
+        case list():
+            return [_normal(item) for item in cast("list[object]", value)]
+        case dict():
+            return {key: _normal(item) for key, item in cast("dict[str, object]", value).items()}
+        case _:
+            return value
+
+
+def has_key(document: str, name: str) -> int:
+    """?: whether the text is a key of the object or an element of the array."""
+    value = loaded(document)
+    return name in cast("dict[str, object]", value) if isinstance(value, dict) else name in _strings(value)
+
+
+def has_any(document: str, names: str) -> int:
+    """?|: whether one of the texts is."""
+    return any(has_key(document, name) for name in array_items(_PATH, names) if isinstance(name, str))
+
+
+def has_all(document: str, names: str) -> int:
+    """?&: whether all of the texts are."""
+    return all(has_key(document, name) for name in array_items(_PATH, names) if isinstance(name, str))
+
+
+def _strings(value: object) -> list[str]:
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    return [known for known in items if isinstance(known, str)]
+
+
+def typeof(document: str) -> str:
+    """jsonb_typeof."""
+    match loaded(document):
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return "number"
+
+
+def array_length(document: str) -> int:
+    """jsonb_array_length."""
+    value = loaded(document)
+    if not isinstance(value, list):
+        raise _wrong(f"the array length of a jsonb {typeof(document)}.", "Test jsonb_typeof() first, inside CASE.")
+    return len(cast("list[object]", value))
+
+
+# --- Changing ---------------------------------------------------------------------------------------------------------
+
+
+def join(left: str, right: str) -> str:
+    """||: two objects become one, everything else becomes an array."""
+    values = [loaded(left), loaded(right)]
+    if all(isinstance(value, dict) for value in values):
+        first, second = cast("list[dict[str, object]]", values)
+        return json_text({**first, **second})
+    return json_text([item for value in values for item in _listed(value)])
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else [value]
+
+
+def remove(document: str, name: str) -> str:
+    """- with a text: the object without that key, or the array without that text."""
+    value = loaded(document)
+    if isinstance(value, dict):
+        return json_text({known: item for known, item in cast("dict[str, object]", value).items() if known != name})
+    return json_text([item for item in _array(value) if item != name or not isinstance(item, str)])
+
+
+def remove_item(document: str, place: int) -> str:
+    """- with a number: the array without the element at that place."""
+    value = loaded(document)
+    if isinstance(value, dict):
+        raise _wrong("deleting from a jsonb object by a number.", "Pass the key as text.")
+    items = _array(value)
+    if -len(items) <= place < len(items):
+        del items[place]
+    return json_text(items)
+
+
+def _array(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise _wrong("deleting from a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
+    return cast("list[object]", value)
+
+
+def remove_path(document: str, path: str) -> str:
+    """#-: the document without what is at that path."""
+    value, steps = loaded(document), array_items(_PATH, path)
+    if not isinstance(value, dict | list):
+        raise _wrong("deleting a path in a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
+    if steps and value:
+        _change(cast("object", value), steps, 0, _MISSING, create=False)
+    return json_text(cast("object", value))
+
+
+def place(document: str, path: str, new: str, create: int = 1) -> str:
+    """jsonb_set: the document with that at that path."""
+    value, steps = loaded(document), array_items(_PATH, path)
+    if not isinstance(value, dict | list):
+        raise _wrong("jsonb_set() in a jsonb that is neither object nor array.", "Test jsonb_typeof() first.")
+    if not create and not cast("object", value):
+        return document
+    if steps:
+        _change(cast("object", value), steps, 0, loaded(new), create=bool(create))
+    return json_text(cast("object", value))
+
+
+def _change(value: object, path: Sequence[StoredValue], depth: int, new: object, *, create: bool) -> None:
+    step, last = path[depth], depth == len(path) - 1
+    if step is None:
+        raise _wrong(f"step {depth + 1} of a path is NULL.", "Name every step.")
+    assert isinstance(step, str)
+    if isinstance(value, dict):
+        _change_member(cast("dict[str, object]", value), step, path, depth, new, create=create, last=last)
+    elif isinstance(value, list):
+        _change_item(cast("list[object]", value), step, path, depth, new, create=create, last=last)
+
+
+def _change_member(
+    members: dict[str, object],
+    step: str,
+    path: Sequence[StoredValue],
+    depth: int,
+    new: object,
+    *,
+    create: bool,
+    last: bool,
+) -> None:
+    if not last:
+        if step in members:
+            _change(members[step], path, depth + 1, new, create=create)
+    elif new is _MISSING:
+        members.pop(step, None)
+    elif create or step in members:
+        members[step] = new
+
+
+def _change_item(
+    items: list[object], step: str, path: Sequence[StoredValue], depth: int, new: object, *, create: bool, last: bool
+) -> None:
+    place = _place(step)
+    if place is None:
+        raise _wrong(f"step {depth + 1} of a path, {step[:40]!r}, is no place in an array.", "Pass a number.")
+    found = -len(items) <= place < len(items)
+    if not last:
+        if found:
+            _change(items[place], path, depth + 1, new, create=create)
+    elif found:
+        if new is _MISSING:
+            del items[place]
+        else:
+            items[place] = new
+    elif create and new is not _MISSING:
+        items.insert(0 if place < 0 else len(items), new)
+
+
+def strip_nulls(document: str) -> str:
+    """jsonb_strip_nulls: the document without the members that are null."""
+    return json_text(_stripped(loaded(document)))
+
+
+def _stripped(value: object) -> object:
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value).items()
+        return {name: _stripped(item) for name, item in members if item is not None}
+    return [_stripped(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

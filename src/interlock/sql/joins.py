@@ -1,0 +1,202 @@
+"""FROM: tables, common table expressions, subqueries and series, and the joins between them.
+
+A comma binds more loosely than JOIN in PostgreSQL and like it in SQLite, so what stands between commas is kept apart:
+an ON sees its own part alone, and an outer join that would take in the part before it is refused. USING and NATURAL
+are written out as conditions; what their columns mean without a relation is decided in the scope.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from interlock.sql.branches import coalesce
+from interlock.sql.expressions import predicate
+from interlock.sql.operators import comparison
+from interlock.sql.refusal import refuse, wrong
+from interlock.sql.scope import Merged, Output, Query, Relation, Scope
+from interlock.sql.series import SERIES, series
+from interlock.sql.syntax import COMMA, Node, argument, child, children, identifier, maybe, only, quoted, unsupported
+from interlock.sql.terms import Term
+
+Derived = Callable[[Node, Scope, Sequence[str]], Query]
+
+
+def relations(node: Node, scope: Scope, derived: Derived) -> str:
+    """FROM and its joins; brings their relations into the scope."""
+    source = maybe(node, "from_")
+    joins = children(node, "joins")
+    if source is None:
+        if joins:
+            raise unsupported(node)
+        return ""
+    only(source, "this")
+    return f" FROM {sources(child(source), joins, scope, derived)}"
+
+
+def sources(first: Node, joins: Sequence[Node], scope: Scope, derived: Derived) -> str:
+    """Relations and the joins between them, as they are written after FROM or USING."""
+    part = _Part(scope)
+    relation, text = _relation(first, scope, derived)
+    scope.add(relation)
+    for join in joins:
+        only(join, "this", "side", "kind", "on", "using", "method")
+        if argument(join, "kind") == COMMA:
+            # What stands in the parts before is neither seen by this part's conditions nor changed by its joins.
+            part = _Part(scope)
+            relation, written = _relation(child(join), scope, derived)
+            scope.add(relation)
+            text += f", {written}"
+        else:
+            text += _join(join, part, derived)
+    return text
+
+
+class _Part:
+    """What stands between two commas: the relations of the scope from that place on, and their columns."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.first = len(scope.relations)
+        self.star = len(scope.star)
+
+    @property
+    def relations(self) -> list[Relation]:
+        return self.scope.relations[self.first :]
+
+    def alone(self) -> Scope:
+        """The scope as conditions inside the part see it."""
+        known = {relation.name for relation in self.relations}
+        merged = {name: entry for name, entry in self.scope.merged.items() if entry.relations <= known}
+        seen = replace(self.scope, relations=self.relations, merged=merged)
+        seen.number = self.scope.number
+        return seen
+
+    def make_outer(self) -> None:
+        """All relations so far may be without a row."""
+        for place in range(self.first, len(self.scope.relations)):
+            self.scope.relations[place] = replace(self.scope.relations[place], outer=True)
+        for name, entry in self.scope.merged.items():
+            self.scope.merged[name] = replace(entry, term=replace(entry.term, nullable=True))
+
+
+_SIDES = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
+
+
+def _join(node: Node, part: _Part, derived: Derived) -> str:
+    side, kind = str(argument(node, "side") or "").upper(), str(argument(node, "kind") or "").upper()
+    natural = str(argument(node, "method") or "").upper()
+    condition, using = maybe(node, "on"), children(node, "using")
+    scope = part.scope
+    relation, text = _relation(child(node), scope, derived)
+    if kind == "CROSS":
+        if side or natural or using or condition is not None:
+            raise unsupported(node)
+        scope.add(relation)
+        return f" CROSS JOIN {text}"
+    if side not in _SIDES or kind not in {"", "INNER", "OUTER"} or natural not in {"", "NATURAL"}:
+        raise refuse(f"{natural} {side} {kind} JOIN.".replace("  ", " "), fix="Use [LEFT | RIGHT | FULL] JOIN … ON.")
+    if side in {"RIGHT", "FULL"} and part.first:
+        raise refuse(f"{side} JOIN after a comma in FROM.", fix="Put it before the comma, or write CROSS JOIN.")
+    left = part.alone()
+    names = [identifier(name, "column") for name in using]
+    if natural:
+        right = {output.name for output in relation.columns}
+        listed = [identifier(child(column), "column") for column in scope.star[part.star :]]
+        names = [name for name in listed if name in right]
+        if not names:
+            raise refuse("NATURAL JOIN without a common column.", fix="Write CROSS JOIN.")
+    if bool(names) is (condition is not None):
+        raise wrong(f"{side} JOIN without a condition.".strip(), fix="Write JOIN … ON …, or CROSS JOIN.")
+    if side in {"RIGHT", "FULL"}:
+        part.make_outer()
+    if side in {"LEFT", "FULL"}:
+        relation = replace(relation, outer=True)
+    pairs = [(name, left.column(None, name), _named(relation, name, scope)) for name in names]
+    scope.add(relation)
+    if condition is None:
+        written = " AND ".join(_merge(name, sides, side, part, relation) for name, *sides in pairs)
+        _merge_star(names, part)
+        return f" {_SIDES[side]} {text} ON {written}"
+    seen = part.alone()
+    with seen.at("JOIN … ON", volatile=False):
+        term = predicate(condition, seen, "JOIN … ON")
+    if side == "FULL" and not _equates(condition):
+        raise refuse("FULL JOIN on something else than column = column.", fix="Use UNION ALL of two LEFT JOINs.")
+    return f" {_SIDES[side]} {text} ON {term.checked.text}"
+
+
+def _equates(node: Node) -> bool:
+    """Whether PostgreSQL can be sure to join both sides in full: it needs columns that are equal."""
+    if type(node) is exp.Paren:
+        return _equates(child(node))
+    if type(node) is exp.And:
+        return _equates(child(node)) and _equates(child(node, "expression"))
+    return type(node) is exp.EQ and all(type(child(node, side)) is exp.Column for side in ("this", "expression"))
+
+
+def _named(relation: Relation, name: str, scope: Scope) -> Term:
+    found = [output for output in relation.columns if output.name == name]
+    if not found:
+        raise wrong(f"there is no column {name!r} in {relation.name!r} to join by.")
+    return scope.term(relation, found[0])
+
+
+def _merge(name: str, sides: Sequence[Term], side: str, part: _Part, relation: Relation) -> str:
+    left, right = sides
+    if left.type != right.type:
+        raise refuse(f"USING ({name}) of {left.type} and {right.type}.", fix="Write ON, with a cast.")
+    term = right if side == "RIGHT" else replace(coalesce(sides), name=name) if side == "FULL" else left
+    before = part.scope.merged.get(name)
+    known = {known.name for known in part.relations if any(output.name == name for output in known.columns)}
+    covered = (before.relations if before else frozenset[str]()) | known | {relation.name}
+    part.scope.merged[name] = Merged(term, covered)
+    return comparison("=", left, right).text
+
+
+def _merge_star(names: Sequence[str], part: _Part) -> None:
+    """PostgreSQL lists the common columns first, once, then the others of both sides."""
+    listed = part.scope.star
+    others = [column for column in listed[part.star :] if identifier(child(column), "column") not in names]
+    common: list[Node] = [exp.Column(this=exp.Identifier(this=name, quoted=True)) for name in names]
+    listed[part.star :] = common + others
+
+
+def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str]:
+    alias, columns = _alias(maybe(node, "alias"))
+    if type(node) is exp.Values or (type(node) is exp.Subquery and type(child(node)) is not exp.Table):
+        if alias is None:
+            raise refuse("a subquery in FROM without a name.", fix="Write (SELECT …) AS name.")
+        if type(node) is exp.Subquery:
+            only(node, "this", "alias")
+            node = child(node)
+        query = derived(node, scope, columns)
+        return Relation(alias, query.columns, quoted(alias)), f"({query.text}) AS {quoted(alias)}"
+    if type(node) is not exp.Table:
+        raise unsupported(node)
+    only(node, "this", "alias")
+    if type(child(node)) is SERIES:
+        return series(child(node), scope, alias, columns)
+    if columns:
+        raise refuse("names for the columns of a table.", fix="Write (SELECT a AS x, … FROM t) AS name.")
+    name = identifier(child(node), "table")
+    common = scope.query_named(name)
+    if common is not None:
+        written = quoted(alias or name)
+        text = f"{quoted(name)} AS {written}" if alias else quoted(name)
+        return Relation(alias or name, common.columns, written), text
+    return table_relation(name, alias, scope), f"{quoted(name)} AS {quoted(alias)}" if alias else quoted(name)
+
+
+def _alias(node: Node | None) -> tuple[str | None, list[str]]:
+    if node is None:
+        return None, []
+    only(node, "this", "columns")
+    return identifier(child(node), "alias"), [identifier(name, "column") for name in children(node, "columns")]
+
+
+def table_relation(name: str, alias: str | None, scope: Scope) -> Relation:
+    """A table of the schema as a relation."""
+    table = scope.translation.table(name)
+    columns = tuple(Output(column.name, column.type, nullable=column.nullable) for column in table.columns)
+    return Relation(alias or name, columns, quoted(alias or name), primary_key=table.primary_key)

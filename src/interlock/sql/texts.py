@@ -1,0 +1,151 @@
+"""Functions on text as PostgreSQL has them, counted in characters.
+
+Each takes stored values and gives a stored value. None of them sees NULL but `concat` and its kin, which leave it out.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from interlock.errors import TransactionError
+from interlock.sql.values import StoredValue
+
+TEXT_LENGTH_MAX: Final = 100_000_000
+_FIXED_DIGITS: Final = 15  # PostgreSQL writes a float with an exponent from here on.
+_FIXED_ZEROS: Final = -4
+_INT4_MIN: Final = -(2**31)
+
+
+def position(text: str, sought: str) -> int:
+    """Where the one begins in the other, counted from one; zero if nowhere."""
+    return text.find(sought) + 1
+
+
+def substring(text: str, start: int, length: int | None = None) -> str:
+    """So many characters from that one on; what lies before the first one counts, and is nothing."""
+    if length is None:
+        return text[max(start - 1, 0) :]
+    if length < 0:
+        raise TransactionError(f"negative substring length {length}.", fix="Pass zero or more.")
+    end = start + length - 1
+    return text[max(start - 1, 0) : end] if end > 0 else ""
+
+
+def left(text: str, count: int) -> str:
+    """The first characters, or all but the last ones."""
+    return text[:count]
+
+
+def right(text: str, count: int) -> str:
+    """The last characters, or all but the first ones."""
+    if count < 0:
+        return text[-count:] if count > _INT4_MIN else text  # PostgreSQL's minus overflows there.
+    return text[max(len(text) - count, 0) :]
+
+
+def trim(text: str, letters: str = " ") -> str:
+    """The text without those characters at either end."""
+    return text.strip(letters) if letters else text
+
+
+def trim_left(text: str, letters: str = " ") -> str:
+    """The text without those characters at its beginning."""
+    return text.lstrip(letters) if letters else text
+
+
+def trim_right(text: str, letters: str = " ") -> str:
+    """The text without those characters at its end."""
+    return text.rstrip(letters) if letters else text
+
+
+def replace(text: str, old: str, new: str) -> str:
+    """The text with each occurrence of the one replaced by the other."""
+    return _bounded(len(text) + text.count(old) * len(new), lambda: text.replace(old, new)) if old else text
+
+
+def repeat(text: str, count: int) -> str:
+    """The text so many times."""
+    return _bounded(len(text) * max(count, 0), lambda: text * max(count, 0))
+
+
+def _bounded(length: int, build: Callable[[], str]) -> str:
+    if length > TEXT_LENGTH_MAX:
+        raise TransactionError(f"a text of {length:,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use less.")
+    return build()
+
+
+def pad_left(text: str, length: int, fill: str = " ") -> str:
+    """The text filled up at its beginning, or cut off, to that length."""
+    return _filling(text, length, fill) + text[: max(length, 0)]
+
+
+def pad_right(text: str, length: int, fill: str = " ") -> str:
+    """The text filled up at its end, or cut off, to that length."""
+    return text[: max(length, 0)] + _filling(text, length, fill)
+
+
+def _filling(text: str, length: int, fill: str) -> str:
+    missing = length - len(text)
+    return _bounded(missing, lambda: (fill * (missing // len(fill) + 1))[:missing]) if missing > 0 and fill else ""
+
+
+def reverse(text: str) -> str:
+    """The characters in the other order."""
+    return text[::-1]
+
+
+def split_part(text: str, delimiter: str, place: int) -> str:
+    """The part at that place between two delimiters; a negative place counts from the end."""
+    if place == 0:
+        raise TransactionError("split_part() of field 0.", fix="Fields are counted from 1, or from -1 at the end.")
+    parts = text.split(delimiter) if delimiter else [text]
+    if not text or abs(place) > len(parts):
+        return ""
+    return parts[place - 1 if place > 0 else place]
+
+
+def starts_with(text: str, prefix: str) -> int:
+    """Whether the text begins so."""
+    return text.startswith(prefix)
+
+
+def octet_length(value: str | bytes) -> int:
+    """How many bytes it has."""
+    return len(value.encode() if isinstance(value, str) else value)
+
+
+def md5(text: str) -> str:
+    """The digest in hexadecimal digits."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def concat(*texts: StoredValue) -> str:
+    """The texts one after the other; NULL is nothing."""
+    return "".join(_given(texts))
+
+
+def concat_ws(separator: StoredValue, *texts: StoredValue) -> str | None:
+    """The texts with a separator between each two; NULL is left out."""
+    return separator.join(_given(texts)) if isinstance(separator, str) else None
+
+
+def _given(texts: Sequence[StoredValue]) -> list[str]:
+    return [text for text in texts if isinstance(text, str)]
+
+
+def from_bytes(value: bytes) -> str:
+    """Bytes as PostgreSQL writes them."""
+    return f"\\x{value.hex()}"
+
+
+def from_float(value: float) -> str:
+    """A float as PostgreSQL writes it: the fewest digits that tell it from its neighbours."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    written = "".join(map(str, digits))
+    first = len(written) + exponent - 1
+    if value == 0 or _FIXED_ZEROS <= first < _FIXED_DIGITS:
+        return f"{Decimal((sign if value else 0, digits, exponent)):f}"
+    fraction = f".{written[1:]}" if len(written) > 1 else ""
+    return f"{'-' if sign else ''}{written[0]}{fraction}e{'-' if first < 0 else '+'}{abs(first):02}"

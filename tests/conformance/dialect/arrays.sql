@@ -1,0 +1,112 @@
+-- Arrays: = ANY and <> ALL above all, then as values.
+CREATE TABLE a (id bigint PRIMARY KEY, i integer, x text, v varchar(5), u uuid, p numeric, f double precision, ok boolean, at timestamptz, b bytea, tags text[], ns bigint[] DEFAULT '{}');
+INSERT INTO a VALUES (1, 10, 'one', 'one', '00000000-0000-0000-0000-000000000001', 1.50, 1.5, true, '2030-01-01 00:00:00+00', '\x01', '{a,b}', '{1,2}'), (2, 20, 'two', 'two', '00000000-0000-0000-0000-000000000002', 2.0, 0.1, false, '2031-01-01 00:00:00+00', '\x02', '{}', '{NULL,3}'), (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO a (id, tags) VALUES (4, ARRAY['é', 'a b', 'NULL', NULL, '', '"', '\']) RETURNING tags, ns;
+SELECT id, tags, ns FROM a ORDER BY id;
+-- args: [[1, 3, 99]]
+SELECT id FROM a WHERE id = ANY($1) ORDER BY id;
+-- args: [[1, None]]
+SELECT id, id = ANY($1), id <> ALL($1), NOT id = ANY($1) FROM a ORDER BY id;
+-- args: [[]]
+SELECT id, id = ANY($1), i = ANY($1::bigint[]), id <> ALL($1) FROM a ORDER BY id;
+-- args: [None]
+SELECT id, id = ANY($1), id <> ALL($1) FROM a ORDER BY id;
+-- args: [[10, 20]]
+SELECT id FROM a WHERE i = ANY($1) ORDER BY id;
+-- args: [[10, 2**40]]
+SELECT id FROM a WHERE i = ANY($1::bigint[]) ORDER BY id;
+-- args: [[2**40]]
+SELECT id FROM a WHERE i = ANY($1) ORDER BY id;
+-- args: [["one", "é", "it's", None]]
+SELECT id, x = ANY($1) FROM a ORDER BY id;
+-- args: [["one"]]
+SELECT id FROM a WHERE v = ANY($1) AND x = ANY($1::text[]) ORDER BY id;
+-- args: [[UUID(int=1), UUID(int=9), None]]
+SELECT id, u = ANY($1) FROM a ORDER BY id;
+-- args: [[Decimal("1.5"), Decimal("2.00")]]
+SELECT id, p = ANY($1), p <> ALL($1) FROM a ORDER BY id;
+-- args: [[0.1, 2.5]]
+SELECT id, f = ANY($1) FROM a ORDER BY id;
+-- args: [[True]]
+SELECT id, ok = ANY($1) FROM a ORDER BY id;
+-- args: [[datetime(2030, 1, 1, tzinfo=UTC)]]
+SELECT id, at = ANY($1) FROM a ORDER BY id;
+-- args: [[b"\x01"]]
+SELECT id, b = ANY($1) FROM a ORDER BY id;
+-- args: [["x"]]
+SELECT id FROM a WHERE id = ANY($1);
+-- args: [5]
+SELECT id FROM a WHERE id = ANY($1);
+-- args: [[1, "x"]]
+SELECT id FROM a WHERE id = ANY($1);
+-- args: ["a"]
+SELECT id FROM a WHERE $1 = ANY(tags) ORDER BY id;
+-- args: [[1, 2], "one"]
+UPDATE a SET x = $2 WHERE id = ANY($1) RETURNING id, x;
+-- args: [[2]]
+DELETE FROM a WHERE id = ANY($1::bigint[]) AND id <> ALL(ARRAY[3, 4]) RETURNING id;
+SELECT id FROM a WHERE id = ANY (ARRAY[1, 2, NULL]) ORDER BY id;
+SELECT id, id <> ALL (ARRAY[1, 2]), id = SOME (ARRAY[1]), x = ANY (ARRAY['one', 'x']), p = ANY (ARRAY[1.5, 2]), i = ANY (ARRAY[10, 1.5]) FROM a ORDER BY id;
+SELECT id FROM a WHERE id = ANY ('{1,4}') ORDER BY id;
+SELECT id FROM a WHERE id = ANY ('{1,4}'::bigint[]) ORDER BY id;
+SELECT id FROM a WHERE id = ANY (ARRAY['1']);
+SELECT id FROM a WHERE id = ANY (ARRAY[]::bigint[]);
+SELECT id FROM a WHERE id = ANY (ARRAY[]);
+SELECT id FROM a WHERE id = ANY (i);
+SELECT id FROM a WHERE id = ANY ('nonsense');
+SELECT id FROM a WHERE id = ANY (SELECT id FROM a WHERE i = 10);
+SELECT id FROM a WHERE id <> ALL (SELECT id FROM a WHERE i = 10) ORDER BY id;
+SELECT id, 'a' = ANY (tags), 1 = ANY (ns), id = ANY (ns), 'a' <> ALL (tags) FROM a ORDER BY id;
+-- As values.
+SELECT ARRAY[1, 2], ARRAY['a', NULL], ARRAY[1.50, 2], ARRAY[1.5::double precision], ARRAY[true, false], ARRAY[]::text[], ARRAY[1, 2]::bigint[], ARRAY['1', '2']::integer[], ARRAY[id, i] FROM a WHERE id = 1;
+SELECT '{1,2,NULL}'::integer[], '{}'::text[], '{ a , "b c" , "x\"y\\", null }'::text[], '{1.50}'::numeric[], '{t,f}'::boolean[], '{1.5}'::double precision[];
+SELECT '{1,x}'::integer[];
+SELECT '{1,2'::integer[];
+SELECT '{1,,2}'::integer[];
+SELECT '{"a"b}'::text[];
+SELECT ARRAY[1, 'x'];
+SELECT ARRAY[1, true];
+-- args: [[1, None, 3], ["a", "b"], [UUID(int=5)], [Decimal("1.50")], [b"\x00"], [True, None], [datetime(2030, 1, 1, tzinfo=UTC)], [1.5]]
+SELECT $1::bigint[], $2::text[], $3::uuid[], $4::numeric[], $5::bytea[], $6::boolean[], $7::timestamptz[], $8::double precision[];
+-- args: [[1, 2, 3]]
+SELECT cardinality($1::bigint[]), array_length($1::bigint[], 1), array_length($1::bigint[], 2), array_length($1::bigint[], 0);
+SELECT id, cardinality(tags), array_length(tags, 1), tags[1], tags[2], ns[1], ns[99], tags || 'x'::text, tags || ARRAY['y'], tags || '{z}', tags || NULL FROM a ORDER BY id;
+SELECT id, array_append(ns, 5), array_remove(ns, 1), array_position(ns, 2), array_remove(tags, NULL), array_position(tags, 'b'), array_append(tags, NULL) FROM a ORDER BY id;
+SELECT id, tags = ARRAY['a', 'b'], tags = '{}', tags <> ARRAY['a'], ns = '{1,2}', tags IS DISTINCT FROM '{a,b}', tags @> ARRAY['a'], ARRAY['a'] <@ tags, tags @> '{}' FROM a ORDER BY id;
+UPDATE a SET tags = array_append(tags, 'new'), ns = ns || 7::bigint WHERE id IN (1, 3) RETURNING id, tags, ns;
+-- args: [["x", None], [5, 6]]
+INSERT INTO a (id, tags, ns) VALUES (9, $1, $2) RETURNING tags, ns;
+SELECT array_agg(id ORDER BY id), array_agg(x ORDER BY id DESC), array_agg(p ORDER BY id), array_agg(u ORDER BY id), array_agg(ok ORDER BY id) FILTER (WHERE id < 3) FROM a;
+SELECT array_agg(DISTINCT id ORDER BY id), array_agg(id) FILTER (WHERE false) FROM a;
+SELECT x, array_agg(id ORDER BY id) FROM a GROUP BY x ORDER BY x;
+CREATE TABLE checked (id integer PRIMARY KEY, kind text CHECK (kind = ANY (ARRAY['a', 'b'])), tags text[] NOT NULL DEFAULT ARRAY['x'], CHECK (cardinality(tags) < 3), CHECK ('bad' <> ALL (tags)));
+INSERT INTO checked (id, kind) VALUES (1, 'a') RETURNING *;
+INSERT INTO checked (id, kind) VALUES (2, 'c');
+INSERT INTO checked (id, tags) VALUES (3, '{a,b,c}');
+INSERT INTO checked (id, tags) VALUES (4, '{bad}');
+ALTER TABLE checked ADD COLUMN more bigint[] NOT NULL DEFAULT '{}';
+SELECT more FROM checked;
+-- refused
+SELECT ARRAY[[1], [2]];
+-- refused
+SELECT ARRAY(SELECT 1);
+-- refused
+SELECT id FROM a WHERE id > ANY (ARRAY[1]);
+-- refused
+SELECT id FROM a WHERE id = ALL (ARRAY[1]);
+-- refused
+SELECT id FROM a ORDER BY tags;
+-- refused
+SELECT tags[1:2] FROM a;
+-- refused
+SELECT id FROM a WHERE p = ANY (ns);
+-- refused
+CREATE TABLE q (a varchar(5)[]);
+-- refused
+CREATE TABLE q (a jsonb[]);
+-- refused
+CREATE TABLE q (a text[] PRIMARY KEY);
+-- refused
+SELECT id FROM a WHERE x LIKE ANY (ARRAY['o%']);
+-- refused
+SELECT '[0:1]={1,2}'::integer[];
