@@ -54,6 +54,7 @@ SELECT array_position(ARRAY[1], 1), ARRAY[1] @> ARRAY[1], ARRAY[1] || ARRAY[1], 
 SELECT string_agg(note, ','), array_agg(id), jsonb_agg(note), jsonb_object_agg(id, note) FROM item;
 SELECT id FROM counter WHERE i + 1 > 5 AND (i::smallint) + 1::smallint > 5;
 SELECT (SELECT i FROM counter WHERE n = 1), g FROM generate_series(1, 9, $1) AS g;
+SELECT u.a FROM unnest($1::bigint[], $2::text[]) AS u (a, b);
 UPDATE counter SET n = o.price::bigint FROM item AS o WHERE o.weight = counter.i;
 INSERT INTO counter (id, n) VALUES (1, 1), (2, 2) ON CONFLICT (id) DO UPDATE SET n = excluded.n;
 SELECT sum(n) OVER (), avg(n) OVER (), avg(i) OVER () FROM counter;
