@@ -158,7 +158,7 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ("SELECT id FROM item WHERE price = ANY ($1::bigint[])", "= ANY (bigint[])"),
         ("SELECT extract(century FROM now())", "extract(century"),
         ("SELECT date_trunc('century', now())", "date_trunc('century'"),
-        ("SELECT now() + interval '1.5 days'", "'1.5 DAYS'"),
+        ("SELECT now() + interval '1.5 days'", "'1.5 days'"),
         ("SELECT ARRAY[[1]]", "array of arrays"),
         ("SELECT ARRAY[name] FROM item", "array of varchar"),
         ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
