@@ -12,7 +12,7 @@ from typing import Final
 from interlock.errors import TransactionError
 from interlock.sql.values import StoredValue
 
-TEXT_LENGTH_MAX: Final = 100_000_000
+TEXT_LENGTH_MAX: Final = 10_000_000
 _FIXED_DIGITS: Final = 15  # PostgreSQL writes a float with an exponent from here on.
 _FIXED_ZEROS: Final = -4
 _DIGITS_MAX: Final = 17

@@ -160,6 +160,7 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ("SELECT date_trunc('century', now())", "date_trunc('century'"),
         ("SELECT now() + interval '1.5 days'", "'1.5 days'"),
         ("SELECT ARRAY[[1]]", "array of arrays"),
+        (f"SELECT ARRAY[{'1, ' * 100}1]", "ARRAY[…] of 101 elements"),
         ("SELECT ARRAY[name] FROM item", "array of varchar"),
         ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
         ("SELECT initcap(note) FROM item", "initcap()"),
