@@ -226,3 +226,9 @@ def test_changes_with_the_help_of_other_rows_leave_the_same_rows(
     finally:
         lane.connection.execute("ROLLBACK TO example")
         postgres.execute("ROLLBACK TO example")
+
+
+@given(query=generated_queries.rows | generated_queries.set_operations | generated_queries.numeric_unions)
+@loose
+def test_rows_and_set_operations_agree(query: str, both_tables: tuple[Lane, Postgres]) -> None:
+    compare(query, both_tables, strict=True)
