@@ -18,6 +18,7 @@ from interlock.sql.scope import Merged, Output, Query, Relation, Scope
 from interlock.sql.series import SERIES, series
 from interlock.sql.syntax import COMMA, Node, argument, child, children, identifier, maybe, only, quoted, unsupported
 from interlock.sql.terms import Term
+from interlock.sql.unnesting import UNNEST, unnested
 
 Derived = Callable[[Node, Scope, Sequence[str]], Query]
 
@@ -172,6 +173,8 @@ def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str
             node = child(node)
         query = derived(node, scope, columns)
         return Relation(alias, query.columns, quoted(alias)), f"({query.text}) AS {quoted(alias)}"
+    if type(node) is UNNEST:
+        return unnested(node, scope, alias, columns)
     if type(node) is not exp.Table:
         raise unsupported(node)
     only(node, "this", "alias")
