@@ -4,6 +4,7 @@ Only processes of the server that a test has started are killed, by their number
 itself has written down, and that one's children.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -32,7 +33,7 @@ class Crashes:
             case 0:
                 # PostgreSQL ends all its processes when one has died so, and recovers by itself.
                 for backend in self._backends()[:1]:
-                    os.kill(backend, signal.SIGKILL)
+                    _kill(backend)
             case 1:
                 self._server.stop("immediate")
                 life.kill()
@@ -40,7 +41,7 @@ class Crashes:
             case _:
                 postmaster, children = self._postmaster(), self._children()
                 for number in (postmaster, *children):
-                    os.kill(number, signal.SIGKILL)
+                    _kill(number)
                 life.kill()
                 _wait_for_the_end_of(postmaster, *children)
                 self._forget_the_dead()
@@ -60,8 +61,19 @@ class Crashes:
         return [number for number in _numbers() if _parent(number) == postmaster]
 
     def _backends(self) -> list[int]:
-        begin = f"postgres: {USER} ".encode()
-        return [each for each in self._children() if Path(f"/proc/{each}/cmdline").read_bytes().startswith(begin)]
+        return [each for each in self._children() if _command(each).startswith(f"postgres: {USER} ")]
+
+
+def _kill(number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # It ended meanwhile.
+        os.kill(number, signal.SIGKILL)
+
+
+def _command(number: int) -> str:
+    try:
+        return Path(f"/proc/{number}/cmdline").read_text()
+    except OSError:  # It ended meanwhile.
+        return ""
 
 
 def _numbers() -> list[int]:

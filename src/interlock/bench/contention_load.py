@@ -18,7 +18,6 @@ from interlock.bench.contention_series import STREAMS, Setting
 from interlock.bench.grounds import Ground
 from interlock.database.database import Database, Opening
 from interlock.errors import CorruptionError
-from interlock.hotrow.counters.counters import Counters
 from interlock.lanes.beyond import HandOff
 from interlock.sql.postgres.address import is_postgres, parsed
 
@@ -81,7 +80,9 @@ class Books:
     def _opening(self, setting: Setting, name: str) -> Opening:
         url = self._place.address(name)
         if self._place.kind == "postgres":
-            return Database.open(_with_connections(url, CONNECTIONS_MAX // setting.databases))
+            return Database.open(
+                _with_connections(url, CONNECTIONS_MAX // setting.databases), counter_shard_count=STREAMS
+            )
         assert setting.batch is not None
         return Database.open(
             url,
@@ -90,6 +91,7 @@ class Books:
             group_commit_max_batch=setting.batch,
             queue_max=QUEUE_MAX,
             idle_s=IDLE_S,
+            counter_shard_count=STREAMS,
         )
 
     async def _on_rows(
@@ -118,15 +120,11 @@ class Books:
     async def _on_counter(self, setting: Setting, seconds: float, name: str, database: Database) -> Load:
         assert setting.work != "row"
         assert setting.work != "rows"
-        counters = Counters(database, shard_count=STREAMS)
-        try:
-            counter = counters.open(HITS, kind=setting.work)
-            fresh = name not in self._hits
-            asks = [_counted(self._hits, name, counter.add)] * setting.clients
-            load = await self._asked(setting, seconds, asks, fresh=fresh)
-            found = await counter.value()
-        finally:
-            await counters.close()
+        fresh = name not in self._hits
+        counter = database.counter(HITS, kind=setting.work)
+        asks = [_counted(self._hits, name, counter.add)] * setting.clients
+        load = await self._asked(setting, seconds, asks, fresh=fresh)
+        found = await counter.value()
         if found != self._hits[name]:
             raise CorruptionError(
                 f"{setting}: {self._hits[name]:,} additions were acknowledged, but the counter says {found:,}."

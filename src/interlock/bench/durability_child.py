@@ -8,7 +8,8 @@ one was acknowledged and said, so that of each client at most one transaction is
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import Final
+from contextlib import AsyncExitStack
+from typing import Final, NoReturn
 
 from interlock.database.database import Database, Opening
 from interlock.errors import InterlockError
@@ -31,6 +32,7 @@ GIVE: Final = "UPDATE account SET units = units + 1 WHERE id = $1"
 
 OPENED: Final = "opened"
 TURNS_MAX: Final = 100_000
+TOLD_CHARACTERS_MAX: Final = 900
 
 Say = Callable[[str], None]
 
@@ -60,7 +62,11 @@ def write(say: Say, url: str, cache: str, cycle: int, clients: int, lease_s: flo
     """Write with so many clients until somebody kills this process."""
 
     async def main() -> None:
-        async with opening(url, cache, lease_s) as db:
+        async with AsyncExitStack() as stack:
+            try:
+                db = await stack.enter_async_context(opening(url, cache, lease_s))
+            except InterlockError as error:
+                _wait_for_the_end(say, error)
             say(OPENED)
 
             async def client(number: int) -> None:
@@ -73,12 +79,17 @@ def write(say: Say, url: str, cache: str, cycle: int, clients: int, lease_s: flo
                     for number in range(clients):
                         group.create_task(client(number))
             except* InterlockError as errors:
-                # What failed is in doubt, so nobody goes on. The parent knows whether it had to be so.
-                say(f"!{' '.join(str(errors.exceptions[0]).split())[:1_000]}")
-                signal.pause()
+                _wait_for_the_end(say, errors.exceptions[0])
 
     _believe(url)
     asyncio.run(main())
+
+
+def _wait_for_the_end(say: Say, error: Exception) -> NoReturn:
+    """What failed is in doubt, so nobody goes on. The parent knows whether it had to be so, and kills."""
+    say(f"!{' '.join(str(error).split())[:TOLD_CHARACTERS_MAX]}")
+    while True:
+        signal.pause()
 
 
 def _believe(url: str) -> None:

@@ -23,6 +23,15 @@ from interlock.database.engines import DatabaseEngine
 from interlock.database.on_lanes import OnLane, opened_here
 from interlock.database.streams import Streams
 from interlock.database.transactions import refuse_inside
+from interlock.hotrow.balances import Balance
+from interlock.hotrow.counters.choice import Kind
+from interlock.hotrow.counters.counter import Counter
+from interlock.hotrow.counters.counters import Counters
+from interlock.hotrow.counters.signal import Groups
+from interlock.hotrow.parents import Parent
+from interlock.hotrow.quotas import Quota
+from interlock.hotrow.stock import Stock
+from interlock.hotrow.tools import Tool, tool_settings
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
 from interlock.lanes.failures import opening
@@ -52,6 +61,7 @@ class Database:
         """The address, without its secrets."""
         self._engine = engine
         self._streams = streams
+        self._counters: Counters | None = None
 
     @staticmethod
     def open(
@@ -61,19 +71,21 @@ class Database:
         clock: Clock | None = None,
         hand_off: HandOff | None = None,
         cache: str | None = None,
+        tool: Tool | None = None,
         **settings: float,
     ) -> "Opening":
         """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`.
 
         With `home` the first argument is a name, and the catalog at the home knows where it lives. Settings are those
-        of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`. `cache` is the
-        folder for the local file of a database in a bucket.
+        of `LaneSettings`; what is given neither here nor by the `tool` comes from the environment, then from
+        `interlock.toml`. `cache` is the folder for the local file of a database in a bucket.
         """
         refuse_no_address(url, home)
         name = None if home is None else url
         with opening(home or url):
             address = url if home is None else Catalog(home).locate(url)
-            chosen = {**configured(name or _name_of(url), KINDS), **settings}
+            found = configured(name or _name_of(url), KINDS, tool=None if tool is None else tool.name)
+            chosen = {**found, **({} if tool is None else tool_settings(tool)), **settings}
         return Opening(
             address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=lane_settings(chosen)
         )
@@ -129,6 +141,32 @@ class Database:
         refuse_inside(self.url)
         return await self._streams.get(f"{_SHARD}{number}")
 
+    def counter(self, name: str, *, kind: Kind = "auto") -> Counter:
+        """A counter that many writers add to at once (D5, D6, D7).
+
+        `exact` is one row, `sharded` several, `event_log` a row per change; `auto` chooses among them by the contention
+        it measures. The value is the same whatever it is opened as, and as whatever it was opened before.
+        """
+        if self._counters is None:
+            self._counters = self._new_counters()
+        return self._counters.open(name, kind=kind)
+
+    def stock(self, name: str) -> Stock:
+        """Units that are taken, given back and reserved, never more than there are (D8)."""
+        return Stock(self, name)
+
+    def balance(self, name: str, *, limit: int = 0) -> Balance:
+        """An amount that never falls below its limit, however many withdraw at once (D15)."""
+        return Balance(self, name, limit=limit)
+
+    def quota(self, name: str, *, limit: int, window_s: float) -> Quota:
+        """So many per window of time, by the database's clock (D15)."""
+        return Quota(self, name, limit=limit, window_s=window_s)
+
+    def parent(self, name: str) -> Parent:
+        """A row that many children touch, without one waiting for the other (D15)."""
+        return Parent(self, name)
+
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
         return await self._engine.contention()
@@ -140,7 +178,22 @@ class Database:
     async def close(self) -> None:
         """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
         refuse_inside(self.url, self._engine)
-        await self._streams.close()
+        try:
+            if self._counters is not None:
+                await self._counters.close()
+        finally:
+            await self._streams.close()
+
+    def _new_counters(self) -> Counters:
+        settings = self._engine.settings
+        return Counters(
+            self,
+            shard_count=settings.counter_shard_count,
+            clock=self._engine.clock,
+            contention=self.contention,
+            groups=Groups(self.stats, settings.group_commit_max_batch) if self.engine == "lane" else None,
+            threshold=settings.contention_flag_threshold,
+        )
 
 
 def _name_of(url: str) -> str:

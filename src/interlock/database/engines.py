@@ -10,6 +10,7 @@ from typing import Protocol
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
+from interlock.seams import Clock
 from interlock.sql.executor import EngineName
 from interlock.sql.rows import Row
 
@@ -30,6 +31,11 @@ class DatabaseEngine(Protocol):
     @property
     def settings(self) -> LaneSettings:
         """The settings that it was opened with."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
         ...
 
     def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:

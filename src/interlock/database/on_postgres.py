@@ -49,11 +49,10 @@ class Once(Protocol):
 class OnPostgres:
     """One schema of a PostgreSQL, as a database."""
 
-    name: Final[EngineName] = "postgres"
-
     def __init__(
         self, connections: Connections, schema: str, *, settings: LaneSettings, clock: Clock, local: bool = False
     ) -> None:
+        self.name: EngineName = "postgres"
         self.url = connections.address.shown
         self.settings = settings
         self.clock = clock

@@ -180,12 +180,12 @@ def _checked(sql: object) -> tuple[str, Plan]:
     return sql, plan_of(sql)
 
 
-def _stepped(limit_s: float, function: Callable[..., object], argument: object) -> object:
+def _stepped(limit_s: float, function: Callable[[], object]) -> object:
     """Run a piece of the user's code without an event loop; one that does not come back is ended."""
     loop = events._get_running_loop()  # noqa: SLF001 -- documented for those who run loops themselves.
     events._set_running_loop(None)  # noqa: SLF001
     try:
-        return watched(limit_s, _nothing, lambda: function(argument))
+        return watched(limit_s, _nothing, function)
     finally:
         events._set_running_loop(loop)  # noqa: SLF001
 

@@ -58,6 +58,8 @@ SELECT row_number() OVER (ORDER BY rank() OVER ()) FROM w;
 SELECT count(DISTINCT n) OVER () FROM w;
 SELECT rank() OVER nope FROM w;
 SELECT n, sum(n) OVER (ORDER BY id) FROM w GROUP BY n;
+SELECT id, count(*) FILTER (WHERE ok) OVER (ORDER BY id), sum(p) FILTER (WHERE n > 5) OVER (PARTITION BY g ORDER BY id ROWS 1 PRECEDING), max(q) FILTER (WHERE false) OVER () FROM w ORDER BY id;
+SELECT row_number() FILTER (WHERE ok) OVER () FROM w;
 -- refused
 SELECT row_number() OVER w1 FROM w WINDOW w1 AS (w2 ORDER BY id), w2 AS (PARTITION BY g);
 -- refused

@@ -38,7 +38,9 @@ class Place(NamedTuple):
     ) -> AsyncIterator[Database]:
         """An open database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        opening = Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        opening = Database.open(
+            self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), tool=None, **chosen
+        )
         async with opening as db:
             yield db
 

@@ -47,7 +47,9 @@ class Place(NamedTuple):
     def database(self, name: str = "x", *, clock: Clock | None = None, **settings: float) -> Opening:
         """Open a database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        return Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        return Database.open(
+            self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), tool=None, **chosen
+        )
 
 
 @contextmanager

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.bench import durability
 from interlock.bench.durability import Cycle, Experiment, Said, State, check, check_bounds, judge, measure
+from interlock.bench.grounds import Ground
 from interlock.bench.plots import durability_plot
-from interlock.errors import BadUsage, CorruptionError
+from interlock.errors import BadUsage, CorruptionError, UnavailableError
 
 
 def judged(
@@ -108,3 +110,14 @@ def test_every_cycle_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
     asyncio.run(measure(url=f"lanes://{tmp_path}/x", cycles=2, clients=2, seed=5, watch=seen.append))
     assert [each.cycle for each in seen] == [1, 2]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_life_that_cannot_write_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are made somewhere else, so that every life meets a database without them."""
+
+    async def elsewhere(address: str, place: Ground, clients: int, lease_s: float) -> None:
+        del address, place, clients, lease_s
+
+    monkeypatch.setattr(durability, "_make", elsewhere)
+    with pytest.raises(UnavailableError, match=r"cycle 1 failed before it was killed: .*ledger"):
+        asyncio.run(measure(url=f"lanes://{tmp_path}/x", cycles=1, clients=2, seed=5, watch=lambda _: None))

@@ -11,6 +11,7 @@ this one, or end the transaction around them, are refused.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from sqlglot.dialects.postgres import Postgres
@@ -86,6 +87,9 @@ _SIMPLE: Final = frozenset(
 )  # fmt: skip
 """Functions of PostgreSQL's own that look at no table, and types that are written like one."""
 
+_LOCKS: Final = frozenset({"UPDATE", "NO", "SHARE", "KEY"})
+"""Behind FOR: rows that are locked are written to."""
+
 _KEY_WORDS: Final = frozenset(word.upper() for word in KEYWORDS)
 
 
@@ -152,7 +156,8 @@ def _kind(words: Sequence[str]) -> Kind:
         return "write"
     if first not in _READS:
         return "schema"
-    writes = _CHANGES & set(words) or "INTO" in words or not _only_known_calls(words, 0)
+    locks = any(first == "FOR" and second in _LOCKS for first, second in pairwise(words))
+    writes = _CHANGES & set(words) or "INTO" in words or locks or not _only_known_calls(words, 0)
     return "write" if writes else "read"
 
 
