@@ -96,7 +96,8 @@ def opening(bucket: Bucket, folder: Path, settings: LaneSettings) -> Opening:
         assert path is not None
         return open_log(bucket, path, settings=settings, world=World())
 
-    begun._place = begun._place._replace(open_log=log)  # noqa: SLF001 -- see above.
+    assert begun._place is not None  # noqa: SLF001 -- see above.
+    begun._place = begun._place._replace(open_log=log)  # noqa: SLF001
     return begun
 
 

@@ -25,6 +25,7 @@ from benchmarks.clients import run_clients
 from benchmarks.postgres import Server, server
 from benchmarks.report import Figure, Round, arguments, interleaved, publish
 from interlock.database.database import Database
+from interlock.database.on_lanes import OnLane
 
 GOALS = {
     "hot_row_256_vs_postgres_best": 20.0,
@@ -85,7 +86,9 @@ class Lanes:
     def watch(self, *, signal: bool) -> "Lanes":
         """With or without the contention signal. There is no setting for it: it is meant to be on in production."""
         for database in self._databases:
-            lane = database._lane  # noqa: SLF001 -- see above.
+            engine = database._engine  # noqa: SLF001 -- see above.
+            assert isinstance(engine, OnLane)
+            lane = engine.lane
             assert lane._writer is not None  # noqa: SLF001
             lane._writer._contention = lane.contention if signal else None  # noqa: SLF001
         return self

@@ -66,6 +66,7 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.hotrow.tools import Tool
     from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
     from interlock.runtime.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
     from interlock.runtime.engine import Engine
@@ -166,6 +167,7 @@ __all__ = [
     "StepError",
     "StepFailure",
     "Subscribers",
+    "Tool",
     "Transaction",
     "TransactionError",
     "TransitionApplied",
@@ -213,6 +215,7 @@ _LATER = {
     "PagerDuty": "interlock.runtime.alerts.receivers",
     "Pruned": "interlock.runtime.pruning",
     "Refused": _VIEWS,
+    "Tool": "interlock.hotrow.tools",
     "Transaction": _BLOCKS,
     "View": _VIEWS,
     "Workflow": _VIEWS,

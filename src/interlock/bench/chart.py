@@ -1,12 +1,13 @@
 """Line charts as SVG, written by hand: no library, no script, legible on light and on dark paper.
 
-A figure is a column of panels with one legend. Lines are told apart by colour, by the form of their marks and by their
-names, so that a reader who sees no colours loses nothing. As in the diagrams of machines, every colour is set by a
-class and written out for both themes, because several viewers know media queries but not variables.
+A figure is a column of panels with one legend, or with one each where they show different lines. Lines are told apart
+by colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in the
+diagrams of machines, every colour is set by a class and written out for both themes, because several viewers know media
+queries but not variables.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -15,6 +16,10 @@ PLOT_HEIGHT = 250
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 36, 52
 HEAD = 64
 LEGEND_ROW = 20
+REMARK_ROW = 17
+TICKS_MAX = 16
+"""Of an axis whose ticks are the values themselves. With more they are round numbers."""
+
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 _LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
 _DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
@@ -56,14 +61,26 @@ class _Scale:
 
 
 def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
-    """The figure as a standalone SVG document. Lines of the same place in different panels share their look."""
-    names = [line.name for line in panels[0].lines]
-    assert all([line.name for line in panel.lines] == names for panel in panels)
+    """The figure as a standalone SVG document. Lines of the same name share their look in all panels.
+
+    The remark may have several lines; a line has room for about 115 characters.
+    """
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     assert len(names) <= LINES_MAX, "more lines than looks"
-    legend, legend_rows = _legend(names)
-    head = HEAD + LEGEND_ROW * (legend_rows - 1)
-    panel_height = TOP + PLOT_HEIGHT + BOTTOM
-    height = head + panel_height * len(panels) + 24
+    looks = {name: place for place, name in enumerate(names)}
+    shared = all([line.name for line in panel.lines] == names for panel in panels)
+    legend, legend_rows = _legend(looks, names, 24.0, 50) if shared else ([], 0)
+    y = HEAD + LEGEND_ROW * (legend_rows - 1)
+    drawn: list[str] = []
+    for panel in panels:
+        own, own_rows = ([], 0) if shared else _legend(looks, [line.name for line in panel.lines], 0.0, y + TOP)
+        own_height = LEGEND_ROW * own_rows
+        drawn += [f'<g transform="translate({LEFT} 0)">', *own, "</g>"] if own else []
+        drawn.append(f'<g transform="translate({LEFT} {y + TOP + own_height})">')
+        drawn += [*_panel(panel, looks, title_y=-14 - own_height), "</g>"]
+        y += TOP + own_height + PLOT_HEIGHT + BOTTOM
+    remarks = remark.split("\n")
+    height = y + 24 + REMARK_ROW * (len(remarks) - 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {_size(height)}>',
         f"<title>{escape(title)}</title>",
@@ -71,20 +88,19 @@ def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
         f'<text class="title" x="24" y="28">{escape(title)}</text>',
         *legend,
+        *drawn,
     ]
-    for place, panel in enumerate(panels):
-        parts.append(f'<g transform="translate({LEFT} {head + place * panel_height + TOP})">')
-        parts += _panel(panel)
-        parts.append("</g>")
-    parts += [f'<text class="soft" x="24" y="{height - 14}">{escape(remark)}</text>', "</svg>"]
-    return "\n".join(parts) + "\n"
+    for row, text in enumerate(remarks):
+        below = height - 14 - REMARK_ROW * (len(remarks) - 1 - row)
+        parts.append(f'<text class="soft" x="24" y="{below}">{escape(text)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(panel: Panel) -> list[str]:
+def _panel(panel: Panel, looks: Mapping[str, int], *, title_y: int) -> list[str]:
     width = WIDTH - LEFT - RIGHT
     across = _scale([x for line in panel.lines for x, _ in line.points], panel.x, 0, width, at_values=True)
     up = _scale([y for line in panel.lines for _, y in line.points], panel.y, PLOT_HEIGHT, 0, at_values=False)
-    parts = [f'<text class="head" x="0" y="-14">{escape(panel.title)}</text>']
+    parts = [f'<text class="head" x="0" y="{title_y}">{escape(panel.title)}</text>']
     for tick in up.ticks:
         y = up.place(tick)
         parts.append(f'<line class="grid" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -103,7 +119,8 @@ def _panel(panel: Panel) -> list[str]:
         f'<text class="soft" text-anchor="middle" transform="translate(-66 {PLOT_HEIGHT / 2}) rotate(-90)">'
         f"{escape(panel.y.title)}</text>"
     )
-    for place, line in enumerate(panel.lines):
+    for line in panel.lines:
+        place = looks[line.name]
         points = [(across.place(x), up.place(y)) for x, y in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline class="line l{place}" points="{path}"/>')
@@ -115,14 +132,16 @@ def _size(height: int) -> str:
     return f'width="{WIDTH}" height="{height}"'
 
 
-def _legend(names: Sequence[str]) -> tuple[list[str], int]:
-    """The legend, and how many rows it takes."""
+def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: int) -> tuple[list[str], int]:
+    """The legend, and how many rows it takes; `left` and `top` are where it begins."""
     parts: list[str] = []
-    x, y, rows = 24.0, 50, 1
-    for place, name in enumerate(names):
+    room = WIDTH if left else WIDTH - LEFT
+    x, y, rows = left, top, 1
+    for count, name in enumerate(names):
+        place = looks[name]
         width = 33 + 7.0 * len(name)
-        if place and x + width > WIDTH:
-            x, y, rows = 24.0, y + LEGEND_ROW, rows + 1
+        if count and x + width > room:
+            x, y, rows = left, y + LEGEND_ROW, rows + 1
         parts.append(f'<line class="line l{place}" x1="{x:.0f}" x2="{x + 26:.0f}" y1="{y}" y2="{y}"/>')
         parts.append(_mark(place, x + 13, y))
         parts.append(f'<text class="soft" x="{x + 33:.0f}" y="{y + 4}">{escape(name)}</text>')
@@ -145,6 +164,7 @@ def _mark(place: int, x: float, y: float) -> str:
 
 def _scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at_values: bool) -> _Scale:
     """Places for the values from `first` to `last`; its ticks are round numbers, or the values themselves."""
+    at_values = at_values and (axis.logarithmic or len(set(values)) <= TICKS_MAX)
     if axis.logarithmic:
         bottom, top = math.log10(min(values)), math.log10(max(values))
         if not at_values:
@@ -166,7 +186,7 @@ def _step(largest: float) -> float:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1 or value == 0 else f"{value:g}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:g}"
 
 
 def _style() -> str:

@@ -1,7 +1,17 @@
-"""What the experiments look like as plots: which numbers go on which axis, and what is said beside them."""
+"""What the experiments look like as plots: which numbers go on which axis, and what is said beside them.
+
+Every plot says what its experiment does not show: a dependency between writes that stays, a power cut that did not
+happen.
+"""
 
 from interlock.bench.chart import Axis, Line, Panel, draw
+from interlock.bench.contention import Experiment as Contention
+from interlock.bench.contention_findings import LINEAR_SHARE
+from interlock.bench.contention_series import CLIENTS_PER_DATABASE
+from interlock.bench.durability import Experiment as Durability
 from interlock.bench.group_commit import Experiment, Point
+
+_ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a bucket", "postgres": "PostgreSQL"}
 
 
 def group_commit_plot(result: Experiment) -> str:
@@ -23,6 +33,77 @@ def group_commit_plot(result: Experiment) -> str:
                 batches,
                 Axis("milliseconds", logarithmic=True),
                 [Line(_name(window_s), _points(result, window_s, "latency")) for window_s in windows_s],
+            ),
+        ],
+    )
+
+
+def contention_plot(result: Contention) -> str:
+    """The rates over the number of clients, and over the number of databases, a panel for each setting (SVG)."""
+    away = f" behind a hand-off of {result.hand_off_ms:g} ms" if result.hand_off_ms else ""
+    titles = {
+        "disk": "On this server" if result.engine == "postgres" else "On this disk, without a hand-off",
+        "alone": f"One commit per group{away}",
+        "grouped": f"Groups{away}",
+    }
+    # On lanes the wall and what gets around it are hundreds of times apart.
+    rate = Axis("commits per second", logarithmic=result.engine != "postgres")
+    panels = [
+        Panel(title, Axis("clients", logarithmic=True), rate, lines)
+        for part, title in titles.items()
+        if (lines := _lines(result, part))
+    ]
+    panels.append(_databases(result, away))
+    return draw(
+        f"Contention on {_ENGINES[result.engine]}: who waits for whom",
+        "Groups, shards, logs and databases of their own lower the price of contention; the dependency stays.\n"
+        "Writers of one row still run one after the other. Every row held exactly what was acknowledged.",
+        panels,
+    )
+
+
+def _databases(result: Contention, away: str) -> Panel:
+    points = sorted((point.databases, point.commits_per_s) for point in result.points if point.part == "databases")
+    lines = [Line("separate databases", points)]
+    title = f"Separate schemas of one server, {CLIENTS_PER_DATABASE} clients each"
+    if result.engine != "postgres":
+        title = f"Separate databases, {CLIENTS_PER_DATABASE} clients each{away}"
+        goal = [(count, LINEAR_SHARE * count * points[0][1]) for count, _ in points]
+        lines.append(Line(f"goal: {LINEAR_SHARE:g} · N · one", goal))
+    return Panel(title, Axis("databases"), Axis("commits per second"), lines)
+
+
+def _lines(result: Contention, part: str) -> list[Line]:
+    points = [point for point in result.points if point.part == part]
+    names = dict.fromkeys(point.series for point in points)
+    return [
+        Line(name, [(point.clients, point.commits_per_s) for point in points if point.series == name]) for name in names
+    ]
+
+
+def durability_plot(result: Durability) -> str:
+    """What was acknowledged and what was found, crash by crash, and how long it took to be back (SVG)."""
+    crashes = Axis("crash")
+    return draw(
+        f"Durability: {len(result.cycles):,} crashes, {result.lost:,} commits lost, {result.torn:,} torn",
+        f"{result.acknowledged:,} commits were acknowledged; all but {result.lost:,} of them were found. "
+        f"{result.in_doubt:,} more were under way, and are whole.\n"
+        "A kill is not a power cut: what the system had taken over for writing is written all the same.",
+        [
+            Panel(
+                "Commits of the life that was killed",
+                crashes,
+                Axis("commits"),
+                [
+                    Line("acknowledged", [(each.cycle, each.acknowledged) for each in result.cycles]),
+                    Line("found afterwards", [(each.cycle, each.found) for each in result.cycles]),
+                ],
+            ),
+            Panel(
+                "From the kill to the first answer",
+                crashes,
+                Axis("milliseconds"),
+                [Line("recovery", [(each.cycle, each.recovery_ms) for each in result.cycles])],
             ),
         ],
     )

@@ -68,6 +68,14 @@ def stream_url(url: str, key: str) -> str:
     return f"{place.rstrip('/')}.streams/{name}{mark}{options}"
 
 
+def shard_url(url: str, number: int) -> str:
+    """The address of one shard of the database at this address: a part of it that is written on its own."""
+    if url == "memory:":
+        return url
+    place, mark, options = url.partition("?")
+    return f"{place.rstrip('/')}.shards/{number}{mark}{options}"
+
+
 def _digest(key: bytes) -> str:
     return f"={hashlib.blake2b(key, digest_size=20).hexdigest()}"
 

@@ -6,13 +6,18 @@
     [databases.stock]
     group_commit_max_batch = 500
 
+    [tools.views]
+    write_latency_budget = 0.05
+    counter_shard_count = 32
+
     [engine]
     steps_max = 200
 
-What the program itself says wins over both. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the setting
-`group_commit_window` of every database. A name that no setting has is refused with the one that was probably meant, in
-every table of the file, of whichever database: a mistake is best found at the first start. The environment belongs to
-others too, so there only a near miss is refused.
+A tool is a workload with what it needs; its knobs are those of the database that has its name, whose own table comes
+first. What the program itself says wins over all of it. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the
+setting `group_commit_window` of every database. A name that no setting has is refused with the one that was probably
+meant, in every table of the file, of whichever database: a mistake is best found at the first start. The environment
+belongs to others too, so there only a near miss is refused.
 """
 
 import difflib
@@ -20,7 +25,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from interlock.errors import BadUsage, DefinitionError
 from interlock.lanes.settings import KINDS, LaneSettings
@@ -28,9 +33,26 @@ from interlock.lanes.settings import KINDS, LaneSettings
 FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
 PREFIX = "INTERLOCK_"
-SECTIONS = ("defaults", "databases", "engine")
+SECTIONS = ("defaults", "databases", "tools", "engine")
 NEAR_MISS = 0.85
 """How alike a variable and a setting are when one must be meant for the other; 1 is the same."""
+
+DECLARATIONS: dict[str, type[float]] = {
+    "write_latency_budget": float,
+    "aggregate_write_rate": float,
+    "latency_critical": bool,
+    "shardable": bool,
+}
+"""What a tool says of itself."""
+
+KNOBS: dict[str, type[float]] = {
+    "counter_shard_count": int,
+    "group_commit_window": float,
+    "group_commit_max_batch": int,
+    "contention_flag_threshold": float,
+    "db_per_write_stream": bool,
+}
+"""What can be set for a tool."""
 
 SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 """What a switch may be called in the environment, where everything is text."""
@@ -43,12 +65,35 @@ def configured(
     name: str | None,
     kinds: Mapping[str, type[float]],
     *,
+    tool: str | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> dict[str, float]:
-    """The settings for a database from the environment and the file; `kinds` has every setting and its type."""
+    """The settings for a database from the environment and the file; `kinds` has every setting and its type.
+
+    `tool` is the name of the tool that it belongs to, unless that is its own.
+    """
     environment = os.environ if environment is None else environment
-    return _overlaid(environment, kinds, _from_file(environment.get(FILE_VARIABLE), folder, name, kinds))
+    file = _read(environment.get(FILE_VARIABLE), folder, kinds)
+    found = {**file.defaults, **file.tools.get(tool or name or "", {}), **file.databases.get(name or "", {})}
+    return _overlaid(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
+
+
+def configured_tool(
+    name: str, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> dict[str, float]:
+    """What a tool declares and how its knobs are set, from the environment and the file."""
+    environment = os.environ if environment is None else environment
+    kinds = {**DECLARATIONS, **KNOBS}
+    file = _read(environment.get(FILE_VARIABLE), folder, KINDS)
+    found = {**file.defaults, **file.tools.get(name, {})}
+    return _overlaid(environment, kinds, {setting: found[setting] for setting in found if setting in kinds})
+
+
+def configured_tools(*, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> list[str]:
+    """The names of all tools that stand in the file."""
+    environment = os.environ if environment is None else environment
+    return list(_read(environment.get(FILE_VARIABLE), folder, KINDS).tools)
 
 
 def configured_engine(
@@ -96,19 +141,33 @@ def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
     return LaneSettings(**chosen)  # type: ignore[arg-type]  # Checked by LaneSettings itself.
 
 
-def _from_file(
-    given: str | None, folder: Path | None, name: str | None, kinds: Mapping[str, type[float]]
-) -> dict[str, float]:
+class _File(NamedTuple):
+    defaults: dict[str, float]
+    databases: dict[str, dict[str, float]]
+    tools: dict[str, dict[str, float]]
+
+
+def _read(given: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
     path, content = _file(given, folder)
+    of_databases = {**kinds, **KNOBS}
+    of_all = {**of_databases, **DECLARATIONS}
     for section in content:
         if section not in SECTIONS:
-            raise _unknown_section(path, section, kinds)
-    defaults = _settings(content.get("defaults", {}), path, "defaults", kinds)
-    databases = {
-        database: _settings(table, path, f"databases.{database}", kinds)
-        for database, table in _table(content.get("databases", {}), path, "databases").items()
+            raise _unknown_section(path, section, of_all)
+    return _File(
+        _settings(content.get("defaults", {}), path, "defaults", of_all),
+        _tables(content, path, "databases", of_databases),
+        _tables(content, path, "tools", {**DECLARATIONS, **KNOBS}),
+    )
+
+
+def _tables(
+    content: Mapping[str, object], path: Path, section: str, kinds: Mapping[str, type[float]]
+) -> dict[str, dict[str, float]]:
+    return {
+        name: _settings(table, path, f"{section}.{name}", kinds)
+        for name, table in _table(content.get(section, {}), path, section).items()
     }
-    return {**defaults, **databases.get(name or "", {})}
 
 
 def _file(given: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
@@ -144,12 +203,12 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
         return BadUsage(
             f"{path}: {section} stands outside a section.",
             why="A setting belongs to one database or to all of them, and the section says which.",
-            fix="Put it below [defaults] for every database, or below [databases.NAME] for one.",
+            fix="Put it below [defaults] for every database, or below [databases.NAME] or [tools.NAME] for one.",
         )
     return BadUsage(
         f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *kinds))}",
         why=_UNREAD,
-        fix="Sections are [defaults], [databases.NAME] and [engine].",
+        fix="Sections are [defaults], [databases.NAME], [tools.NAME] and [engine].",
     )
 
 
@@ -157,10 +216,11 @@ def _settings(table: object, path: Path, part: str, kinds: Mapping[str, type[flo
     found: dict[str, float] = {}
     for setting, value in _table(table, path, part).items():
         if setting not in kinds:
+            elsewhere = " The others of a database stand below [databases.NAME]." * part.startswith("tools.")
             raise BadUsage(
                 f"{path}: [{part}] has no setting {setting!r}.{_meant(setting, kinds)}",
                 why=_UNREAD,
-                fix=f"Settings are {', '.join(kinds)}.",
+                fix=f"Settings are {', '.join(kinds)}.{elsewhere}",
             )
         kind = kinds[setting]
         # A whole number is a number; nothing else stands for another kind, and true is no 1.

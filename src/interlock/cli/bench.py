@@ -19,6 +19,10 @@ from rich.table import Table
 from interlock.bench import group_commit as experiment
 from interlock.bench.group_commit import Experiment, Point, Watcher
 from interlock.bench.plots import group_commit_plot
+from interlock.cli.bench_contention import EXAMPLE as CONTENTION_EXAMPLE
+from interlock.cli.bench_contention import contention
+from interlock.cli.bench_durability import EXAMPLE as DURABILITY_EXAMPLE
+from interlock.cli.bench_durability import durability
 from interlock.cli.output import stderr, stdout, write_file
 
 bench = typer.Typer(
@@ -75,6 +79,10 @@ def group_commit(
         if path is not None:
             write_file(path, content)
             stderr().print(f"Wrote {path}", soft_wrap=True)
+
+
+bench.command(name="contention", epilog=CONTENTION_EXAMPLE)(contention)
+bench.command(name="durability", epilog=DURABILITY_EXAMPLE)(durability)
 
 
 @contextmanager

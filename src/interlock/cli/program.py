@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.advise import advise
 from interlock.cli.bench import bench
 from interlock.cli.breakers import breakers
 from interlock.cli.check import check
@@ -20,6 +21,7 @@ from interlock.cli.demo.command import demo
 from interlock.cli.diagram import describe, diagram
 from interlock.cli.doctor import doctor
 from interlock.cli.exits import Exit, exit_for
+from interlock.cli.hot import hot
 from interlock.cli.letters import compensations, dead_letters
 from interlock.cli.looking import allowed, find, history, show, stalled
 from interlock.cli.migrate import migrate
@@ -61,6 +63,8 @@ app.command(epilog="Example: interlock allowed shop.orders:order o-1 CANCEL --ho
 app.command(epilog="Example: interlock compensations shop.orders --home lanes:///var/shop")(compensations)
 app.add_typer(dead_letters, name="dead-letters")
 app.command(epilog="Example: interlock breakers -o json --home postgresql://shop@db.internal/shop")(breakers)
+app.command(epilog="Example: interlock hot lanes:///var/shop --limit 5")(hot)
+app.command(epilog="Example: interlock advise --evidence windows.json --tool shop.tools:stock")(advise)
 app.command(epilog="Example: interlock prune --older-than 30d --dry-run --home postgresql://shop@db.internal/shop")(
     prune
 )

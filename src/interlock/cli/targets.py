@@ -96,6 +96,13 @@ def load_machine(target: str) -> LoadedMachine:
     return machines[0]
 
 
+def load_value(target: str) -> object:
+    """Whatever `MODULE:ATTR` is."""
+    module_name, colon, attribute = _split(target)
+    module = _import(module_name, attribute)
+    return _look_up(module, attribute) if colon else module
+
+
 def _split(target: str) -> tuple[str, bool, str]:
     module, colon, attribute = target.partition(":")
     if module.endswith(".py") or "/" in module:

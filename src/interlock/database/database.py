@@ -3,60 +3,65 @@
     async with Database.open("lanes:///var/shop/stock") as db:
         await db.execute("UPDATE counter SET n = n + 1 WHERE id = $1", 1)
 
-Users write PostgreSQL's dialect. A read-modify-write is one statement or one `transact`; both are serialized by the
-lane's single writer, so no configuration lets two of them miss each other. A transaction never spans databases (D17).
+Users write PostgreSQL's dialect. A read-modify-write is one statement or one `transact`; both are serialized, by a
+lane's single writer or by PostgreSQL, so no configuration lets two of them miss each other. A transaction never spans
+databases (D17).
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
-
-import contextvars
-from collections.abc import Awaitable, Callable, Generator
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary
 
-import apsw
-
-from interlock.catalog.addresses import refuse_no_address, stream_name, stream_url
+from interlock.catalog.addresses import refuse_no_address, shard_url, stream_name, stream_url
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
 from interlock.catalog.opening import opened_lane
-from interlock.catalog.places import place_of
-from interlock.database.hot import hot_rows
-from interlock.database.identity import check_key, digest_of
+from interlock.catalog.places import Place, place_of
+from interlock.database.engines import DatabaseEngine
+from interlock.database.on_lanes import OnLane, opened_here
 from interlock.database.streams import Streams
-from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
-from interlock.database.translation import Translator, register
+from interlock.database.transactions import refuse_inside
+from interlock.hotrow.balances import Balance
+from interlock.hotrow.counters.choice import Kind
+from interlock.hotrow.counters.counter import Counter
+from interlock.hotrow.counters.counters import Counters
+from interlock.hotrow.counters.signal import Groups
+from interlock.hotrow.parents import Parent
+from interlock.hotrow.quotas import Quota
+from interlock.hotrow.stock import Stock
+from interlock.hotrow.tools import Tool, tool_settings
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
-from interlock.lanes.failures import opening, overdue_read
+from interlock.lanes.failures import opening
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import redacted
-from interlock.lanes.session import Session
 from interlock.lanes.settings import KINDS, LaneSettings
 from interlock.lanes.stats import LaneStats
-from interlock.lanes.work import Work
-from interlock.seams import Clock, RandomIds, SystemChance, SystemClock
-from interlock.sql.rows import Row, row_class
+from interlock.seams import Clock, SystemClock
+from interlock.sql.executor import EngineName
+from interlock.sql.postgres.address import is_postgres
+from interlock.sql.rows import Row
+
+if TYPE_CHECKING:
+    from interlock.database.on_postgres import OnPostgres
 
 ResultT = TypeVar("ResultT")
 
-_READS = ("select", "with", "values", "(")
+_STREAM, _SHARD = "stream:", "shard:"
+"""Both are databases below a database, and neither can be taken for the other."""
 
 
 class Database:
     """An open database. Make one with `Database.open`."""
 
-    def __init__(self, opening: "Opening", lane: Lane, translators: "_Translators") -> None:
-        self.url = redacted(opening.url)
+    def __init__(self, engine: DatabaseEngine, streams: "DatabaseStreams") -> None:
+        self.url = engine.url
         """The address, without its secrets."""
-        self._opening = opening
-        self._lane = lane
-        self._translators = translators
-        self._clock = opening.clock
-        self._streams: Streams[Database] = Streams(self._open_stream, settings=lane.settings, clock=opening.clock)
+        self._engine = engine
+        self._streams = streams
+        self._counters: Counters | None = None
 
     @staticmethod
     def open(
@@ -66,58 +71,51 @@ class Database:
         clock: Clock | None = None,
         hand_off: HandOff | None = None,
         cache: str | None = None,
+        tool: Tool | None = None,
         **settings: float,
     ) -> "Opening":
         """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`.
 
         With `home` the first argument is a name, and the catalog at the home knows where it lives. Settings are those
-        of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`. `cache` is the
-        folder for the local file of a database in a bucket.
+        of `LaneSettings`; what is given neither here nor by the `tool` comes from the environment, then from
+        `interlock.toml`. `cache` is the folder for the local file of a database in a bucket.
         """
         refuse_no_address(url, home)
         name = None if home is None else url
         with opening(home or url):
             address = url if home is None else Catalog(home).locate(url)
-            chosen = {**configured(name or _name_of(url), KINDS), **settings}
+            found = configured(name or _name_of(url), KINDS, tool=None if tool is None else tool.name)
+            chosen = {**found, **({} if tool is None else tool_settings(tool)), **settings}
         return Opening(
             address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=lane_settings(chosen)
         )
 
-    async def execute(self, sql: str, /, *args: object, key: str | None = None) -> int:
+    @property
+    def engine(self) -> EngineName:
+        """What keeps the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
+        return self._engine.name
+
+    def execute(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, int]:
         """Run one statement as one durable transaction; returns the rows it changed."""
-        work = Work(_execute, self._translators, sql, args, key=key, single=True)
-        return cast("int", await self._run(work, "execute", sql, args))
+        return self._engine.execute(sql, args, key)
 
-    async def query(self, sql: str, /, *args: object, key: str | None = None) -> list[Row]:
+    def query(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, list[Row]]:
         """Run one statement and return its rows. A writing one (RETURNING) is one durable transaction."""
-        refuse_inside(self.url, self)
-        if key is None and str(sql).lstrip().lower().startswith(_READS):
-            found = await self._lane.read(lambda connection: self._read(connection, sql, args))
-            if found is not None:
-                return cast("list[Row]", found)
-        work = Work(_query, self._translators, sql, args, key=key, single=True)
-        return cast("list[Row]", await self._run(work, "query", sql, args))
+        return self._engine.query(sql, args, key)
 
-    async def transact(
+    def transact(
         self,
         function: Callable[..., Awaitable[ResultT]],
         /,
         *args: object,
         key: str | None = None,
-    ) -> ResultT:
+    ) -> Coroutine[object, object, ResultT]:
         """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
 
         It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
         same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
         """
-        refuse_no_function(function)
-        context = contextvars.copy_context()
-
-        def run(session: Session) -> object:
-            return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
-
-        work = Work(run, key=key, limit_s=self._lane.settings.transaction_timeout_s)
-        return cast("ResultT", await self._run(work, "transact", function, args))
+        return cast("Coroutine[object, object, ResultT]", self._engine.transact(function, args, key))
 
     async def stream(self, key: str) -> "Database":
         """The database of one independent write stream (D4).
@@ -126,80 +124,92 @@ class Database:
         wait for each other; without it this is the database itself. A stream is closed with its parent. Ask for it
         each time: of more than `streams_max` the one that rests longest is closed, and opened when it is asked for.
         """
-        if not self._lane.settings.db_per_write_stream:
+        if not self._engine.settings.db_per_write_stream:
             return self
         refuse_inside(self.url)
         _ = stream_name(key)  # What is no key is refused at once.
-        return await self._streams.get(key)
+        return await self._streams.get(_STREAM + key)
+
+    async def shard(self, number: int) -> "Database":
+        """The database for one of several parts of a row that is written too often (D5).
+
+        On a lane everything is executed one after the other, so a part that should run in parallel has a database of
+        its own. On PostgreSQL another row is enough, and this is the database itself.
+        """
+        if self.engine == "postgres":
+            return self
+        refuse_inside(self.url)
+        return await self._streams.get(f"{_SHARD}{number}")
+
+    def counter(self, name: str, *, kind: Kind = "auto") -> Counter:
+        """A counter that many writers add to at once (D5, D6, D7).
+
+        `exact` is one row, `sharded` several, `event_log` a row per change; `auto` chooses among them by the contention
+        it measures. The value is the same whatever it is opened as, and as whatever it was opened before.
+        """
+        if self._counters is None:
+            self._counters = self._new_counters()
+        return self._counters.open(name, kind=kind)
+
+    def stock(self, name: str) -> Stock:
+        """Units that are taken, given back and reserved, never more than there are (D8)."""
+        return Stock(self, name)
+
+    def balance(self, name: str, *, limit: int = 0) -> Balance:
+        """An amount that never falls below its limit, however many withdraw at once (D15)."""
+        return Balance(self, name, limit=limit)
+
+    def quota(self, name: str, *, limit: int, window_s: float) -> Quota:
+        """So many per window of time, by the database's clock (D15)."""
+        return Quota(self, name, limit=limit, window_s=window_s)
+
+    def parent(self, name: str) -> Parent:
+        """A row that many children touch, without one waiting for the other (D15)."""
+        return Parent(self, name)
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
-        return hot_rows(self._lane.contention, self._clock.monotonic_s())
+        return await self._engine.contention()
 
     def stats(self) -> LaneStats:
-        """What the lane has done since it was opened."""
-        return self._lane.stats()
+        """What the database has done since it was opened."""
+        return self._engine.stats()
 
     async def close(self) -> None:
-        """Finish what waits and give the lane up; streams too. Cancelled, it is closed all the same."""
-        refuse_inside(self.url, self)
-        await self._streams.close(self._lane.close)
-
-    def _open_stream(self, key: str) -> "tuple[Lane, Database]":
-        return self._opening.of_stream(key).open_here()
-
-    def _run(
-        self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
-    ) -> Awaitable[object]:
-        # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
-        # no closures on this path, and no coroutine more than needed.
-        refuse_inside(self.url, self)
-        key = work.key
-        if key is not None:
-            check_key(key)
-            work.digest = digest_of(how, what, args)
-        return self._lane.submit(work)
-
-    def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
-        statement = self._translators.of(connection).statement(sql)
-        if statement.kind != "read":
-            return None
-        values = statement.encode(args)
+        """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
+        refuse_inside(self.url, self._engine)
         try:
-            rows = connection.execute(statement.text, values).fetchall()
-        except apsw.InterruptError as error:
-            if self._lane.path is None:
-                raise  # It ran in the writer, which has its own words for it.
-            raise overdue_read() from error
-        return [statement.decode(row) for row in rows]
+            if self._counters is not None:
+                await self._counters.close()
+        finally:
+            await self._streams.close()
+
+    def _new_counters(self) -> Counters:
+        settings = self._engine.settings
+        return Counters(
+            self,
+            shard_count=settings.counter_shard_count,
+            clock=self._engine.clock,
+            contention=self.contention,
+            groups=Groups(self.stats, settings.group_commit_max_batch) if self.engine == "lane" else None,
+            threshold=settings.contention_flag_threshold,
+        )
 
 
 def _name_of(url: str) -> str:
     return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
-def _execute(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> int:
-    return execute_in(session, translators.of(session.connection), sql, args)
+class DatabaseStreams(Protocol):
+    """The databases below one database, and its end."""
 
+    async def get(self, key: str) -> Database:
+        """The database of this key, opened if it is not."""
+        ...
 
-def _query(session: Session, translators: "_Translators", sql: str, args: tuple[object, ...]) -> list[Row]:
-    return query_in(session, translators.of(session.connection), sql, args)
-
-
-class _Translators:
-    """One translator per connection, made when the connection is."""
-
-    def __init__(self) -> None:
-        self._chance = SystemChance()
-        self._ids = RandomIds()
-        self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
-
-    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
-        register(connection, now_us, chance=self._chance, ids=self._ids)
-        self._known[connection] = Translator(connection)
-
-    def of(self, connection: apsw.Connection) -> Translator:
-        return self._known[connection]
+    async def close(self) -> None:
+        """Close all of them, then the database itself."""
+        ...
 
 
 class Opening:
@@ -210,11 +220,13 @@ class Opening:
     ) -> None:
         self.url = url
         self.clock = clock
-        self._place = place_of(url, settings=settings, clock=clock, hand_off=hand_off, cache=cache)
         self._hand_off = hand_off
         self._cache = cache
         self._settings = settings
         self._database: Database | None = None
+        # Whatever is wrong with the address is said here, before anything is opened.
+        self._remote = self._on_postgres() if is_postgres(url) else None
+        self._place = None if self._remote is not None else self._place_of(url)
 
     def __await__(self) -> Generator[object, None, Database]:
         return self.opened().__await__()
@@ -232,31 +244,76 @@ class Opening:
     async def opened(self) -> Database:
         """Open it."""
         refuse_inside(redacted(self.url))
-        translators = _Translators()
-        lane = await opened_lane(lambda: self._lane(translators))
-        return Database(self, lane, translators)
+        if self._remote is not None:
+            engine = await self._remote()
+            return Database(engine, _Beside(engine))
+        assert self._place is not None
+        made: list[OnLane] = []
 
-    def of_stream(self, key: str) -> "Opening":
-        """The same for one stream of this database."""
-        url = stream_url(self.url, key)
-        return Opening(url, clock=self.clock, hand_off=self._hand_off, cache=self._cache, settings=self._settings)
+        def make() -> Lane:
+            made.append(self._lane(cast("Place", self._place), self.url))
+            return made[-1].lane
 
-    def open_here(self) -> tuple[Lane, Database]:
-        """Open it in this thread, which waits for the disk."""
-        translators = _Translators()
-        lane = self._lane(translators)
-        return lane, Database(self, lane, translators)
+        _ = await opened_lane(make)
+        return self._of(made[-1])
 
-    def _lane(self, translators: _Translators) -> Lane:
-        return Lane(
-            self._place.path,
-            settings=self._settings,
-            clock=self.clock,
-            prepare=translators.prepare,
-            open_log=self._place.open_log,
-            make_row=_row,
-        )
+    def _on_postgres(self) -> "Callable[[], Awaitable[OnPostgres]]":
+        from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
+
+        return opener(self.url, hand_off=self._hand_off, settings=self._settings, clock=self.clock)
+
+    def _place_of(self, url: str) -> Place:
+        return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
+
+    def _lane(self, place: Place, url: str) -> OnLane:
+        return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
+
+    def _of(self, engine: OnLane) -> Database:
+        return Database(engine, _Below(engine, self._below))
+
+    def _below(self, key: str) -> tuple[Lane, Database]:
+        """Open one stream or shard in this thread, which waits for the disk."""
+        kind, mark, rest = key.partition(":")
+        url = stream_url(self.url, rest) if kind + mark == _STREAM else shard_url(self.url, int(rest))
+        engine = self._lane(self._place_of(url), url)
+        return engine.lane, self._of(engine)
 
 
-def _row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
-    return row_class(names)(values)
+class _Below:
+    """The lanes below a lane."""
+
+    def __init__(self, engine: OnLane, opens: Callable[[str], tuple[Lane, Database]]) -> None:
+        self._engine = engine
+        self._streams: Streams[Database] = Streams(opens, settings=engine.settings, clock=engine.clock)
+
+    async def get(self, key: str) -> Database:
+        return await self._streams.get(key)
+
+    async def close(self) -> None:
+        await self._streams.close(self._engine.lane.close)
+
+
+class _Beside:
+    """The schemas beside a schema of PostgreSQL: they share its connections, so that nothing has to be closed for them.
+
+    G6: no more than `streams_max` are remembered; one that was forgotten is looked up again.
+    """
+
+    def __init__(self, engine: "OnPostgres") -> None:
+        self._engine = engine
+        self._known: OrderedDict[str, tuple[OnPostgres, Database]] = OrderedDict()
+
+    async def get(self, key: str) -> Database:
+        found = self._known.get(key)
+        if found is None or found[0].is_closed:
+            engine = await self._engine.beside(key.removeprefix(_STREAM)).made()
+            found = self._known[key] = engine, Database(engine, _Beside(engine))
+            if len(self._known) > engine.settings.streams_max:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return found[1]
+
+    async def close(self) -> None:
+        for engine, _ in self._known.values():
+            await engine.close()
+        await self._engine.close()

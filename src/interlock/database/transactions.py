@@ -6,6 +6,7 @@ and the database itself would wait for the very transaction that is running.
 
 import contextvars
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from interlock.database.translation import Translator
 from interlock.errors import TransactionError
@@ -17,20 +18,25 @@ _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.Context
 """The database whose transaction is running in this context."""
 
 
+Performing = Callable[[str, tuple[object, ...]], Callable[[], object]]
+"""Makes what a driver performs from a statement and its arguments."""
+
+
 class Transaction:
     """The running transaction. Await only its methods; it may run more than once, so do nothing outside it."""
 
-    def __init__(self, translator: Translator, requests: Requests) -> None:
-        self._translator = translator
+    def __init__(self, requests: Requests, *, query: Performing, execute: Performing) -> None:
         self._requests = requests
+        self._query = query
+        self._execute = execute
 
     def query(self, sql: str, /, *args: object) -> Request[list[Row]]:
         """Run one statement; returns its rows."""
-        return self._requests.make("query", sql, lambda session: query_in(session, self._translator, sql, args))
+        return self._requests.ask("query", sql, self._query(sql, args))
 
     def execute(self, sql: str, /, *args: object) -> Request[int]:
         """Run one statement; returns the number of rows it changed."""
-        return self._requests.make("execute", sql, lambda session: execute_in(session, self._translator, sql, args))
+        return self._requests.ask("execute", sql, self._execute(sql, args))
 
 
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
@@ -53,15 +59,29 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
 def run_in(
     session: Session,
     translator: Translator,
-    function: Callable[..., Awaitable[object]],
+    function: Callable[..., object],
     args: tuple[object, ...],
     context: contextvars.Context,
     database: tuple[str, object],
 ) -> object:
-    """Drive the user's function inside the session. The context is copied, so that a second run starts afresh."""
+    """Drive the user's function inside the session."""
+
+    def begin(requests: Requests) -> Awaitable[object]:
+        tx = Transaction(
+            requests,
+            query=lambda sql, values: lambda: query_in(session, translator, sql, values),
+            execute=lambda sql, values: lambda: execute_in(session, translator, sql, values),
+        )
+        return cast("Awaitable[object]", function(tx, *args))  # One that is not is refused by the driver.
+
+    return drive(begin, inside_of(context, database))
+
+
+def inside_of(context: contextvars.Context, database: tuple[str, object]) -> contextvars.Context:
+    """The context of a transaction of this database. It is a copy, so that a second run starts afresh."""
     inside = context.copy()
     inside.run(_inside.set, database)
-    return drive(lambda requests: function(Transaction(translator, requests), *args), session, inside)
+    return inside
 
 
 def refuse_no_function(function: object) -> None:

@@ -2,7 +2,8 @@
 
 A write is a *hand-off* when the row's previous write was executed while this transaction was already waiting: the two
 depend on each other, and no batching takes that away (D13). Many writes to many rows are volume, not contention, and
-show no hand-offs at all.
+show no hand-offs at all. A *conflict* is a write that had to be done again because another one came first: a
+serialization failure, a version that had moved on, a retry.
 
 Bounded and cheap: a dictionary of the latest rows, forgetting half of the coldest when it is full; rates decay with a
 time constant, so an old storm fades.
@@ -10,10 +11,19 @@ time constant, so an old storm fades.
 
 import math
 from collections.abc import Iterable
+from typing import Literal, Self
 
 import msgspec
 
+from interlock.lanes.settings import LaneSettings
+
 DECAY_S = 10.0
+
+FADED = 0.01
+"""Less than one hand-off or conflict in a hundred is left of it: it is not shown any more."""
+
+Source = Literal["lane", "workflow", "postgres"]
+"""Who saw it: a lane's writer, an engine of workflows, or a client (or the views) of PostgreSQL."""
 
 
 class HotRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,10 +37,13 @@ class HotRow(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     """The mean time that a handed-off write waited."""
     flagged: bool
+    source: Source = "lane"
+    conflicts_per_s: float = 0.0
+    """Serialization failures, versions that had moved on, and retries."""
 
 
 class _Row:
-    __slots__ = ("at_s", "born_s", "handoffs", "last_s", "wait_s", "writes")
+    __slots__ = ("at_s", "born_s", "conflicts", "handoffs", "last_s", "wait_s", "writes")
 
     def __init__(self, now_s: float) -> None:
         self.at_s = now_s
@@ -38,17 +51,26 @@ class _Row:
         self.last_s = -math.inf
         self.writes = 0.0
         self.handoffs = 0.0
+        self.conflicts = 0.0
         self.wait_s = 0.0
 
 
 class Contention:
     """Counts hand-offs per row. Written by the writer alone."""
 
-    def __init__(self, *, rows_max: int, flag_threshold: float) -> None:
+    def __init__(self, *, rows_max: int, flag_threshold: float, source: Source = "lane") -> None:
+        self.source: Source = source
         self.rows_max = rows_max
         self.flag_threshold = flag_threshold
         self._rows: dict[tuple[str, object], _Row] = {}
         self._key_types: dict[str, tuple[str, ...]] = {}
+
+    @classmethod
+    def watching(cls, settings: LaneSettings, *, source: Source = "lane") -> Self:
+        """One with the bounds that these settings have."""
+        return cls(
+            rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold, source=source
+        )
 
     def learned(self, types: dict[str, tuple[str, ...]]) -> None:
         """The declared types of the keys of tables: with them the layer above turns keys back into what was written."""
@@ -80,32 +102,74 @@ class Contention:
                 row.wait_s += weight * (now_s - waiting_since_s)
             row.last_s = now_s
 
+    def conflicted(self, rows: Iterable[tuple[str, object]], *, now_s: float, weight: float = 1.0) -> None:
+        """A transaction on these rows has to be done again, because another one came first."""
+        for key in rows:
+            self._row(key, now_s).conflicts += weight
+
+    def took_turns(
+        self, key: tuple[str, object], *, writes: float, handoffs: float, wait_s: float, now_s: float
+    ) -> None:
+        """So many writes of one row, of which so many have waited for another one, so long together.
+
+        A row that nobody has waited for yet is not remembered: volume costs nothing here.
+        """
+        if not handoffs and key not in self._rows:
+            return
+        row = self._row(key, now_s)
+        row.writes += writes
+        row.handoffs += handoffs
+        row.wait_s += wait_s
+        row.last_s = now_s
+
+    def _row(self, key: tuple[str, object], now_s: float) -> _Row:
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= self.rows_max:
+                self._forget(now_s)
+            row = self._rows[key] = _Row(now_s)
+        elif now_s - row.at_s > 1.0:
+            _decay(row, now_s)
+        return row
+
     def worst(self, now_s: float) -> list[HotRow]:
-        """All rows with hand-offs, worst first."""
+        """All rows with hand-offs or conflicts, worst first."""
         found: list[HotRow] = []
         for (table, key), row in list(self._rows.items()):
             _decay(row, now_s)
-            if row.handoffs >= 0.01:  # noqa: PLR2004 -- less than one in a hundred: faded.
+            if row.handoffs >= FADED or row.conflicts >= FADED:
                 window_s = _window_s(row, now_s)
-                rate = row.handoffs / window_s
+                handoffs_per_s, conflicts_per_s = row.handoffs / window_s, row.conflicts / window_s
                 found.append(
                     HotRow(
                         table=table,
                         key=key,
-                        handoffs_per_s=rate,
+                        handoffs_per_s=handoffs_per_s,
                         writes_per_s=row.writes / window_s,
-                        wait_s=row.wait_s / row.handoffs,
-                        flagged=rate > self.flag_threshold,
+                        wait_s=row.wait_s / row.handoffs if row.handoffs >= FADED else 0.0,
+                        flagged=max(handoffs_per_s, conflicts_per_s) > self.flag_threshold,
+                        source=self.source,
+                        conflicts_per_s=conflicts_per_s,
                     )
                 )
-        return sorted(found, key=lambda row: row.handoffs_per_s, reverse=True)
+        return sorted(found, key=badness, reverse=True)
+
+    def seen(self, now_s: float) -> int:
+        """How many distinct rows were written within the window, of those that are remembered."""
+        return sum(now_s - row.last_s <= DECAY_S for row in list(self._rows.values()))
 
     def _forget(self, now_s: float) -> None:
         for row in self._rows.values():
             _decay(row, now_s)
-        coldest = sorted(self._rows, key=lambda key: (self._rows[key].handoffs, self._rows[key].writes))
+        rows = self._rows
+        coldest = sorted(rows, key=lambda key: (rows[key].handoffs + rows[key].conflicts, rows[key].writes))
         for key in coldest[: max(1, self.rows_max // 2)]:
             del self._rows[key]
+
+
+def badness(row: HotRow) -> tuple[bool, float, float]:
+    """What rows are sorted by, the worst last: flagged ones, then how often they are waited for, then how long."""
+    return row.flagged, row.handoffs_per_s + row.conflicts_per_s, row.wait_s
 
 
 def _window_s(row: _Row, now_s: float) -> float:
@@ -118,5 +182,6 @@ def _decay(row: _Row, now_s: float) -> None:
     factor = math.exp(-(now_s - row.at_s) / DECAY_S)
     row.writes *= factor
     row.handoffs *= factor
+    row.conflicts *= factor
     row.wait_s *= factor
     row.at_s = now_s

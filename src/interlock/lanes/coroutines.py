@@ -2,7 +2,8 @@
 
 The coroutine never meets an event loop. Awaiting a `Request` hands it to this driver, which performs it on the writer's
 session and sends the answer back, all within one transaction and without leaving the thread. Anything else it awaits
-(a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so.
+(a sleep, a socket) would stop the lane, so it ends the transaction with an error that says so. `conversation` is the
+same for a driver that awaits the answers itself, as on PostgreSQL.
 
 The first statement that fails ends the transaction, even if the coroutine catches the error: both engines behave so.
 A request that was made and never awaited ends it too: to commit without it would acknowledge what did not happen (D2).
@@ -18,7 +19,6 @@ from types import TracebackType
 from typing import Generic, TypeVar, cast
 
 from interlock.errors import TransactionError
-from interlock.lanes.session import Session
 
 AnswerT = TypeVar("AnswerT")
 
@@ -31,28 +31,29 @@ _NO_LOOP = ("no running event loop", "There is no current event loop")
 class Requests:
     """What one run of a function asks of the database, and what of it was not awaited."""
 
-    __slots__ = ("_left", "over", "thread")
+    __slots__ = ("_left", "over", "running", "thread")
 
     def __init__(self) -> None:
         self._left: dict[Request[object], None] = {}
         self.thread = threading.get_ident()
+        self.running = False
+        """Whether the function's own code runs at this moment: nobody else has a tx."""
         self.over = False
 
-    def make(self, call: str, sql: str, perform: Callable[[Session], AnswerT]) -> "Request[AnswerT]":
-        """A request that has to be awaited before the function ends."""
-        request = Request(self, f"tx.{call}", sql, perform)
+    def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "Request[AnswerT]":
+        """A request that has to be awaited before the function ends; its driver knows what it is performed on."""
+        request: Request[AnswerT] = Request(self, f"tx.{call}", sql, perform)
         self.refuse_if_over(request)
         self._left[cast("Request[object]", request)] = None
         return request
 
-    def perform(self, request: "Request[object]", session: Session) -> object:
-        """Perform it: it was awaited."""
+    def awaited(self, request: "Request[object]") -> None:
+        """It was awaited, and is going to be performed."""
         self._left.pop(request, None)
-        return request.perform(session)
 
     def refuse_if_over(self, request: "Request[AnswerT]") -> None:
         """Raise TransactionError for a tx that is used when, or where, its function does not run."""
-        if self.over or self.thread != threading.get_ident():
+        if not self.running or self.over or self.thread != threading.get_ident():
             raise TransactionError(
                 f"{request} was used outside of its transaction.",
                 why="A tx means nothing once the function it was given to has ended, nor in another task or thread.",
@@ -75,7 +76,7 @@ class Request(Generic[AnswerT]):
 
     __slots__ = ("_requests", "_sql", "call", "perform")
 
-    def __init__(self, requests: Requests, call: str, sql: str, perform: Callable[[Session], AnswerT]) -> None:
+    def __init__(self, requests: Requests, call: str, sql: str, perform: Callable[[], object]) -> None:
         self._requests = requests
         self._sql = sql
         self.call = call
@@ -91,27 +92,72 @@ class Request(Generic[AnswerT]):
         return f"{self.call}({reprlib.repr(self._sql)})"
 
 
-def drive(start: Callable[[Requests], Awaitable[object]], session: Session, context: contextvars.Context) -> object:
+Run = Callable[[Callable[[], object]], object]
+"""Runs a piece of the coroutine with the world around it that its engine promises."""
+
+
+def drive(start: Callable[[Requests], Awaitable[object]], context: contextvars.Context) -> object:
     """Run the coroutine that `start` makes to its end; returns what it returns."""
+    talk = conversation(start, context)
+    answer: object = None
+    try:
+        while True:
+            request = talk.send(answer)
+            try:
+                answer = request.perform()
+            except Exception as error:
+                # Its `finally` blocks run; whatever it says afterwards, the transaction is over and this is its end.
+                _ = talk.throw(error)
+                raise
+    except StopIteration as stop:
+        return cast("object", stop.value)
+    finally:
+        talk.close()
+
+
+def conversation(
+    start: Callable[[Requests], Awaitable[object]],
+    context: contextvars.Context,
+    run: Run = lambda function: function(),
+) -> Generator["Request[object]", object, object]:
+    """What the coroutine asks, one request after the other; it is sent the answers, and returns what it returns.
+
+    A request that fails is thrown in, and ends it.
+    """
     requests = Requests()
-    coroutine = context.run(start, requests)
+    requests.running = True
+    try:
+        coroutine = run(lambda: context.run(start, requests))
+    finally:
+        requests.running = False
     if not inspect.iscoroutine(coroutine):
         requests.over = True
         raise _not_async(coroutine)
+
+    def step(answer: object) -> object:
+        requests.running = True
+        try:
+            return run(lambda: context.run(coroutine.send, answer))
+        finally:
+            requests.running = False
+
     answer: object = None
     returned: object = None
     try:
         while True:
             try:
-                request = context.run(coroutine.send, answer)
+                request = step(answer)
             except StopIteration as stop:
                 returned = cast("object", stop.value)
                 break
             if not isinstance(request, Request):
                 raise _not_only_tx("a bare sleep" if request is None else type(request).__name__)
+            asked = cast("Request[object]", request)
+            requests.awaited(asked)
             try:
-                answer = requests.perform(cast("Request[object]", request), session)
+                answer = yield asked
             except Exception as error:
+                requests.running = True
                 _throw(coroutine, context, error)
                 raise
     except (RuntimeError, AttributeError) as error:
@@ -122,6 +168,7 @@ def drive(start: Callable[[Requests], Awaitable[object]], session: Session, cont
         requests.refuse_left()
         return returned
     finally:
+        requests.running = True  # What is left of its code: `finally` blocks.
         requests.over = _end(coroutine, context)
 
 

@@ -26,6 +26,7 @@ from interlock.lanes.failures import again, closed, not_executed, opening, stopp
 from interlock.lanes.file import LaneFile
 from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.ownership import Ownership
+from interlock.lanes.published import Publishing
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
@@ -53,9 +54,8 @@ class Lane:
     ) -> None:
         self.path = path
         self.settings = settings
-        self.contention = Contention(
-            rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold
-        )
+        self.contention = Contention.watching(settings)
+        self.publishing = Publishing(path, self.contention, clock)
         self._clock = clock
         self._prepare = prepare
         self._log: DurableLog | None = None
@@ -216,6 +216,7 @@ class Lane:
             points.reach("group.acknowledged")
             self._let_go()
             self._look_after()
+            self.publishing.ended(group)
             group = []  # Not kept alive while the lane waits for the next one.
 
     def _look_after(self) -> None:
@@ -348,7 +349,6 @@ class Lane:
 
     def stats(self) -> LaneStats:
         """What the lane has done so far."""
-        writer = self._writer
         return LaneStats(
             groups=self._groups,
             transactions=self._transactions,
@@ -356,7 +356,7 @@ class Lane:
             waiting=self._waiting.alive(),
             largest_group=self._largest,
             log_bytes=self._file.log_bytes(),
-            folds_failed=self._folds_failed + (writer.folds_failed if writer is not None else 0),
+            folds_failed=self._folds_failed + (0 if (writer := self._writer) is None else writer.folds_failed),
             upkeep_failed=0 if self._log is None else self._log.upkeep_failed,
         )
 
@@ -377,6 +377,7 @@ class Lane:
                 each.callback(self._log.close, clean=clean)
                 self._log = None
             each.callback(self._close_writer)
+            each.callback(self.publishing.close)
             if self._readers is not None:
                 each.callback(self._readers.close)
 

@@ -49,6 +49,9 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     db_per_write_stream: bool = False
     """Each key given to `Database.stream` has a database of its own."""
 
+    counter_shard_count: int = 16
+    """Parts of a sharded counter that is made with this database; on a lane each is a database of its own."""
+
     streams_max: int = 1_000
     """Streams open at once below one database. One more closes the one that was asked for longest ago, if it rests."""
 
@@ -122,6 +125,7 @@ _LEAST: dict[str, float] = {
     "key_result_bytes_max": 64,
     "readers_max": 1,
     "idle_s": 0.0,
+    "counter_shard_count": 1,
     "streams_max": 1,
     "contention_rows_max": 1,
     "contention_flag_threshold": 0.0,

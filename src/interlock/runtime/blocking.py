@@ -133,6 +133,8 @@ class BlockingEngine(Behind[Engine]):
     resolve_dead_letter = blocking(Engine.resolve_dead_letter)
     prune = blocking(Engine.prune)
 
+    contention = blocking(Engine.contention)
+
     breakers = plain(Engine.breakers)
     force_breaker = plain(Engine.force_breaker)
     set_limit = plain(Engine.set_limit)

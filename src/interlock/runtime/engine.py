@@ -286,6 +286,7 @@ class Engine(Operating):
     def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
         self._inside.refuse_if_closed()
         self._inside.gate.enter(starts=isinstance(envelope, Start))
+        envelope.since_s = self._loop.time()
         return self._pipeline.admit(envelope)
 
     def _check_known(self, workflow: str) -> None:

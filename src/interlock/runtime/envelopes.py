@@ -36,10 +36,12 @@ DIGEST_BYTES = 16
 class Start:
     """The beginning of a workflow. Idempotent on its id (B4)."""
 
-    __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "workflow")
+    __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "since_s", "workflow")
 
     admitted = True
     begins = True
+    since_s: float
+    """When it was admitted; what is decided inside a transaction of the caller's never is."""
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
@@ -90,10 +92,12 @@ class Start:
 class Send:
     """One event for one workflow."""
 
-    __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "workflow")
+    __slots__ = ("conflicts", "event", "expect_version", "future", "if_allowed", "key", "look", "since_s", "workflow")
 
     admitted = True
     begins = False
+    since_s: float
+    """As above."""
 
     def __init__(
         self,

@@ -1,10 +1,11 @@
 """What an engine is given when it is opened, beside its store and its machines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from interlock.core.policies import Dependency
 from interlock.runtime.alerts.alarms import Alarms
+from interlock.runtime.contended import Contended
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Subscribers
@@ -23,3 +24,4 @@ class Given:
     alarms: Alarms
     worker: bool
     dependencies: Sequence[Dependency] = ()
+    contended: Contended = field(default_factory=Contended)

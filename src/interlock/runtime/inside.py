@@ -34,6 +34,7 @@ from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, Waiters, too_long
 from interlock.runtime.wakes import Wakes
 from interlock.store.protocol import Store
+from interlock.store.sqlite import SqliteStore
 from interlock.store.values import Letter, Row
 
 log = logging.getLogger("interlock.operators")
@@ -82,6 +83,8 @@ class Inside:
         self.places = self._placed()
         self.gate = Gate(given.admission, given.clock, self.places)
         self.pipeline, self.runner = self._wired(Judge(given.chance))
+        if isinstance(store, SqliteStore):
+            store.publish(lambda: given.contended.worst(self.now_s()))
 
     def _placed(self) -> Places:
         given, settings = self._given, self._settings
@@ -96,7 +99,8 @@ class Inside:
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
     def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
-        pipeline = Pipeline(self.store, self.machines, Means(self._given.ids, self.places), self._settings, self)
+        given, means = self._given, Means(self._given.ids, self.places)
+        pipeline = Pipeline(self.store, self.machines, means, self._settings, self, given.contended)
         runner = Runner(
             pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
         )
@@ -189,6 +193,10 @@ class Inside:
             raise _closed()
         if self.pipeline.dead is not None:
             raise stopped(self.pipeline.dead)
+
+    def now_s(self) -> float:
+        """The event loop's time, by which waits are measured."""
+        return self._loop.time()
 
     def breaker_changed(self, change: Change) -> None:
         """The breaker of something that these machines call has changed."""

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from interlock.catalog.configuration import configured_engine
+from interlock.catalog.configuration import configured, configured_engine, lane_settings
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
 from interlock.core.step import Step
@@ -20,13 +20,14 @@ from interlock.lanes.settings import KINDS
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
+from interlock.runtime.contended import Contended
 from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.opening import inside_of
 from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
 from interlock.signals import Observer, Subscribers
-from interlock.store.opening import open_store
+from interlock.store.opening import NAME, open_store
 
 SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(EngineSettings)}
 
@@ -124,6 +125,7 @@ class Opening(Generic[EngineT]):
                 alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
                 worker=self._worker,
                 dependencies=self._dependencies,
+                contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
             )
             inside = inside_of(store, self._machines, given)
             engine = self._make(inside)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from interlock.core.policies import Dependency
 from interlock.errors import BadUsage
+from interlock.lanes.contention import HotRow
 from interlock.runtime.envelopes import digest_of
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
@@ -71,6 +72,14 @@ class Operating:
         """
         self._inside.refuse_if_closed()
         return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
+
+    async def contention(self) -> list[HotRow]:
+        """The workflows that events wait for each other on, worst first, as this process has seen them (D9).
+
+        A row's `table` is the name of the machine and its `key` the id of the workflow.
+        """
+        self._inside.refuse_if_closed()
+        return self._pipeline.contended.worst(self._inside.now_s())
 
     def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
         """Hold a breaker open or closed, whatever happens; "auto" lets it decide again. It survives a restart.

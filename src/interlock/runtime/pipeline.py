@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.contended import Contended
 from interlock.runtime.means import Means
 from interlock.runtime.points import reach
 from interlock.runtime.settings import EngineSettings
@@ -38,6 +39,11 @@ class Envelope(Protocol):
     @property
     def admitted(self) -> bool:
         """It came from outside, through the gate."""
+        ...
+
+    @property
+    def since_s(self) -> float:
+        """When it came, by the event loop's clock; infinite for what nobody sent."""
         ...
 
     @property
@@ -104,10 +110,17 @@ class Pipeline:
     """What a store says when nobody can go on with it."""
 
     def __init__(
-        self, store: Store, machines: dict[str, Bound], means: Means, settings: EngineSettings, listener: Listener
+        self,
+        store: Store,
+        machines: dict[str, Bound],
+        means: Means,
+        settings: EngineSettings,
+        listener: Listener,
+        contended: Contended,
     ) -> None:
         self.store = store
         self.means = means
+        self.contended = contended
         self.dead: BaseException | None = None
         """Why nothing can be taken any more: the outcome of a group is unknown, or something is wrong with us."""
         self.group_begun_s = 0.0
@@ -183,12 +196,16 @@ class Pipeline:
             group = await self._load(envelopes)
             answers = [self._decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
+            decided_s = self._loop.time()
             reach("engine.decided")
             lost = await self._write(changed) if changed else ()
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
         reach("engine.committed")
+        if changed:
+            now_s = self._loop.time()
+            self.contended.passed(envelopes, changed, decided_s=decided_s, now_s=now_s, lost=lost, fresh=group.fresh)
         self._suspects = frozenset(lost)
         self._keep(changed, lost)
         reach("engine.dispatched")

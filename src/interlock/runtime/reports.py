@@ -6,6 +6,7 @@ never pass admission.
 """
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from typing import Literal
 
@@ -60,6 +61,7 @@ class Report(ABC):
 
     admitted = False
     begins = False
+    since_s = math.inf
 
     def __init__(self, workflow: str) -> None:
         self.workflow = workflow

@@ -367,7 +367,6 @@ _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Nullif: _nullif,
     exp.Cast: _cast,
     exp.CurrentTimestamp: _now,
-    exp.Interval: _walked(special.interval),
     exp.Extract: _walked(special.extract),
     exp.Trim: _walked(special.trim),
     exp.Substring: _walked(special.substring),

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from interlock.catalog.opening import closing_thread
 from interlock.errors import ConstraintViolation, InternalError, InvalidPayload, TransactionError, UnavailableError
 from interlock.lanes.lane import Lane
+from interlock.lanes.published import Rows
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from interlock.seams import Clock
@@ -91,6 +92,10 @@ class SqliteStore:
             if time_us is None:
                 await self._lane.submit(Work(make_tables))
         self._time = StoreTime(self._clock, time_us or 0)
+
+    def publish(self, rows: Rows) -> None:
+        """Have the lane tell these rows with its own, to whoever looks from another process (D9)."""
+        self._lane.publishing.also = rows
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """One transaction of the lane for the whole group."""

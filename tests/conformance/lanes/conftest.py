@@ -11,8 +11,19 @@ from interlock.testing.objects.memory import MemoryBucket
 from tests.conformance.lanes.places import KINDS, Place
 from tests.integration.objects.servers import Server
 
+ON_POSTGRES = ("test_awaiting", "test_calls", "test_database", "test_transact")
+"""What is about `Database` alone runs there too; the others look into a lane, or need its clock."""
 
-@pytest.fixture(params=KINDS)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test runs at every place, unless it names its own."""
+    own = [mark for mark in metafunc.definition.iter_markers("parametrize") if "place" in str(mark.args[0]).split(",")]
+    if "place" in metafunc.fixturenames and not own:
+        name = metafunc.module.__name__.rpartition(".")[2]
+        metafunc.parametrize("place", (*KINDS, "postgres") if name in ON_POSTGRES else KINDS, indirect=True)
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place of the kind, where nobody has been before. "memory" is for the tests that ask for it by name."""
     kind = str(request.param)
@@ -28,6 +39,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr(door, "open_proven", in_memory)
         return Place(tmp_path, lambda name: f"s3://memory/{name}")
+    if kind == "postgres":
+        address, mine = request.getfixturevalue("postgres"), uuid.uuid4().hex
+        return Place(tmp_path, lambda name: f"{address}&schema=t{mine[:20]}_{name}")
     server = request.getfixturevalue(kind)
     assert isinstance(server, Server)
     mine = uuid.uuid4().hex

@@ -12,6 +12,7 @@ import pytest
 
 from interlock.catalog.places import place_of
 from interlock.database.database import Database, Opening
+from interlock.database.on_lanes import OnLane
 from interlock.database.transactions import Transaction
 from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import Lane
@@ -25,6 +26,9 @@ KINDS = ("local", "bucket", *HTTP)
 
 EVERYWHERE = pytest.mark.parametrize("place", ["memory", *KINDS], indirect=True)
 """For tests that never open the same database twice: also where nothing is kept."""
+
+ON_LANES = pytest.mark.parametrize("place", KINDS, indirect=True)
+"""For tests of a lane's own clock or writer, in files that are about `Database` everywhere."""
 
 LEASE_S = 600.0
 """No test is about the lease, and none may depend on how fast this machine is."""
@@ -43,7 +47,9 @@ class Place(NamedTuple):
     def database(self, name: str = "x", *, clock: Clock | None = None, **settings: float) -> Opening:
         """Open a database here."""
         chosen = {"lease_s": LEASE_S} | settings
-        return Database.open(self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), **chosen)
+        return Database.open(
+            self.url(name), home=None, clock=clock, hand_off=None, cache=str(self.folder), tool=None, **chosen
+        )
 
 
 @contextmanager
@@ -86,3 +92,15 @@ async def add(tx: Transaction, amount: int = 1) -> int:
     assert isinstance(n, int)
     await tx.execute("UPDATE counter SET n = $1 WHERE id = 1", n + amount)
     return n + amount
+
+
+def engine_of(db: Database) -> OnLane:
+    """What is below the database."""
+    engine = db._engine
+    assert isinstance(engine, OnLane)
+    return engine
+
+
+def lane_of(db: Database) -> Lane:
+    """The lane of the database."""
+    return engine_of(db).lane

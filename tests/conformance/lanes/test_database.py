@@ -11,7 +11,7 @@ from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import InvalidPayload, KeyReused, TransactionError, UnavailableError
 from interlock.sql.rows import Row
-from tests.conformance.lanes.places import EVERYWHERE, Place, add, counted, value
+from tests.conformance.lanes.places import EVERYWHERE, ON_LANES, Place, add, counted, value
 from tests.unit.lanes.lanes import SetClock
 
 ADD = "UPDATE counter SET n = n + $1 WHERE id = 1"
@@ -105,6 +105,7 @@ def test_a_write_with_rows_is_one_durable_transaction(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@ON_LANES
 def test_now_never_goes_back_in_reads_and_writes(place: Place) -> None:
     clock = SetClock(1_000.0)
 

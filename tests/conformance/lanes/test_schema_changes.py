@@ -15,7 +15,7 @@ from interlock.errors import TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from interlock.sql.statement import Statement
-from tests.conformance.lanes.places import Place
+from tests.conformance.lanes.places import Place, engine_of, lane_of
 
 ADD = "INSERT INTO note (id, said) VALUES ($1, $2)"
 CHANGE = ("DROP TABLE note", "CREATE TABLE note (id integer PRIMARY KEY, said integer)")
@@ -47,14 +47,14 @@ def _rolled_back(db: Database) -> asyncio.Future[object]:
 
 def _vanished(db: Database) -> asyncio.Future[object]:
     def function(session: Session) -> object:
-        translator = db._translators.of(session.connection)
+        translator = engine_of(db)._translators.of(session.connection)
         for statement in CHANGE:
             execute_in(session, translator, statement, ())
         execute_in(session, translator, ADD, (1, 42))
         # Not a statement of the dialect: it takes the whole group with it.
         return session.execute("INSERT OR ROLLBACK INTO note VALUES (1, 7)")
 
-    return asyncio.ensure_future(db._lane.run(Work(function)))
+    return asyncio.ensure_future(lane_of(db).run(Work(function)))
 
 
 TAKEN_BACK = {"rolled back alone": _rolled_back, "gone with its group": _vanished}

@@ -9,7 +9,7 @@ import pytest
 from interlock.database.database import Database
 from interlock.database.transactions import Transaction
 from interlock.errors import ConstraintViolation, DialectError, TransactionError
-from tests.conformance.lanes.places import Place, add, counted, value
+from tests.conformance.lanes.places import ON_LANES, Place, add, counted, lane_of, value
 from tests.unit.lanes.lanes import sql
 
 TRACE: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
@@ -136,7 +136,7 @@ def test_anything_it_raises_rolls_it_back_and_harms_nobody(place: Place, error: 
             answers = await asyncio.gather(
                 db.transact(add), db.transact(fails), db.transact(add), return_exceptions=True
             )
-            assert (answers[0], answers[2]) == (1, 2)
+            assert {answers[0], answers[2]} == {1, 2}
             expected = ValueError if isinstance(error, ValueError) else TransactionError
             assert isinstance(answers[1], expected)
             assert await value(db) == 2
@@ -144,6 +144,7 @@ def test_anything_it_raises_rolls_it_back_and_harms_nobody(place: Place, error: 
     asyncio.run(scenario())
 
 
+@ON_LANES
 def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -> None:
     runs: list[str] = []
 
@@ -156,9 +157,9 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -
         TRACE.set("caller")
         async with counted(place) as db:
             # Not a statement of the dialect: given to the lane below, it takes the whole group with it.
-            culprit = db._lane.run(sql("INSERT OR ROLLBACK INTO counter VALUES (1, 7)"))
+            culprit = lane_of(db).run(sql("INSERT OR ROLLBACK INTO counter VALUES (1, 7)"))
             answers = await asyncio.gather(db.transact(first), culprit, db.transact(add), return_exceptions=True)
-            assert (answers[0], answers[2]) == (1, 2)
+            assert {answers[0], answers[2]} == {1, 2}
             assert isinstance(answers[1], TransactionError)
             assert await value(db) == 2
         assert runs == ["caller", "caller"]
@@ -167,6 +168,22 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -
     asyncio.run(scenario())
 
 
+def test_a_function_that_does_not_come_back_is_ended(place: Place) -> None:
+    async def holds(tx: Transaction) -> None:
+        await add(tx, 100)
+        while True:
+            pass
+
+    async def scenario() -> None:
+        async with counted(place, transaction_timeout_s=0.2) as db:
+            with pytest.raises(TransactionError, match="transaction_timeout_s"):
+                await db.transact(holds)
+            assert await value(db) == 0
+
+    asyncio.run(scenario())
+
+
+@ON_LANES
 def test_a_function_that_holds_the_lane_is_ended(place: Place) -> None:
     async def holds(tx: Transaction) -> None:
         await add(tx, 100)
@@ -178,7 +195,7 @@ def test_a_function_that_holds_the_lane_is_ended(place: Place) -> None:
             answers = await asyncio.gather(
                 db.transact(add), db.transact(holds), db.transact(add), return_exceptions=True
             )
-            assert (answers[0], answers[2]) == (1, 2)
+            assert {answers[0], answers[2]} == {1, 2}
             assert "held the lane" in str(answers[1])
             assert await value(db) == 2
 

@@ -11,6 +11,7 @@ from interlock.lanes.objects.format import log_key
 from interlock.lanes.objects.log import ObjectLog
 from interlock.lanes.objects.manifest import read_manifest
 from interlock.lanes.objects.remote import open_bucket
+from tests.conformance.lanes.places import lane_of
 from tests.integration.objects.servers import Server
 
 GROUPS_MAX = 5_000
@@ -36,7 +37,7 @@ def test_a_database_lives_on_in_its_snapshots(server: Server, tmp_path: Path) ->
             await db.execute("CREATE TABLE counter (id integer PRIMARY KEY, n integer NOT NULL)")
             await db.execute("INSERT INTO counter (id, n) VALUES (1, 0)")
             await db.execute("DELETE FROM block WHERE id >= 9")
-            log = db._lane._log
+            log = lane_of(db)._log
             assert isinstance(log, ObjectLog)
             # Snapshots are taken beside the writer, and groups deleted after them: write until both have happened.
             while groups < GROUPS_MAX and (log.manifest.collected < 12 or log.manifest.snapshots[0].parts < 2):

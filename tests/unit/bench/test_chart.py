@@ -90,3 +90,34 @@ def test_a_long_legend_goes_on_in_the_next_row_and_pushes_the_panels_down() -> N
         top = float(re.findall(r"translate\(\d+ (\d+)\)", panels[0].attrib["transform"])[0])
         assert max(float(each.attrib["y"]) for each in names) < top - chart.TOP + 1
     assert heights[1] > heights[0]
+
+
+def test_panels_with_different_lines_have_a_legend_each_and_a_name_looks_the_same_everywhere() -> None:
+    first = panel(Line("one", [(1, 1)]), Line("two", [(1, 2)]))
+    second = panel(Line("two", [(1, 3)]), Line("three", [(1, 4)]))
+    drawing = draw("t", "r", [first, second])
+    assert [text for text in texts(drawing) if text in {"one", "two", "three"}] == ["one", "two", "two", "three"]
+    assert re.findall(r'<polyline class="line l(\d)"', drawing) == ["0", "1", "1", "2"]
+    root = ET.fromstring(drawing)
+    names = [each for each in root.iter(f"{SVG}text") if each.text in {"one", "two", "three"}]
+    plots = [float(found) for found in re.findall(rf"translate\({chart.LEFT} (\d+)\)", drawing) if found != "0"]
+    # Each legend is between the title of its panel and its plot.
+    assert [float(each.attrib["y"]) < plots[place // 2] for place, each in enumerate(names)] == [True] * 4
+    assert float(names[2].attrib["y"]) > plots[0] + chart.PLOT_HEIGHT
+    assert all(float(each.attrib["x"]) + 7 * len(each.text or "") <= chart.WIDTH - chart.LEFT for each in names)
+
+
+def test_a_remark_may_have_several_lines() -> None:
+    drawing = draw("t", "first\nsecond", [panel(Line("one", [(1, 1)]))])
+    root = ET.fromstring(drawing)
+    places = [float(each.attrib["y"]) for each in root.iter(f"{SVG}text") if each.text in {"first", "second"}]
+    assert places == sorted(set(places))
+    assert places[-1] < float(root.attrib["height"])
+
+
+def test_an_axis_with_many_values_has_round_ticks_and_no_fraction_is_rounded_away() -> None:
+    crashes = Axis("crash")
+    many = Panel("Rate", crashes, Axis("ms"), [Line("one", [(place, 12) for place in range(1, 201)])])
+    told = texts(draw("t", "r", [many]))
+    assert {"50", "100", "150", "200", "2.5", "7.5", "12.5"} <= set(told)
+    assert "199" not in told

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.configuration import configured
+from interlock.catalog.configuration import configured, configured_tool, configured_tools
 from interlock.errors import BadUsage
 
 KINDS: dict[str, type[float]] = {
@@ -74,7 +74,7 @@ def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
         ("[default]\ngroup_commit_window = 1", "Did you mean defaults?"),
         ("group_commit_window = 1", "stands outside a section"),
         ("group_comit_window = 1", "Did you mean group_commit_window?"),
-        ("[nothing_like_it]", "Sections are [defaults], [databases.NAME] and [engine]"),
+        ("[nothing_like_it]", "Sections are [defaults], [databases.NAME], [tools.NAME] and [engine]"),
         ("[defaults", "cannot be read"),
     ],
 )
@@ -166,3 +166,72 @@ def test_without_a_folder_it_is_the_current_one_which_may_be_gone(
     (tmp_path / "here" / "interlock.toml").unlink()
     (tmp_path / "here").rmdir()
     assert configured("stock", KINDS) == {}
+
+
+TOOLS = """
+[defaults]
+group_commit_window = 0.001
+contention_flag_threshold = 80
+latency_critical = true
+
+[databases.stock]
+group_commit_max_batch = 500
+
+[tools.stock]
+write_latency_budget = 0.02
+aggregate_write_rate = 500
+group_commit_window = 0.002
+group_commit_max_batch = 100
+counter_shard_count = 32
+"""
+
+
+def test_a_database_has_the_knobs_of_the_tool_of_its_name_below_its_own(tmp_path: Path) -> None:
+    """D16: code, environment, [databases.NAME], [tools.NAME], [defaults]; what a tool declares is no setting."""
+    (tmp_path / "interlock.toml").write_text(TOOLS)
+    assert settings(tmp_path) == {"group_commit_window": 0.002, "group_commit_max_batch": 500}
+    assert settings(tmp_path, "other") == {"group_commit_window": 0.001}
+    assert settings(tmp_path, INTERLOCK_GROUP_COMMIT_WINDOW="0.5")["group_commit_window"] == 0.5
+
+
+def test_a_database_may_belong_to_a_tool_of_another_name(tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_text(TOOLS)
+    found = configured("other", KINDS, tool="stock", environment={}, folder=tmp_path)
+    assert found == {"group_commit_window": 0.002, "group_commit_max_batch": 100}
+
+
+def test_a_tool_has_its_declarations_and_its_knobs(tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_text(TOOLS)
+    assert configured_tools(environment={}, folder=tmp_path) == ["stock"]
+    assert configured_tool("stock", environment={"INTERLOCK_COUNTER_SHARD_COUNT": "8"}, folder=tmp_path) == {
+        "write_latency_budget": 0.02,
+        "aggregate_write_rate": 500,
+        "latency_critical": True,
+        "group_commit_window": 0.002,
+        "group_commit_max_batch": 100,
+        "contention_flag_threshold": 80,
+        "counter_shard_count": 8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("[tools.stock]\nqueue_max = 5", "stand below [databases.NAME]"),
+        ("[tools.stock]\nlatency_criticl = true", "Did you mean latency_critical?"),
+        ("[tools.stock]\nlatency_critical = 1", "true or false"),
+        ("[tools.stock]\nwrite_latency_budget = 'soon'", "a number"),
+        ("[tools.stock]\ncounter_shard_count = 1.5", "a whole number"),
+        ("[databases.stock]\nwrite_latency_budget = 1", "has no setting 'write_latency_budget'"),
+        ("[tools]\nstock = 3", "not a table"),
+        ("[tool.stock]", "Did you mean tools?"),
+        ("write_latency_budget = 1", "stands outside a section"),
+    ],
+)
+def test_a_mistake_in_the_table_of_a_tool_is_told_with_its_place(tmp_path: Path, content: str, word: str) -> None:
+    (tmp_path / "interlock.toml").write_text(content)
+    for ask in (lambda: settings(tmp_path, "other"), lambda: configured_tools(environment={}, folder=tmp_path)):
+        with pytest.raises(BadUsage) as caught:
+            ask()
+        assert "interlock.toml" in caught.value.what
+        assert word in str(caught.value)

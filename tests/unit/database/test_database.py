@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
+from interlock.database.on_lanes import OnLane, opened_here
 from interlock.errors import LaneOwned
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
@@ -17,13 +19,10 @@ def test_a_cancelled_opening_leaves_nobody_the_owner(tmp_path: Path, monkeypatch
     begun, go, closed = threading.Event(), threading.Event(), threading.Event()
     close = Lane.close
 
-    def slow(opening: Opening, _translators: object) -> Lane:
+    def slow(_opening: Opening, place: Place, url: str) -> OnLane:
         begun.set()
         go.wait()
-        assert opening._place.path is not None
-        return Lane(
-            opening._place.path, settings=LaneSettings(), clock=SetClock(), prepare=lambda _connection, _now: None
-        )
+        return opened_here(place, url=url, settings=LaneSettings(), clock=SetClock())
 
     def closing(lane: Lane) -> None:
         close(lane)
@@ -55,7 +54,7 @@ def test_an_opening_that_fails_after_it_was_cancelled_is_nobodys_concern(
 ) -> None:
     begun, go, failed = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(_opening: object, _translators: object) -> object:
+    def slow(_opening: object, _place: object, _url: object) -> object:
         begun.set()
         go.wait()
         failed.set()

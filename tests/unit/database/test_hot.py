@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from interlock.database.database import Database
-from interlock.database.hot import as_written
+from interlock.hotrow.signal.written import as_written
 from interlock.lanes.contention import Contention
 from interlock.lanes.touched import TABLES_KNOWN_MAX
 from tests.unit.lanes.lanes import opened, run, sql

@@ -23,7 +23,7 @@ def parent(folder: Path, *, clock: SetClock | None = None, **settings: float) ->
     async def opened() -> Database:
         url = f"lanes://{folder}/x"
         return await Database.open(
-            url, home=None, clock=clock, hand_off=None, cache=None, db_per_write_stream=True, **settings
+            url, home=None, clock=clock, hand_off=None, cache=None, tool=None, db_per_write_stream=True, **settings
         )
 
     return asyncio.ensure_future(opened())

@@ -13,7 +13,9 @@ import pytest
 
 from interlock.catalog import opening
 from interlock.catalog.opening import OPENING_AT_ONCE
+from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
+from interlock.database.on_lanes import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of
@@ -113,10 +115,10 @@ class SlowOpening:
         patch.setattr(opening, "_threads", opening._threads._replace(opening=self._threads))
         lane = Opening._lane
 
-        def slow(asked: Opening, translators: object) -> Lane:
+        def slow(asked: Opening, place: Place, url: str) -> OnLane:
             self.begun.set()
             self.go.wait()
-            return lane(asked, translators)  # type: ignore[arg-type]
+            return lane(asked, place, url)
 
         patch.setattr(Opening, "_lane", slow)
 
@@ -202,10 +204,10 @@ def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkey
     lane = Opening._lane
     begun = threading.Barrier(OPENING_AT_ONCE + 1, timeout=60)
 
-    def slow(asked: Opening, translators: object) -> Lane:
+    def slow(asked: Opening, place: Place, url: str) -> OnLane:
         begun.wait()
         go.wait()
-        return lane(asked, translators)  # type: ignore[arg-type]
+        return lane(asked, place, url)
 
     async def scenario() -> None:
         first = await Database.open(f"lanes://{tmp_path}/first")

@@ -63,3 +63,26 @@ def test_the_signal_is_bounded_and_keeps_the_hot_ones() -> None:
         wrote(signal, number, since=number / 1_000, now=number / 1_000)
         assert len(signal._rows) <= 10
     assert [row.key for row in signal.worst(1.0)] == ["hot"]
+
+
+def test_conflicts_are_counted_beside_hand_offs_and_flag_a_row_as_well() -> None:
+    """D9: a serialization failure or a version that had moved on is contention too, whoever saw it."""
+    signal = Contention(rows_max=10, flag_threshold=50.0, source="postgres")
+    for number in range(100):
+        signal.conflicted([("t", 1)], now_s=number / 100)
+    signal.conflicted([("t", 2)], now_s=1.0, weight=3.0)
+    worst, other = signal.worst(1.0)
+    assert (worst.source, worst.key, worst.flagged, worst.handoffs_per_s) == ("postgres", 1, True, 0.0)
+    assert 90 < worst.conflicts_per_s < 110
+    assert (other.key, other.flagged, other.wait_s) == (2, False, 0.0)
+    assert other.conflicts_per_s == 3.0
+
+
+def test_conflicts_fade_and_are_bounded_and_keep_their_row_from_being_forgotten() -> None:
+    signal = Contention(rows_max=10, flag_threshold=50.0)
+    for number in range(1_000):
+        signal.conflicted([("t", "hot"), ("t", number)], now_s=number / 1_000, weight=2.0)
+        wrote(signal, ("cold", number), since=number / 1_000, now=number / 1_000)
+        assert len(signal._rows) <= 10
+    assert signal.worst(1.0)[0].key == "hot"
+    assert signal.worst(1.0 + 40 * DECAY_S) == []

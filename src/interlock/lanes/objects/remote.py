@@ -28,7 +28,7 @@ from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objects.addresses import MASK, SECRETS, Address
 from interlock.lanes.objects.bucket import BucketError, ConditionFailed, Denied, Found, Unclear
 from interlock.lanes.objects.extra import missing_extra
-from interlock.lanes.objects.probe import REQUEST_TIMEOUT_S_MIN, prove
+from interlock.lanes.objects.probe import REQUEST_TIMEOUT_S_MIN, prove, remember_proven
 from interlock.lanes.objects.world import World
 
 try:
@@ -115,6 +115,11 @@ def open_proven(address: Address, *, request_timeout_s: float, world: World) -> 
     folder = open_folder(address, request_timeout_s=max(request_timeout_s, REQUEST_TIMEOUT_S_MIN))
     prove(folder, address.root, world, server=_server_of(address))
     return open_bucket(address, request_timeout_s=request_timeout_s)
+
+
+def believe(address: Address) -> None:
+    """Spare this process the probe: the process that started it has asked the same folder of the same server."""
+    remember_proven(address.root, server=_server_of(address))
 
 
 def open_folder(address: Address, *, request_timeout_s: float) -> "RemoteBucket":

@@ -70,7 +70,9 @@ class SharedInside(Inside):
         settings, ids = self._settings, self._given.ids
         owner = f"{socket.gethostname()}:{os.getpid()}:{ids.text()[:8]}"
         means = Means(ids, self.places, owner)
-        pipeline = SharedPipeline(self._shared, self.machines, means, settings, self, self._chance)
+        pipeline = SharedPipeline(
+            self._shared, self.machines, means, settings, self, self._given.contended, self._chance
+        )
         runner = SharedRunner(
             pipeline, self.wakes, judge=judge, teller=self.teller, settings=settings, working=self._worker
         )

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.contended import Contended
 from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope, Group, Listener, LookFirst, Pipeline
 from interlock.runtime.settings import EngineSettings
@@ -52,9 +53,10 @@ class SharedPipeline(Pipeline):
         means: Means,
         settings: EngineSettings,
         listener: Listener,
+        contended: Contended,
         chance: Chance,
     ) -> None:
-        super().__init__(store, machines, means, settings, listener)
+        super().__init__(store, machines, means, settings, listener, contended)
         self._shared = store
         self._chance = chance
         self._groups: set[asyncio.Task[None]] = set()

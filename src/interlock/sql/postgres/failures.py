@@ -167,7 +167,7 @@ def can_fail_to_connect(error: BaseException) -> TypeGuard[Exception]:
 
 def closed() -> UnavailableError:
     """The error for using what was closed."""
-    return UnavailableError("the store is closed.", fix="Open it again.")
+    return UnavailableError("the store or database is closed.", fix="Open it again.")
 
 
 def _may_try_again(error: Exception, state: str) -> type[UnavailableError]:

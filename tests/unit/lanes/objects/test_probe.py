@@ -9,7 +9,15 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.lanes.objects import probe
 from interlock.lanes.objects.bucket import ConditionFailed, Denied, Found, Unclear
-from interlock.lanes.objects.probe import ATTEMPTS_MAX, ATTEMPTS_S_MAX, CONTENDERS, Check, examine, prove
+from interlock.lanes.objects.probe import (
+    ATTEMPTS_MAX,
+    ATTEMPTS_S_MAX,
+    CONTENDERS,
+    Check,
+    examine,
+    prove,
+    remember_proven,
+)
 from interlock.lanes.objects.world import World
 from interlock.testing.objects import MemoryBucket
 
@@ -363,3 +371,10 @@ def test_who_waits_for_another_shares_the_answer(monkeypatch: pytest.MonkeyPatch
         thread.join()
     assert len(refused) == 6
     assert bucket.probes == 1
+
+
+def test_a_process_may_take_its_parents_word_for_a_folder_and_for_no_other() -> None:
+    remember_proven("s3://bucket/told", server="here")
+    prove(Overwrites(), "s3://bucket/told", impatient(), server="here")
+    with pytest.raises(UnavailableError):
+        prove(Overwrites(), "s3://bucket/told", impatient(), server="there")

@@ -1,0 +1,213 @@
+"""What the points of experiment 3 say: a sentence for each finding, and whether each goal was met.
+
+A share is always of two rates of the same run, under the same settings, each at its own best number of clients. The
+reference on lanes is the fastest way to write rows without contention: a database for each stream of writes (D4), or
+one database with groups; on PostgreSQL it is a row of its own for each client.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.bench.contention_series import (
+    CLIENTS_PER_DATABASE,
+    EVENT_LOG,
+    ONE_ROW,
+    ONE_ROW_ALONE,
+    ROW,
+    ROWS,
+    SHARDED,
+    STREAM_ROWS,
+    Part,
+)
+from interlock.bench.grounds import Kind
+
+LINEAR_SHARE: Final = 0.8
+RECOVERED_SHARE: Final = 0.8
+FAR_MS: Final = 10.0
+
+_SHARED = ": their rows are apart, and the server's processors and disk are not"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, measured."""
+
+    part: Part
+    series: str
+    clients: int
+    """All together."""
+    databases: int
+    batch: int | None
+    hand_off_ms: float
+    commits_per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """CPU per commit, of this whole process: clients and lanes, without PostgreSQL's server."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One goal, and what was measured."""
+
+    goal: str
+    name: str
+    wanted: float
+    measured: float
+    met: bool
+
+
+def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
+    """One sentence for each thing that the points show."""
+    told = [_wall(line) for line in _lines(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
+    if kind == "postgres":
+        told += [
+            _share(_best(points, "disk", counter), _best(points, "disk", ROWS), counter)
+            for counter in (SHARDED, EVENT_LOG)
+        ]
+    else:
+        told += _on_lanes(points)
+        told += [] if is_far(points) else [_near(points)]
+    one, most = _databases(points)[0], _databases(points)[-1]
+    told.append(
+        f"{most.databases} separate databases do {most.commits_per_s / one.commits_per_s:.1f} times as much as one, "
+        f"with {CLIENTS_PER_DATABASE} clients each{_SHARED if kind == 'postgres' else ''}."
+    )
+    return told
+
+
+def _on_lanes(points: Sequence[Point]) -> list[str]:
+    def rate(part: Part, series: str) -> str:
+        return _rate(_best(points, part, series))
+
+    recovered = (
+        f"With one commit per group a sharded counter does {rate('alone', SHARDED)}, "
+        f"distinct rows in a database each {rate('alone', STREAM_ROWS)}, one row {rate('alone', ONE_ROW_ALONE)}."
+    )
+    queued = (
+        f"An event log in a lane is one queue: with one commit per group it does {rate('alone', EVENT_LOG)}, "
+        "no more than its row would."
+    )
+    grouped = (
+        f"With groups the event log does {rate('grouped', EVENT_LOG)}, distinct rows in one database "
+        f"{rate('grouped', ROWS)}, in a database each {rate('grouped', STREAM_ROWS)}, "
+        f"and the row itself {rate('grouped', ONE_ROW)}."
+    )
+    late = (
+        f"With groups a sharded counter does {rate('grouped', SHARDED)}: who writes to another shard each time waits "
+        "for a group that has left already, and then for its own."
+    )
+    return [recovered, queued, grouped, late]
+
+
+def is_far(points: Sequence[Point]) -> bool:
+    """Whether the way to the durable place is the limit on lanes, and not the processors: 10 ms or more."""
+    return _way(points).p50_ms >= FAR_MS
+
+
+def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
+    """The goals of the experiment that hold on this engine. On lanes they are for a durable place that is far away."""
+    found: list[Verdict] = []
+    if kind != "postgres" and not is_far(points):
+        return found
+    if kind == "postgres":
+        shares = {
+            "sharded": ("disk", SHARDED, _best(points, "disk", ROWS), "distinct rows"),
+            "event_log": ("disk", EVENT_LOG, _best(points, "disk", ROWS), "distinct rows"),
+        }
+    else:
+        grouped = max((_best(points, "grouped", series) for series in (ROWS, STREAM_ROWS)), key=_per_second)
+        shares = {
+            "sharded": (
+                "alone",
+                SHARDED,
+                _best(points, "alone", STREAM_ROWS),
+                f"{STREAM_ROWS}, both with one commit per group",
+            ),
+            "event_log": ("grouped", EVENT_LOG, grouped, f"{grouped.series}, both with groups"),
+        }
+        one, *others = _databases(points)
+        worst = min(others, key=lambda point: point.commits_per_s / point.databases)
+        share = worst.commits_per_s / (worst.databases * one.commits_per_s)
+        found.append(
+            Verdict(
+                goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
+                name="databases_linear",
+                wanted=LINEAR_SHARE,
+                measured=share,
+                met=share >= LINEAR_SHARE,
+            )
+        )
+    for name, (part, series, reference, told) in shares.items():
+        share = _per_second(_best(points, part, series)) / _per_second(reference)
+        found.append(
+            Verdict(
+                goal=f"the {series} does at least {RECOVERED_SHARE:.0%} of {told}",
+                name=f"{name}_recovered",
+                wanted=RECOVERED_SHARE,
+                measured=share,
+                met=share >= RECOVERED_SHARE,
+            )
+        )
+    return found
+
+
+def _way(points: Sequence[Point]) -> Point:
+    alone = [point for point in points if (point.part, point.series) == ("alone", ONE_ROW_ALONE)]
+    return min(alone, key=lambda point: point.clients)
+
+
+def _near(points: Sequence[Point]) -> str:
+    return (
+        f"The durable place is {_way(points).p50_ms:.1f} ms away, so the processors are the limit and not the way; the "
+        f"goals are for {FAR_MS:g} ms or more (--handoff-ms on lanes, a bucket over a network): none is judged here."
+    )
+
+
+def _lines(points: Sequence[Point]) -> list[list[Point]]:
+    lines: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        if point.part != "databases":
+            lines.setdefault((point.part, point.series), []).append(point)
+    return list(lines.values())
+
+
+def _wall(line: Sequence[Point]) -> str:
+    first, last = line[0], line[-1]
+    last_but_one = line[-2] if len(line) > 1 else first
+    best = max(line, key=_per_second)
+    away = f" behind a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
+    if len(line) == 1:
+        return f"{_opened(first.series)}{away}: {_rate(first)}."
+    more, clients = last.commits_per_s / first.commits_per_s, last.clients / first.clients
+    step = last.commits_per_s / last_but_one.commits_per_s - 1
+    return (
+        f"{_opened(first.series)}{away}: {clients:,g} times the clients do {more:.1f} times the work; its best is "
+        f"{_rate(best)}, and the last step, from {last_but_one.clients:,} to {last.clients:,} clients, "
+        f"brings {step:+.0%}."
+    )
+
+
+def _opened(series: str) -> str:
+    return series[:1].upper() + series[1:]
+
+
+def _share(point: Point, reference: Point, series: str) -> str:
+    share = point.commits_per_s / reference.commits_per_s
+    return f"The {series} does {_rate(point)}, {share:.0%} of distinct rows ({_rate(reference)})."
+
+
+def _best(points: Sequence[Point], part: str, series: str) -> Point:
+    return max((point for point in points if (point.part, point.series) == (part, series)), key=_per_second)
+
+
+def _databases(points: Sequence[Point]) -> list[Point]:
+    return sorted((point for point in points if point.part == "databases"), key=lambda point: point.databases)
+
+
+def _per_second(point: Point) -> float:
+    return point.commits_per_s
+
+
+def _rate(point: Point) -> str:
+    return f"{point.commits_per_s:,.0f}/s"

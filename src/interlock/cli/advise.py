@@ -1,0 +1,288 @@
+"""`interlock advise`: where workloads should live, from what was measured; it changes nothing.
+
+Evidence is gathered for a while from databases that are in use, or read from a file. What a tool needs comes from code
+(`--tool`), then from `interlock.toml`. What was seen by earlier runs counts on with `--state`: a verdict is shown once
+most of the latest windows propose it. The command that a verdict prints is run by a person.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import indent
+from typing import Annotated, cast
+from urllib.parse import unquote
+
+import msgspec
+import typer
+from rich.text import Text
+
+from interlock.catalog.catalog import Catalog
+from interlock.cli.check import Listing
+from interlock.cli.looking import Output
+from interlock.cli.output import escaped, parts, stderr, stdout, write_file
+from interlock.cli.shown import show_ids, show_json, show_table
+from interlock.cli.targets import load_value
+from interlock.errors import BadUsage, TargetNotFound, UnusableFile
+from interlock.hotrow.advice.evidence import Evidence, read_evidence, timed
+from interlock.hotrow.advice.gathered import Gathered, gather
+from interlock.hotrow.advice.hysteresis import VOTES, WINDOWS, Advisor, fresh, step
+from interlock.hotrow.advice.rule import advise as advise_window
+from interlock.hotrow.advice.verdict import Choice, Verdict
+from interlock.hotrow.tools import Tool, declared_tool, undeclared
+from interlock.lanes.objects.addresses import is_bucket, redacted
+from interlock.seams import SystemClock
+
+SECONDS = 30.0
+SECONDS_MAX = 3_600.0
+FORMAT = 1
+
+_UNDECLARED = (
+    "Nothing is declared of {names}, so nothing can be over its budget. Add write_latency_budget and "
+    "aggregate_write_rate below [tools.NAME] of interlock.toml."
+)
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of one workload."""
+
+    name: str
+    declared: bool
+    verdict: Verdict
+    proposed: Choice
+    """What the latest window says, which may be another thing."""
+    votes: int
+    windows: int
+    """So many of so many windows propose it."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    format: int
+    advisors: dict[str, Advisor]
+
+
+def advise(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME|URL]...", help="Databases; without any all of the home, or all of the evidence."),
+    ] = None,
+    *,
+    home: Annotated[
+        str | None,
+        typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only what was told last.")
+    ] = SECONDS,
+    evidence: Annotated[
+        Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
+    ] = None,
+    plateau: Annotated[
+        float | None,
+        typer.Option("--plateau", metavar="N", min=0.001, help="Commits per second that one row can do where it is."),
+    ] = None,
+    coupled_plateau: Annotated[
+        float | None,
+        typer.Option("--coupled-plateau", metavar="N", min=0.001, help="The same, in the PostgreSQL to move it to."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="MODULE:ATTR", help="A Tool, or a list of them. May be given several times."),
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="FILE", help="Keep what was seen here, for the next run (JSON).")
+    ] = None,
+    output: Output = Listing.TABLE,
+) -> None:
+    """Say where workloads should live: verdict, evidence, the command to run. Changes nothing.
+
+    Exits with 0 whatever the verdict is, with 4 when there is no such database or no evidence of it,
+    and with 5 when it cannot be reached.
+    """
+    declared = {each.name: each for target in tool or [] for each in _tools_at(target)}
+    advisors = _kept(state)
+    if evidence is None:
+        windows = _measured(names or [], home, seconds)
+    else:
+        windows = _selected(names or [], read_evidence(evidence), evidence)
+    windows = {name: [_known(each, plateau, coupled_plateau) for each in seen] for name, seen in windows.items()}
+    found = [_advised(name, seen, declared, advisors) for name, seen in windows.items()]
+    if state is not None:
+        write_file(state, msgspec.json.format(msgspec.json.encode(_Kept(FORMAT, advisors)), indent=2).decode() + "\n")
+    match output:
+        case Listing.TABLE:
+            _show(found)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([each.name for each in found])
+
+
+def _measured(names: Sequence[str], home: str | None, seconds: float) -> dict[str, list[Evidence]]:
+    """Windows of databases that are in use, by name; what could not be seen is told."""
+    wanted = [_place(name, home) for name in names]
+    if not wanted and home is not None:
+        wanted = [(None, home)]
+    if not wanted:
+        raise BadUsage(
+            "nothing to advise on: no database is named, and there is no evidence.",
+            why="Advice is given on what was measured.",
+            fix="Name databases by their URLs, or a home with --home, or give --evidence FILE.",
+        )
+
+    async def watch() -> list[Gathered]:
+        clock = SystemClock()
+        return await asyncio.gather(*(gather(url, seconds, clock=clock) for _, url in wanted))
+
+    found: dict[str, list[Evidence]] = {}
+    notes: list[str] = []
+    for (name, _), gathered in zip(wanted, asyncio.run(watch()), strict=True):
+        notes += gathered.notes
+        for window in gathered.windows:
+            found.setdefault(name or window.database, []).append(
+                msgspec.structs.replace(window, database=name or window.database)
+            )
+    for note in dict.fromkeys(notes):
+        stderr().print(escaped(note), soft_wrap=True)
+    return found
+
+
+def _place(name: str, home: str | None) -> tuple[str | None, str]:
+    if "://" in name:
+        return None, name
+    if home is None:
+        raise BadUsage(
+            f"{name!r} is a name, and there is no home that knows where it lives.",
+            why="A name is looked up in the catalog of a home.",
+            fix="Give --home URL, or write the address of the database itself.",
+        )
+    catalog = Catalog(home)
+    # To locate a name writes it down; looking for advice creates nothing. At a bucket nothing is written down.
+    if not is_bucket(home) and name not in catalog.names():
+        raise TargetNotFound(
+            f"{redacted(home)} knows no database {name!r}.",
+            why="No database of that name was ever opened at this home.",
+            fix=f"Check the name. Known are: {', '.join(catalog.names()) or 'none'}.",
+        )
+    return name, catalog.locate(name)
+
+
+def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> dict[str, list[Evidence]]:
+    found: dict[str, list[Evidence]] = {}
+    for window in windows:
+        found.setdefault(window.database, []).append(window)
+    if not names:
+        return found
+    wanted = [_name_of(name) if "://" in name else name for name in names]
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise TargetNotFound(
+            f"{file} has no evidence of {', '.join(map(repr, missing))}.",
+            why=f"It has windows of {', '.join(map(repr, found)) or 'nothing'}.",
+            fix="Check the names.",
+        )
+    return {name: found[name] for name in wanted}
+
+
+def _known(window: Evidence, plateau: float | None, coupled_plateau: float | None) -> Evidence:
+    """The window with what `interlock bench contention` has measured, where it does not say so itself."""
+    return msgspec.structs.replace(
+        window,
+        plateau_per_s=window.plateau_per_s or plateau,
+        coupled_plateau_per_s=window.coupled_plateau_per_s or coupled_plateau,
+    )
+
+
+def _name_of(url: str) -> str:
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
+
+
+def _tools_at(target: str) -> list[Tool]:
+    value = load_value(target)
+    members = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else [value]
+    if not members or not all(isinstance(each, Tool) for each in members):
+        raise BadUsage(
+            f"{target} is no Tool and no list of tools.",
+            why="What a workload needs is declared as a Tool.",
+            fix='Name one: stock = Tool("stock", write_latency_budget=0.02, aggregate_write_rate=500).',
+        )
+    return [cast("Tool", each) for each in members]
+
+
+def _advised(name: str, windows: list[Evidence], declared: dict[str, Tool], advisors: dict[str, Advisor]) -> Advice:
+    known = declared.get(name) or declared_tool(name)
+    tool = known or undeclared(name)
+    advisor = advisors.get(name, Advisor())
+    for now_s, window in timed(windows, SystemClock().wall_s()):
+        advisor = fresh(advisor, tool, window.engine)
+        advisor = step(advisor, advise_window(tool, window, advisor.choice), now_s)
+    advisors[name] = advisor
+    assert advisor.shown is not None, "there is no name without a window"
+    assert advisor.proposed is not None
+    return Advice(
+        name=name,
+        declared=known is not None,
+        verdict=advisor.shown,
+        proposed=advisor.proposed,
+        votes=advisor.votes,
+        windows=len(advisor.recent),
+    )
+
+
+def _kept(path: Path | None) -> dict[str, Advisor]:
+    if path is None:
+        return {}
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnusableFile(
+            f"{path} is no state of the advisor: {str(error) or 'it is nested too deeply'}.",
+            why="It is written by `interlock advise --state`, and replaced by it.",
+            fix="Name another file, or remove this one: what was seen before is then forgotten.",
+        ) from error
+    if kept.format != FORMAT:
+        raise UnusableFile(
+            f"{path} has format {kept.format}; this version knows {FORMAT}.",
+            why="Another version of Interlock wrote it.",
+            fix="Name another file, or remove this one: what was seen before is then forgotten.",
+        )
+    return dict(kept.advisors)
+
+
+def _show(found: Sequence[Advice]) -> None:
+    rows = [
+        (
+            each.name,
+            each.verdict.engine,
+            each.verdict.action,
+            each.verdict.target,
+            "" if each.proposed == each.verdict.choice else _proposal(each),
+        )
+        for each in found
+    ]
+    show_table(("name", "lives", "verdict", "target", "proposed"), rows)
+    console = stdout()
+    for each in found:
+        verdict = each.verdict
+        lines = [_labelled("why", verdict.why), _labelled("measured", "\n".join(verdict.evidence))]
+        if verdict.command:
+            lines += [_labelled("run", verdict.command), _labelled("undo", verdict.undo)]
+        text = Text.assemble((f"\n{escaped(each.name)}: {verdict.action}", "bold"), "\n")
+        text.append(parts(escaped("\n".join(lines))))
+        console.print(text, soft_wrap=True)
+    silent = [each.name for each in found if not each.declared]
+    if silent:
+        stderr().print(escaped(_UNDECLARED.format(names=", ".join(silent))), soft_wrap=True)
+
+
+def _labelled(label: str, text: str) -> str:
+    """A part of a verdict, whose lines stand below each other; an empty one has no blanks, so that it can be copied."""
+    return "  " + f"{label}:".ljust(10) + indent(text, " " * 12).lstrip()
+
+
+def _proposal(advice: Advice) -> str:
+    what = " ".join(part for part in (advice.proposed.action, advice.proposed.target) if part)
+    return f"{what} ({advice.votes} of {advice.windows} windows, {VOTES} of {WINDOWS} needed)"

@@ -1,0 +1,46 @@
+"""What the commands of `interlock bench` share: their progress and their files.
+
+Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from interlock.cli.output import stderr, write_file
+
+DoneT = TypeVar("DoneT")
+
+
+@contextmanager
+def watching(
+    console: Console, total: int, told: Callable[[DoneT], str]
+) -> Generator[Callable[[DoneT], None], None, None]:
+    """Show what is done: a live bar on a terminal, a line for each elsewhere."""
+    if not console.is_terminal:
+        yield lambda done: console.print(f"  {told(done)}", soft_wrap=True)
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("beginning", total=total)
+        yield lambda done: progress.update(task, advance=1, description=told(done))
+
+
+def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, draw: Callable[[], str]) -> None:
+    """Write the result as JSON and as a drawing, where they were asked for."""
+    as_json = msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n" if json else ""
+    for path, content in ((json, as_json), (plot, draw() if plot else "")):
+        if path is not None:
+            write_file(path, content)
+            stderr().print(f"Wrote {path}", soft_wrap=True)

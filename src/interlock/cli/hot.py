@@ -1,0 +1,105 @@
+"""`interlock hot`: the rows and workflows that writers wait for each other on, whoever has seen them, worst first (D9).
+
+It asks nobody to stop and changes nothing: lanes tell beside their files, PostgreSQL is asked for its views. What
+cannot be seen from here is said on stderr, so that an empty table is not taken for more than it is.
+"""
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from interlock.cli.output import show_raw, stderr, stdout
+from interlock.cli.shown import show_ids, show_json, show_table
+from interlock.errors import BadUsage
+from interlock.hotrow.signal.looking import look
+from interlock.hotrow.signal.metrics import exposition
+from interlock.hotrow.signal.windows import Hot, key_text, worst
+from interlock.seams import SystemClock
+
+SECONDS_MAX = 600.0
+LIMIT_MAX = 1_000
+
+NOTHING = "Nothing is hot: no writer was seen to wait for another one of the same row."
+UNSEEN = "Nothing is hot as far as can be seen from here, and nobody has told anything."
+
+
+class Shape(StrEnum):
+    """How hot rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    IDS = "ids"
+    METRICS = "metrics"
+
+
+def hot(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[URL]",
+            help="A database or a home: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+        ),
+    ] = None,
+    *,
+    home: Annotated[
+        str | None,
+        typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The same, where no URL is given."),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(metavar="N", min=0, max=SECONDS_MAX, help="Watch PostgreSQL, or wait for a lane, so long."),
+    ] = 3.0,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="At most so many.")] = 20,
+    output: Annotated[
+        Shape, typer.Option("--output", "-o", help="A table, JSON, only the keys, or metrics for Prometheus.")
+    ] = Shape.TABLE,
+) -> None:
+    """List the rows and workflows that writers wait for each other on, worst first. Changes nothing.
+
+    A write that has to wait for another one of its row is a hand-off; many writes to many rows are none. Exits with 0
+    also when nothing is hot, with 4 when there is no such database, and with 5 when it cannot be reached.
+    """
+    address = url or home
+    if address is None:
+        raise BadUsage(
+            "no address is given.",
+            why="Rows are hot somewhere: in a database, at a home, or in PostgreSQL.",
+            fix="Name it: interlock hot lanes:///var/shop; or set INTERLOCK_HOME.",
+        )
+    seen = asyncio.run(look(address, seconds, clock=SystemClock()))
+    rows = worst(seen.windows, limit)
+    match output:
+        case Shape.TABLE:
+            _show(rows, NOTHING if seen.windows else UNSEEN)
+        case Shape.JSON:
+            show_json(rows)
+        case Shape.IDS:
+            show_ids([key_text(row.key).replace("\n", "\\n") for row in rows if row.key is not None])
+        case Shape.METRICS:
+            show_raw(exposition(rows, limit=limit))
+    for note in seen.notes:
+        stderr().print(note, soft_wrap=True)
+
+
+def _show(rows: list[Hot], nothing: str) -> None:
+    if not rows:
+        stdout().print(nothing, soft_wrap=True)
+        return
+    cells = [
+        (
+            row.database,
+            row.source,
+            row.table,
+            "?" if row.key is None else key_text(row.key),
+            f"{row.handoffs_per_s:,.1f}",
+            f"{row.conflicts_per_s:,.1f}",
+            f"{row.writes_per_s:,.1f}",
+            f"{row.wait_s * 1_000:,.2f}",
+            "yes" if row.flagged else "",
+        )
+        for row in rows
+    ]
+    heading = ("database", "source", "table", "key", "hand-offs/s", "conflicts/s", "writes/s", "wait ms", "flagged")
+    show_table(heading, cells)

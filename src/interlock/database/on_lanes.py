@@ -1,0 +1,153 @@
+"""A database on a lane: one writer executes everything, one transaction after the other.
+
+Nothing here waits but for the lane. A statement is translated on the connection that runs it, because only there the
+schema is known as the transaction itself has left it.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import cast
+from weakref import WeakKeyDictionary
+
+import apsw
+
+from interlock.catalog.places import Place
+from interlock.database.hot import hot_rows
+from interlock.database.identity import check_key, digest_of
+from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
+from interlock.database.translation import Translator, register
+from interlock.lanes.contention import HotRow
+from interlock.lanes.failures import overdue_read
+from interlock.lanes.lane import Lane
+from interlock.lanes.session import Session
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.stats import LaneStats
+from interlock.lanes.work import Work
+from interlock.seams import Clock, RandomIds, SystemChance
+from interlock.sql.executor import EngineName
+from interlock.sql.rows import Row, row_class
+
+_READS = ("select", "with", "values", "(")
+
+
+class OnLane:
+    """One open lane, spoken to in PostgreSQL's dialect."""
+
+    def __init__(self, lane: Lane, translators: "Translators", *, url: str, clock: Clock) -> None:
+        self.name: EngineName = "lane"
+        self.url = url
+        self.lane = lane
+        self._translators = translators
+        self.clock = clock
+
+    @property
+    def settings(self) -> LaneSettings:
+        """The lane's settings."""
+        return self.lane.settings
+
+    async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+        """Run one statement as one durable transaction; returns the rows it changed."""
+        work = Work(_execute, self._translators, sql, args, key=key, single=True)
+        return cast("int", await self._run(work, "execute", sql, args))
+
+    async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
+        """Run one statement and return its rows; one that only reads is read beside the writer."""
+        refuse_inside(self.url, self)
+        if key is None and str(sql).lstrip().lower().startswith(_READS):
+            found = await self.lane.read(lambda connection: self._read(connection, sql, args))
+            if found is not None:
+                return cast("list[Row]", found)
+        work = Work(_query, self._translators, sql, args, key=key, single=True)
+        return cast("list[Row]", await self._run(work, "query", sql, args))
+
+    async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
+        """Run `async def function(tx, *args)` inside the writer."""
+        refuse_no_function(function)
+        context = contextvars.copy_context()
+
+        def run(session: Session) -> object:
+            return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
+
+        work = Work(run, key=key, limit_s=self.lane.settings.transaction_timeout_s)
+        return await self._run(work, "transact", function, args)
+
+    async def contention(self) -> list[HotRow]:
+        """The rows that writers wait for each other on, worst first (D9)."""
+        return hot_rows(self.lane.contention, self.clock.monotonic_s())
+
+    def stats(self) -> LaneStats:
+        """What the lane has done since it was opened."""
+        return self.lane.stats()
+
+    def _run(
+        self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
+    ) -> Awaitable[object]:
+        # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
+        # no closures on this path, and no coroutine more than needed.
+        refuse_inside(self.url, self)
+        key = work.key
+        if key is not None:
+            check_key(key)
+            work.digest = digest_of(how, what, args)
+        return self.lane.submit(work)
+
+    def _read(self, connection: apsw.Connection, sql: str, args: tuple[object, ...]) -> list[Row] | None:
+        statement = self._translators.of(connection).statement(sql)
+        if statement.kind != "read":
+            return None
+        values = statement.encode(args)
+        try:
+            rows = connection.execute(statement.text, values).fetchall()
+        except apsw.InterruptError as error:
+            if self.lane.path is None:
+                raise  # It ran in the writer, which has its own words for it.
+            raise overdue_read() from error
+        return [statement.decode(row) for row in rows]
+
+
+def opened_here(place: Place, *, url: str, settings: LaneSettings, clock: Clock) -> OnLane:
+    """Open a lane in this thread, which waits for the disk."""
+    translators = Translators()
+    lane = Lane(
+        place.path,
+        settings=settings,
+        clock=clock,
+        prepare=translators.prepare,
+        open_log=place.open_log,
+        make_row=made_row,
+    )
+    return OnLane(lane, translators, url=url, clock=clock)
+
+
+def made_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
+    """A row with names, from its names and values."""
+    return row_class(names)(values)
+
+
+def _execute(session: Session, translators: "Translators", sql: str, args: tuple[object, ...]) -> int:
+    return execute_in(session, translators.of(session.connection), sql, args)
+
+
+def _query(session: Session, translators: "Translators", sql: str, args: tuple[object, ...]) -> list[Row]:
+    return query_in(session, translators.of(session.connection), sql, args)
+
+
+class Translators:
+    """One translator per connection, made when the connection is."""
+
+    def __init__(self) -> None:
+        self._chance = SystemChance()
+        self._ids = RandomIds()
+        self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
+
+    def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
+        """Make the functions of the dialect known to a new connection."""
+        register(connection, now_us, chance=self._chance, ids=self._ids)
+        self._known[connection] = Translator(connection)
+
+    def of(self, connection: apsw.Connection) -> Translator:
+        """The translator of this connection."""
+        return self._known[connection]

@@ -1,0 +1,350 @@
+"""A database on PostgreSQL: the same calls, the same promises, rows locked by the server instead of one writer.
+
+One statement on one table runs as it is, in one round trip (`sql.postgres.plans` has the rule). Everything else is a
+SERIALIZABLE transaction that is run again when the server says that it met another one, and takes its turn after the
+first time (`sql.postgres.turns`). A transaction with a key writes the key first and the result last, so that a repeated
+one waits for the first and then reads what it said; with a key an unknown outcome is resolved by asking again.
+"""
+
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from typing import Final, Protocol, TypeVar, cast
+
+from interlock.catalog.addresses import stream_name
+from interlock.database.identity import check_key, digest_of
+from interlock.database.postgres_connections import Connections
+from interlock.database.postgres_transactions import Attempt, Contended, driven
+from interlock.database.remembering import Remembered
+from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
+from interlock.errors import BadUsage, DialectError, OutcomeUnknown
+from interlock.lanes.beyond import HandOff
+from interlock.lanes.contention import Contention, HotRow
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.stats import LaneStats
+from interlock.seams import Chance, Clock, SystemChance
+from interlock.sql.executor import EngineName
+from interlock.sql.postgres.address import parsed
+from interlock.sql.postgres.client import Answer, Client, Conflict
+from interlock.sql.postgres.failures import LostConnection, closed
+from interlock.sql.postgres.plans import Parameter, Plan, plan_of
+from interlock.sql.postgres.tables import Tables
+from interlock.sql.postgres.turns import ATTEMPTS_MAX, pause_s, turns_of
+from interlock.sql.rows import Row
+
+LOST_MAX: Final = 3
+"""So often a transaction that cannot have happened is tried again when its connection was lost."""
+
+Body = Callable[[Client], Awaitable[object]]
+ResultT = TypeVar("ResultT")
+
+
+class Once(Protocol):
+    """One attempt; `gated` is one that takes its turn."""
+
+    def __call__(self, *, gated: bool) -> Awaitable[object]:
+        """Run it."""
+        ...
+
+
+class OnPostgres:
+    """One schema of a PostgreSQL, as a database."""
+
+    def __init__(
+        self, connections: Connections, schema: str, *, settings: LaneSettings, clock: Clock, local: bool = False
+    ) -> None:
+        self.name: EngineName = "postgres"
+        self.url = connections.address.shown
+        self.settings = settings
+        self.clock = clock
+        self.schema = schema
+        self._connections = connections
+        self._below = local
+        """One stream of a database: the connections are its parent's."""
+        self._closed = False
+        self._local = schema if local or connections.address.pgbouncer else ""
+        """The schema that each transaction has to choose for itself, where the connection does not know it."""
+        self._tables = Tables(clock)
+        self._turns = turns_of(connections.address.url, schema, clock)
+        self._remembered = Remembered(settings)
+        self._chance: Chance = SystemChance()
+        self._contention = Contention(
+            rows_max=settings.contention_rows_max,
+            flag_threshold=settings.contention_flag_threshold,
+            source="postgres",
+        )
+        self._done = self._failed = self._waiting = 0
+
+    def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
+        """Run one statement as one durable transaction; returns the rows it changed."""
+        return self._counted(self._execute(sql, args, key))
+
+    def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
+        """Run one statement and return its rows."""
+        return self._counted(self._query(sql, args, key))
+
+    def transact(
+        self, function: Callable[..., object], args: tuple[object, ...], key: str | None
+    ) -> Coroutine[object, object, object]:
+        """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
+        return self._counted(self._transact(function, args, key))
+
+    async def contention(self) -> list[HotRow]:
+        """The rows that writers of this process wait for each other on, worst first (D9)."""
+        return self._contention.worst(self.clock.monotonic_s())
+
+    def stats(self) -> LaneStats:
+        """What was done since it was opened. There are no groups here: each transaction is its own."""
+        return LaneStats(
+            groups=self._done,
+            transactions=self._done,
+            failed=self._failed,
+            waiting=self._waiting,
+            largest_group=min(1, self._done),
+            log_bytes=0,
+            folds_failed=0,
+        )
+
+    def beside(self, key: str) -> "OnPostgres":
+        """The database of one stream: a schema of its own, on the same connections."""
+        name = stream_name(key)
+        schema = f"{self.schema}__{name}"
+        if not schema.replace("_", "a").isalnum() or len(schema) > 63:  # noqa: PLR2004 -- PostgreSQL's own limit.
+            schema = f"{self.schema[:20]}__{digest_of('stream', key, ()).hex()}"
+        return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
+
+    async def made(self) -> "OnPostgres":
+        """Make what is missing on the server: the schema, and the tables of keys and turns."""
+        await self._connections.make(self.schema, local=self._local)
+        return self
+
+    async def close(self) -> None:
+        """Close the connections; a stream leaves those of its parent open."""
+        refuse_inside(self.url, self)
+        self._closed = True
+        if not self._below:
+            await self._connections.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    async def _counted(self, call: Coroutine[object, object, ResultT]) -> ResultT:
+        self._waiting += 1
+        try:
+            result = await call
+        except BaseException:
+            self._failed += 1
+            raise
+        finally:
+            self._waiting -= 1
+        self._done += 1
+        return result
+
+    async def _execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
+        plan = self._admitted(sql, key)
+        if key is None:
+            return (await self._statement(plan, sql, args)).changed
+
+        async def body(client: Client) -> object:
+            return (await client.run(sql, args, schema=self._local, writing=False)).changed
+
+        digest = digest_of("execute", sql, args)
+        return cast("int", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest)))
+
+    async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
+        plan = self._admitted(sql, key)
+        if key is None:
+            return (await self._statement(plan, sql, args)).rows
+
+        async def body(client: Client) -> object:
+            return (await client.run(sql, args, schema=self._local, writing=False)).rows
+
+        digest = digest_of("query", sql, args)
+        return cast(
+            "list[Row]", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest))
+        )
+
+    async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
+        refuse_no_function(function)
+        self._refuse()
+        context = contextvars.copy_context()
+
+        rows: list[tuple[str, object]] = []
+
+        def touched(plan: Plan, values: tuple[object, ...]) -> None:
+            rows.extend(_rows(plan, values))
+
+        async def body(client: Client) -> object:
+            rows.clear()
+            inside = inside_of(context, (self.url, self))
+            return await driven(
+                function, args, client, inside, schema=self._local, settings=self.settings, touched=touched
+            )
+
+        found = None
+        if key is not None:
+            check_key(key)
+            found = (key, digest_of("transact", function, args))
+        plan = Plan("write", serializable=True)
+        return await self._transaction(_name(function), body, plan=plan, rows=rows, key=found)
+
+    def _admitted(self, sql: object, key: str | None) -> Plan:
+        self._refuse()
+        if key is not None:
+            check_key(key)
+        if not isinstance(sql, str):
+            raise DialectError(
+                f"the statement is {type(sql).__name__}, not a text.",
+                why="A statement is SQL as text; its values are passed beside it.",
+                fix='Write db.execute("UPDATE counter SET n = $1", n).',
+            )
+        return plan_of(sql)
+
+    def _refuse(self) -> None:
+        refuse_inside(self.url, self)
+        if self._closed:
+            raise closed()
+
+    async def _statement(self, plan: Plan, sql: str, args: tuple[object, ...]) -> Answer:
+        """One statement without a key."""
+        if plan.kind == "schema":
+            self._tables.forget()
+        if self._local or plan.kind == "schema" or await self._is_serializable(plan):
+
+            async def body(client: Client) -> object:
+                return await client.run(sql, args, schema=self._local, writing=False)
+
+            try:
+                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
+            finally:
+                if plan.kind == "schema":
+                    self._tables.forget()
+
+        async def once(*, gated: bool) -> Answer:
+            del gated  # The server's lock on the row is all there is to wait for.
+            async with self._connections.client() as client:
+                return await client.run(sql, args, schema="", writing=plan.kind != "read")
+
+        return cast("Answer", await self._repeated(sql, _rows(plan, args), once))
+
+    async def _is_serializable(self, plan: Plan) -> bool:
+        if plan.serializable:
+            return True
+        if plan.table is None:
+            return False
+        plain = self._tables.known(plan.table)
+        if plain is None:
+            plain = await self._tables.ask(plan.table, self._asked)
+        return not plain
+
+    async def _asked(self, sql: str, args: Sequence[object]) -> Answer:
+        async def once(*, gated: bool) -> Answer:
+            del gated  # It meets nobody.
+            async with self._connections.client() as client:
+                if not self._local:
+                    return await client.run(sql, args, schema="", writing=False)
+                attempt = Attempt(client, self._local, read_only=True)
+                return await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
+
+        return cast("Answer", await self._repeated(sql, [], once))
+
+    async def _transaction(
+        self, call: str, body: Body, *, plan: Plan, rows: list[tuple[str, object]], key: tuple[str, bytes] | None
+    ) -> object:
+        """Run the body as a transaction, again when it met another one. With a key it happens once."""
+        serializable = plan.kind != "schema" and await self._is_serializable(plan)
+        only_reads = plan.kind == "read" and key is None
+
+        async def once(*, gated: bool) -> object:
+            async with self._connections.client() as client:
+                attempt = Attempt(
+                    client, self._local, serializable=serializable, read_only=only_reads, gated=gated and serializable
+                )
+                if key is None:
+                    return await attempt.run(body)
+                return await attempt.run_once(body, self._remembered, *key, schema=self._local)
+
+        gate = serializable and not only_reads
+        result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
+        if key is not None:
+            await self._remembered.tidy(self._tidied)
+        return result
+
+    async def _tidied(self, sql: str, *args: object) -> None:
+        async with self._connections.client() as client:
+            attempt = Attempt(client, self._local)
+            _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
+
+    async def _repeated(
+        self,
+        call: Hashable,
+        rows: list[tuple[str, object]],
+        once: Once,
+        *,
+        gate: bool = False,
+        keyed: bool = False,
+    ) -> object:
+        """Try until it has happened or cannot: after a conflict in turn, after a lost connection on another one."""
+        since_s, lost = self.clock.monotonic_s(), 0
+        conflict: Conflict | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                if gate and (attempt > 0 or self._turns.is_hot(call)):
+                    async with self._turns.lock():
+                        result = await once(gated=True)
+                else:
+                    result = await once(gated=False)
+            except Conflict as met:
+                conflict = met
+                self._turns.conflicted(call)
+                self._contention.conflicted(set(rows), now_s=self.clock.monotonic_s())
+            except (LostConnection, OutcomeUnknown) as error:
+                # With a key it is asked again whatever happened; without one only what cannot have happened.
+                lost += 1
+                if lost >= LOST_MAX or (isinstance(error, OutcomeUnknown) and not keyed):
+                    raise
+            else:
+                if rows:
+                    self._contention.wrote(set(rows), waiting_since_s=since_s, now_s=self.clock.monotonic_s())
+                return result
+            await self._connections.pause(pause_s(attempt, self._chance.fraction()))
+        raise Contended(ATTEMPTS_MAX) from conflict
+
+
+def _rows(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
+    if plan.kind != "write" or plan.table is None or not plan.key:
+        return []
+    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
+        return []
+    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
+    key: object = chosen[0] if len(chosen) == 1 else chosen
+    try:
+        _ = hash(key)
+    except TypeError:
+        return []  # A list for ANY, or a document: no one row.
+    return [(plan.table, key)]
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def opener(
+    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock
+) -> Callable[[], Coroutine[object, object, OnPostgres]]:
+    """What opens the database at this address. Raises BadUsage at once for what is none."""
+    address = parsed(url)
+    if "schema=" not in url.partition("?")[2]:
+        address = address._replace(schema="public")
+    if hand_off is not None:
+        raise BadUsage(
+            f"{address.shown} was given a hand_off, which only a lane has.",
+            why="A hand-off stands between a lane's group and its acknowledgement; PostgreSQL commits by itself.",
+            fix="Leave it out.",
+        )
+
+    async def opened() -> OnPostgres:
+        return await OnPostgres(Connections(address), address.schema, settings=settings, clock=clock).made()
+
+    return opened

@@ -1,0 +1,128 @@
+"""The connections of a database on PostgreSQL: a pool for each event loop, because a connection belongs to one.
+
+Opening makes what is missing on the server: the schema, the table of keys and the one that stands for turns. A user who
+may not make tables can still run statements; only keys need theirs, and say so.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator
+from typing import Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from interlock.database.remembering import SCHEMA as KEYS
+from interlock.errors import ConstraintViolation, InterlockError, TransactionError
+from interlock.lanes import forks
+from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.client import Client, Conflict, opened
+from interlock.sql.postgres.failures import closed, state_of
+from interlock.sql.postgres.pool import Pool
+from interlock.sql.postgres.turns import GATE
+
+MAKE_ATTEMPTS: Final = 5
+DENIED: Final = "42501"
+MISSING: Final = "SELECT to_regnamespace($1) IS NULL, to_regclass($2) IS NULL OR to_regclass($3) IS NULL"
+
+
+class Connections:
+    """All connections to one address."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._closed = False
+        forks.watch(self)
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncGenerator[Client]:
+        """A connection of one's own for a while."""
+        pool = self._pool() or await self._begun()
+        async with pool.link() as link:
+            yield cast("Client", link)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before the next attempt, unless it was closed meanwhile."""
+        if self._closed:
+            raise closed()
+        await asyncio.sleep(seconds)
+
+    async def make(self, schema: str, *, local: str) -> None:
+        """Make what is missing. Several may do so at once."""
+        for attempt in range(1, MAKE_ATTEMPTS + 1):
+            try:
+                async with self.client() as client:
+                    await self._make(client, schema, local)
+            except (ConstraintViolation, TransactionError, Conflict) as error:
+                cause = error.__cause__
+                if cause is not None and state_of(cause) == DENIED:
+                    return  # What needs them will say so; everything else works without.
+                if attempt == MAKE_ATTEMPTS:
+                    raise
+                await self.pause(0.01 * attempt)
+            else:
+                return
+
+    async def close(self) -> None:
+        """Close them all; those of other event loops by those loops, if they still run."""
+        with self._lock:
+            self._closed = True
+            pools = list(self._pools.items())
+        here = asyncio.get_running_loop()
+        for loop, kept in pools:
+            if loop is here:
+                await kept.guard.aclose()
+            elif loop.is_running():
+                _ = asyncio.run_coroutine_threadsafe(kept.pool.close(), loop)
+
+    def forked(self) -> None:
+        """The connections are the parent's."""
+        self._lock = threading.Lock()
+        self._closed = True
+        self._pools = WeakKeyDictionary()
+
+    def _pool(self) -> Pool | None:
+        if self._closed:
+            raise closed()
+        kept = self._pools.get(asyncio.get_running_loop())
+        return None if kept is None else kept.pool
+
+    async def _begun(self) -> Pool:
+        pool = Pool(self.address, opened)
+        guard = _guarded(pool)
+        with self._lock:
+            if self._closed:
+                raise closed()
+            # Nothing is awaited between the look and this, so a loop has one.
+            self._pools[asyncio.get_running_loop()] = _Kept(pool, guard)
+        await anext(guard)
+        return pool
+
+    async def _make(self, client: Client, schema: str, local: str) -> None:
+        names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
+        await client.begin("READ COMMITTED")
+        try:
+            [(no_schema, no_tables)] = (await client.run(MISSING, names, schema=local, writing=False)).rows
+            wanted = [f"CREATE SCHEMA IF NOT EXISTS {schema}"] if no_schema else []
+            if no_tables:
+                wanted += [f"SET LOCAL search_path = {schema}", KEYS, f"CREATE TABLE IF NOT EXISTS {GATE} ()"]
+            for sql in wanted:
+                _ = await client.run(sql, (), schema=local, writing=False)
+        except InterlockError:
+            await client.rollback()
+            raise
+        await client.commit()
+
+
+class _Kept(NamedTuple):
+    pool: Pool
+    guard: AsyncGenerator[None]
+
+
+async def _guarded(pool: Pool) -> AsyncGenerator[None]:
+    """Ends with its event loop, which closes generators that are left, and takes the connections along."""
+    try:
+        yield
+    finally:
+        await pool.close()

@@ -1,0 +1,194 @@
+"""One attempt of a transaction on PostgreSQL, and a user's function driven inside it.
+
+The function follows the rules of a lane: it awaits only its `tx`, and while its own code runs there is no event loop to
+be found. A task or a timer that it started would live on when the transaction is undone and run again.
+"""
+
+import asyncio
+import contextvars
+from asyncio import events
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from interlock.database.remembering import Remembered
+from interlock.database.transactions import Transaction
+from interlock.errors import DialectError, TransactionError
+from interlock.lanes.coroutines import Requests, conversation
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.watchdog import watched
+from interlock.sql.postgres.client import Client
+from interlock.sql.postgres.plans import Plan, plan_of
+from interlock.sql.postgres.turns import GATE
+from interlock.sql.rows import Row
+
+ResultT = TypeVar("ResultT")
+
+TAKE_TURN: Final = f"LOCK TABLE {GATE} IN EXCLUSIVE MODE"
+
+
+class Contended(TransactionError):
+    """The transaction met others again and again, and was undone each time."""
+
+    retry = "now"
+
+    def __init__(self, attempts: int) -> None:
+        super().__init__(
+            f"the transaction was run {attempts} times and met another one each time; nothing of it remains.",
+            why="Other transactions change the rows that it reads, and PostgreSQL lets only one of them win.",
+            fix="Repeat it. If it stays so, `interlock hot` shows the row; a smaller transaction meets fewer others.",
+        )
+
+
+class Attempt:
+    """One transaction on one connection: all of it is committed, or nothing happened."""
+
+    def __init__(
+        self, client: Client, schema: str, *, serializable: bool = False, read_only: bool = False, gated: bool = False
+    ) -> None:
+        self._client = client
+        self._schema = schema
+        self._serializable = serializable
+        self._read_only = read_only
+        self._gated = gated
+
+    async def run(self, body: Callable[[Client], Awaitable[ResultT]]) -> ResultT:
+        """Run the body and commit; what it raises undoes it."""
+        client = self._client
+        try:
+            await client.begin(
+                "SERIALIZABLE" if self._serializable else "READ COMMITTED",
+                first=TAKE_TURN if self._gated else "",
+                read_only=self._read_only,
+                schema=self._schema,
+            )
+            result = await body(client)
+        except Exception:
+            await client.rollback()
+            raise
+        await client.commit()
+        return result
+
+    async def run_once(
+        self,
+        body: Callable[[Client], Awaitable[object]],
+        remembered: Remembered,
+        key: str,
+        digest: bytes,
+        *,
+        schema: str,
+    ) -> object:
+        """The same with a key: whoever comes second gets the first result."""
+
+        async def keyed(client: Client) -> object:
+            tx = Remote(client, schema)
+            known, result = await remembered.first_result(tx, key, digest)
+            if not known:
+                result = await body(client)
+                await remembered.remember(tx, key, result)
+            return result
+
+        return await self.run(keyed)
+
+
+class Remote:
+    """Statements of our own inside a transaction."""
+
+    def __init__(self, client: Client, schema: str) -> None:
+        self._client = client
+        self._schema = schema
+
+    async def execute(self, sql: str, /, *args: object) -> int:
+        """Run one statement; the number of rows it changed."""
+        return (await self._client.run(sql, args, schema=self._schema, writing=False)).changed
+
+    async def query(self, sql: str, /, *args: object) -> list[Row]:
+        """Run one statement; its rows."""
+        return (await self._client.run(sql, args, schema=self._schema, writing=False)).rows
+
+
+async def driven(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    client: Client,
+    inside: contextvars.Context,
+    *,
+    schema: str,
+    settings: LaneSettings,
+    touched: Callable[[Plan, tuple[object, ...]], None],
+) -> object:
+    """Run the user's function to its end on this connection; returns what it returns."""
+    remote = Remote(client, schema)
+
+    async def query(sql: str, values: tuple[object, ...]) -> list[Row]:
+        text, plan = _checked(sql)
+        touched(plan, values)
+        return await remote.query(text, *values)
+
+    async def execute(sql: str, values: tuple[object, ...]) -> int:
+        text, plan = _checked(sql)
+        touched(plan, values)
+        return await remote.execute(text, *values)
+
+    def begin(requests: Requests) -> Awaitable[object]:
+        tx = Transaction(
+            requests,
+            query=lambda sql, values: lambda: query(sql, values),
+            execute=lambda sql, values: lambda: execute(sql, values),
+        )
+        return cast("Awaitable[object]", function(tx, *args))
+
+    talk = conversation(begin, inside, partial(_stepped, settings.transaction_timeout_s))
+    answer: object = None
+    try:
+        async with asyncio.timeout(settings.transaction_timeout_s):
+            while True:
+                try:
+                    request = talk.send(answer)
+                except StopIteration as stop:
+                    return cast("object", stop.value)
+                except Exception:
+                    raise
+                except BaseException as error:
+                    # Its own code says it ends: nobody has cancelled the caller, and the program goes on.
+                    raise TransactionError(f"the transaction was ended by {type(error).__name__}.") from error
+                try:
+                    answer = await cast("Awaitable[object]", request.perform())
+                except Exception as error:
+                    # Its `finally` blocks run; whatever it says afterwards, this is the end of the transaction.
+                    _ = talk.throw(error)
+                    raise
+    except TimeoutError as error:
+        client.spent = True  # A statement may still be under way on it.
+        raise TransactionError(
+            f"the function given to transact ran longer than transaction_timeout_s ({settings.transaction_timeout_s:g})"
+            " and was ended.",
+            why="It holds rows that others wait for.",
+            fix="Do less in one transaction, or raise transaction_timeout_s.",
+        ) from error
+    finally:
+        talk.close()
+
+
+def _checked(sql: object) -> tuple[str, Plan]:
+    if not isinstance(sql, str):
+        raise DialectError(
+            f"the statement is {type(sql).__name__}, not a text.",
+            why="A statement is SQL as text; its values are passed beside it.",
+            fix='Write tx.execute("UPDATE counter SET n = $1", n).',
+        )
+    return sql, plan_of(sql)
+
+
+def _stepped(limit_s: float, function: Callable[[], object]) -> object:
+    """Run a piece of the user's code without an event loop; one that does not come back is ended."""
+    loop = events._get_running_loop()  # noqa: SLF001 -- documented for those who run loops themselves.
+    events._set_running_loop(None)  # noqa: SLF001
+    try:
+        return watched(limit_s, _nothing, function)
+    finally:
+        events._set_running_loop(loop)  # noqa: SLF001
+
+
+def _nothing() -> None:
+    """No statement runs while the user's code does."""

@@ -1,0 +1,20 @@
+"""What the shards of a counter hold, and how evenly (D5): skew means that adds do not spread as they should."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The shards of a counter at one moment; `values[3]` is what shard 3 holds."""
+
+    values: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """What they hold together: the counter's value without its row and its log."""
+        return sum(self.values)
+
+    @property
+    def skew(self) -> float:
+        """The largest shard compared with the mean: 1.0 is even; as many as there are shards means one holds all."""
+        return max(self.values) * len(self.values) / self.total if self.total else 1.0

@@ -1,0 +1,102 @@
+"""What a database says about its counters: which of their rows are handed around, and whether that costs anything.
+
+One look serves all counters, once a second at most, whatever the number of adds.
+
+In a lane many writers of one row share one commit as long as its groups have room: each hands the row to the next in
+memory, and all of them wait for the disk together. Splitting such a row would mean many commits instead of one, and be
+slower. Only a lane whose groups are full makes its writers queue (D13).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from interlock.errors import InterlockError
+from interlock.lanes.contention import HotRow
+from interlock.lanes.stats import LaneStats
+from interlock.seams import Clock
+
+LOOK_S: Final = 1.0
+"""The signal is not looked at more often."""
+
+FULL_SHARE: Final = 0.5
+"""Groups count as full when on average they hold more than this of what they may."""
+
+ROW_TABLE: Final = "hotrow_counter"
+SHARD_TABLE: Final = "hotrow_counter_shard"
+
+Contended = Callable[[], Awaitable[Sequence[HotRow]]]
+"""The contention signal of a database: `Database.contention`."""
+
+log = logging.getLogger("interlock.hotrow")
+
+
+class Groups(NamedTuple):
+    """How a lane commits."""
+
+    stats: Callable[[], LaneStats]
+    """What it has done so far: `Database.stats`."""
+    size_max: int
+    """`group_commit_max_batch`."""
+
+
+class Seen(NamedTuple):
+    """One look."""
+
+    rates: Mapping[tuple[str, str], float]
+    """Hand-offs and conflicts per second, by table and counter; of several rows of a counter, the worst."""
+    commits_shared: bool
+    """Whether writers of one row share commits, so that its hand-offs cost nothing."""
+
+
+class Signal:
+    """What was seen at most `LOOK_S` ago."""
+
+    def __init__(self, contended: Contended | None, clock: Clock, *, groups: Groups | None = None) -> None:
+        self._contended = contended
+        self._clock = clock
+        self._groups = groups
+        self._looked_s: float | None = None
+        self._done = (0, 0)
+        self._seen = Seen({}, commits_shared=False)
+        self.failures = 0
+        """Looks that failed. No add fails for that; the counters keep the form they have."""
+
+    async def look(self) -> Seen:
+        """What is to be seen. While one caller looks, the others see what was there before."""
+        now_s = self._clock.monotonic_s()
+        if self._contended is not None and (self._looked_s is None or now_s - self._looked_s >= LOOK_S):
+            self._looked_s = now_s
+            shared = self._commits_shared()
+            try:
+                self._seen = Seen(_worst(await self._contended()), shared)
+            except InterlockError:
+                self.failures += 1
+                self._seen = Seen({}, shared)
+                log.warning("the contention signal could not be read; counters keep their form.", exc_info=True)
+        return self._seen
+
+    def _commits_shared(self) -> bool:
+        if self._groups is None:
+            return False
+        stats = self._groups.stats()
+        groups, transactions = self._done
+        self._done = stats.groups, stats.transactions
+        return stats.transactions - transactions <= FULL_SHARE * self._groups.size_max * (stats.groups - groups)
+
+
+def _worst(rows: Sequence[HotRow]) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for row in rows:
+        table = row.table.rpartition(".")[2]
+        if table in {ROW_TABLE, SHARD_TABLE}:
+            key = table, _counter_of(row.key)
+            # A conflict is a hand-off that failed: on PostgreSQL some adds wait, others are run again.
+            found[key] = max(found.get(key, 0.0), row.handoffs_per_s + row.conflicts_per_s)
+    return found
+
+
+def _counter_of(key: object) -> str:
+    # The key of a shard is its counter and its number.
+    parts = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
+    return str(parts[0]) if parts else ""

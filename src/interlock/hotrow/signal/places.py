@@ -1,0 +1,102 @@
+"""From an address to the lanes behind it: a database, a home with all of its databases, and their streams.
+
+Nothing is opened and nothing is created: the owner of a lane may be any process, and what it tells lies beside the
+lane's file. A database in a bucket tells it beside its local file, so only on the host where its owner runs.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import quote
+
+from interlock.catalog.addresses import SUFFIX, lane_path
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.places import cache_path
+from interlock.errors import BadUsage, TargetNotFound
+from interlock.lanes.objects.addresses import is_bucket, parse, redacted
+from interlock.sql.postgres.address import is_postgres
+
+LANES_MAX = 10_000
+"""Lanes that are looked at: a home may have any number of streams."""
+
+WORKFLOWS = "workflows"
+
+
+class LanePlace(NamedTuple):
+    """A lane, and where its owner tells about it."""
+
+    name: str
+    url: str
+    """Without secrets."""
+    file: Path
+    engine: Literal["lane", "object"] = "lane"
+
+
+def lanes_at(url: str, *, cache: str | None = None) -> list[LanePlace]:
+    """The lanes at an address: the database itself, or all of a home. Raises TargetNotFound where there is none."""
+    if url == "memory:":
+        raise BadUsage(
+            "a database in memory cannot be looked at from outside.",
+            why="It exists only inside the program that opened it.",
+            fix="Ask there: await db.contention(), await engine.contention().",
+        )
+    if is_bucket(url):
+        return _in_bucket(url, cache)
+    found = list(itertools.islice(_lanes(url), LANES_MAX))
+    if not found:
+        raise TargetNotFound(
+            f"there is no database at {redacted(url)}, and no home with one.",
+            why="A database is the file NAME.lane; a home is a folder of databases.",
+            fix="Check the address: lanes:///var/shop for all of a home, lanes:///var/shop/stock for one.",
+        )
+    return found
+
+
+def _lanes(url: str) -> Iterator[LanePlace]:
+    known: set[Path] = set()
+    for place in _candidates(url):
+        if place.file not in known:
+            known.add(place.file)
+            yield place
+
+
+def _candidates(url: str) -> Iterator[LanePlace]:
+    path = lane_path(url)
+    assert path is not None, "memory was refused before"
+    if path.exists():
+        yield LanePlace(path.name.removesuffix(SUFFIX), url, path)
+    yield from _streams(path, url)
+    folder = path.with_name(path.name.removesuffix(SUFFIX))
+    if not folder.is_dir():
+        return
+    for file in sorted(folder.glob(f"*{SUFFIX}")):
+        name = file.name.removesuffix(SUFFIX)
+        yield LanePlace(name, f"{url.rstrip('/')}/{quote(name)}", file)
+        yield from _streams(file, f"{url.rstrip('/')}/{quote(name)}")
+    for name, place in Catalog(url).names().items():
+        # What was moved elsewhere is followed once: a catalog names databases, never homes.
+        if is_bucket(place.url):
+            address = parse(place.url)
+            yield LanePlace(name, str(address), cache_path(address), "object")
+        elif place.url and not is_postgres(place.url) and (moved := lane_path(place.url)) is not None:
+            yield LanePlace(name, place.url, moved)
+            yield from _streams(moved, place.url)
+
+
+def _streams(path: Path, url: str) -> Iterator[LanePlace]:
+    name = path.name.removesuffix(SUFFIX)
+    folder = path.with_name(f"{name}.streams")
+    if folder.is_dir():
+        for file in sorted(folder.glob(f"*{SUFFIX}")):
+            stream = file.name.removesuffix(SUFFIX)
+            yield LanePlace(f"{name}/{stream}", f"{url.rstrip('/')}.streams/{quote(stream)}", file)
+
+
+def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:
+    """The database at the address and, if it is a home, its workflows; others are found by their own addresses."""
+    inside = Catalog(url).locate(WORKFLOWS)
+    return [
+        LanePlace(address.name, str(address), cache_path(address, cache), "object")
+        for address in (parse(url), parse(inside))
+    ]

@@ -1,0 +1,108 @@
+"""A tool: a workload with what it needs, which the advisor holds against what is measured (D10, D16).
+
+    Tool("stock", write_latency_budget=0.020, aggregate_write_rate=500, latency_critical=True)
+
+What it declares says nothing of where it lives; that is the advisor's affair. Its knobs are settings of the database
+that has its name, or that was opened with it. A knob that is not given is left to the environment, to `[tools.NAME]`
+and `[databases.NAME]` of `interlock.toml`, and to its default, in this order but for a database's own table, which
+comes before its tool's.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from interlock.catalog.configuration import FILE, KNOBS, configured_tool, lane_settings
+from interlock.core.ranges import number, whole
+from interlock.errors import BadUsage, DefinitionError
+from interlock.lanes.settings import KINDS
+
+NAME_CHARACTERS_MAX = 100
+BUDGET_S_MAX = 3_600.0
+RATE_MAX = 1_000_000_000.0
+
+_NEEDED = ("write_latency_budget", "aggregate_write_rate")
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Tool(_Named, frozen=True, kw_only=True):
+    """What a workload needs, and the knobs that are set for it. Raises DefinitionError for what cannot be meant."""
+
+    write_latency_budget: float
+    """Seconds within which 99 of 100 writes should be durable."""
+    aggregate_write_rate: float
+    """Writes per second that it needs, all its writers together."""
+    latency_critical: bool = False
+    """Whether somebody waits for the write: without it, being over the budget is a pity and no reason to move."""
+    shardable: bool | None = None
+    """Whether its hot rows can be spread: a plain count can, a balance with a limit cannot. None: nobody has said."""
+    counter_shard_count: int | None = None
+    group_commit_window: float | None = None
+    group_commit_max_batch: int | None = None
+    contention_flag_threshold: float | None = None
+    db_per_write_stream: bool | None = None
+
+    def __post_init__(self) -> None:
+        name: object = self.name  # Not every caller has a type checker.
+        told = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
+        _demand(told, "name", name, f"a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
+        budget, rate = self.write_latency_budget, self.aggregate_write_rate
+        within = number(budget) and 0 < budget <= BUDGET_S_MAX
+        _demand(
+            within, "write_latency_budget", budget, f"a number of seconds, more than 0 and at most {BUDGET_S_MAX:,g}"
+        )
+        within = number(rate) and 0 <= rate <= RATE_MAX
+        _demand(within, "aggregate_write_rate", rate, f"a number of writes per second from 0 to {RATE_MAX:,.0f}")
+        critical: object = self.latency_critical
+        _demand(isinstance(critical, bool), "latency_critical", critical, "True or False")
+        shardable: object = self.shardable
+        _demand(shardable is None or isinstance(shardable, bool), "shardable", shardable, "True, False, or None")
+        shards = self.counter_shard_count
+        _demand(shards is None or whole(shards), "counter_shard_count", shards, "a whole number from 1 up, or None")
+        _ = lane_settings(tool_settings(self))  # The other knobs have their ranges there.
+
+
+def tool_settings(tool: Tool) -> dict[str, float]:
+    """The knobs that are set in the tool, as settings of a database."""
+    given = {knob: cast("float | None", getattr(tool, knob)) for knob in KNOBS if knob in KINDS}
+    return {knob: value for knob, value in given.items() if value is not None}
+
+
+def declared_tool(
+    name: str, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Tool | None:
+    """The tool of that name in `interlock.toml`; None if nothing is declared of it. Raises BadUsage for half of it."""
+    found = configured_tool(name, environment=environment, folder=folder)
+    missing = [each for each in _NEEDED if each not in found]
+    if len(missing) == len(_NEEDED) and not {"latency_critical", "shardable"} & set(found):
+        return None
+    if missing:
+        raise BadUsage(
+            f"{FILE}: the tool {name!r} declares no {' and no '.join(missing)}.",
+            why="What is measured is held against both: how long a write may take, and how many there are per second.",
+            fix=f"Add it below [tools.{name}]: write_latency_budget in seconds, aggregate_write_rate per second.",
+        )
+    try:
+        return Tool(name, **found)  # type: ignore[arg-type]  # Kinds are those of the file, and Tool checks the rest.
+    except DefinitionError as error:
+        raise BadUsage(f"{FILE}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def undeclared(name: str) -> Tool:
+    """A tool of which nobody has said anything: no budget that could be missed, no rate that is needed."""
+    return Tool(name, write_latency_budget=BUDGET_S_MAX, aggregate_write_rate=0.0)
+
+
+def _demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 -- it is an assertion.
+    if not holds:
+        raise DefinitionError(
+            f"Tool.{name} is {value!r}; it must be {allowed}.",
+            why="The advisor holds what is measured against what a tool declares.",
+            fix=f"Give {name} {allowed}.",
+            rule="value-out-of-range",
+        )

@@ -1,0 +1,223 @@
+"""A connection for statements of users: any text, one table's schema at a time, nothing left behind.
+
+It differs from the store's own connections in three ways. The planner is left alone: these are not our statements. The
+schema of the database is the only one where names are looked up. And prepared statements are bounded in number, because
+nobody can know how many texts a program has.
+
+Where a connection is shared by several schemas, or by a pooler, the settings go with each transaction instead.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# asyncpg has no types of its own; mypy --strict looks at what is ours.
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+
+from interlock.errors import ConstraintViolation, InterlockError, TransactionError
+from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.exchange import Receive, Send, receives, sends, sent
+from interlock.sql.postgres.extra import asyncpg
+from interlock.sql.postgres.failures import (
+    CONNECTION_STATES,
+    LostConnection,
+    can_fail_to_connect,
+    is_stale,
+    not_reached,
+    state_of,
+    told,
+)
+from interlock.sql.postgres.link import NAME, Driver, Link
+from interlock.sql.rows import Row, row_class
+
+STATEMENTS_MAX: Final = 256
+"""Prepared statements that one connection keeps; the one that was used longest ago goes first."""
+
+CONFLICT_STATES: Final = ("40001", "40P01")
+"""Serialization failure and deadlock: the server has undone the transaction, and it may work the next time."""
+
+Isolation = Literal["READ COMMITTED", "SERIALIZABLE"]
+
+
+class Conflict(Exception):
+    """The transaction met another one and was undone by the server."""
+
+
+class Answer(NamedTuple):
+    """What a statement gave."""
+
+    rows: list[Row]
+    changed: int
+    """Rows that it changed, or found."""
+
+
+class _Statement(Protocol):
+    async def fetch(self, *values: object, timeout: float) -> list[Any]: ...  # noqa: ASYNC109 -- the driver's.
+    def get_attributes(self) -> Sequence[Any]: ...
+    def get_parameters(self) -> Sequence[Any]: ...
+    def get_statusmsg(self) -> str: ...
+
+
+class _Known(NamedTuple):
+    statement: _Statement
+    sends: tuple[Send | None, ...]
+    receives: tuple[Receive | None, ...] | None
+    row: type[Row]
+
+
+class Client(Link):
+    """A connection that runs what users write."""
+
+    def __init__(self, driver: Driver, address: Address) -> None:
+        super().__init__(driver, address)
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._timeout = address.statement_timeout_s
+        self.pooled = address.pgbouncer
+        self._begun = False
+
+    async def run(self, sql: str, args: Sequence[object], *, schema: str, writing: bool) -> Answer:
+        """Run one statement, in the transaction that is open or as one of its own.
+
+        Raises Conflict when the server has undone it because of another one, and OutcomeUnknown when it is `writing`,
+        a transaction of its own, and nobody can say whether it happened.
+        """
+        try:
+            return await self._run(sql, args, schema, writing=writing)
+        except TransactionError as error:
+            if error.__cause__ is None or not is_stale(error.__cause__):
+                raise
+            # Somebody has changed the table since it was prepared; it was not executed.
+            self._known.clear()
+            if self._begun:
+                raise Conflict from error
+        return await self._run(sql, args, schema, writing=writing)
+
+    async def begin(self, isolation: Isolation, *, first: str = "", read_only: bool = False, schema: str = "") -> None:
+        """Begin a transaction; `first` is run before anything is looked at. A schema is set for it alone."""
+        local = f"; SET LOCAL search_path = {schema}; SET LOCAL timezone = 'UTC'" if schema else ""
+        mode = " READ ONLY" if read_only else ""
+        self._begun = True
+        with said(writing=False):
+            await self.driver.execute(
+                f"BEGIN ISOLATION LEVEL {isolation}{mode}{local}{first and f'; {first}'}", timeout=self._timeout
+            )
+
+    async def commit(self) -> None:
+        """Raises Conflict when the server has undone it instead, OutcomeUnknown when nobody can know."""
+        if self.driver.is_closed():
+            raise LostConnection("the connection to PostgreSQL was lost before a commit was sent.")
+        self._begun = False
+        with said(writing=True):
+            await self.driver.execute("COMMIT", timeout=self._timeout)
+
+    async def rollback(self) -> None:
+        """Undo what is open. A connection on which that fails is not used again, and its end undoes it."""
+        self._begun = False
+        if self.driver.is_closed():
+            return
+        try:
+            await self.driver.execute("ROLLBACK", timeout=self._timeout)
+        except BaseException as error:
+            self.spent = True
+            if not isinstance(error, Exception):
+                raise
+
+    async def _run(self, sql: str, args: Sequence[object], schema: str, *, writing: bool) -> Answer:
+        with said(writing=False):
+            # To prepare a statement is not to run it: what breaks here has changed nothing.
+            known = await self._prepared_for(sql, schema)
+            values = sent(args, known.sends)
+        if self.driver.is_closed():
+            raise LostConnection("the connection to PostgreSQL was lost before a statement was sent.")
+        with said(writing=writing):
+            rows = await known.statement.fetch(*values, timeout=self._timeout)
+        read, row = known.receives, known.row
+        if read is None:
+            made = [row(each) for each in rows]
+        else:
+            made = [
+                row([value if how is None else how(value) for how, value in zip(read, each, strict=True)])
+                for each in rows
+            ]
+        return Answer(made, _count(known.statement.get_statusmsg(), len(made)))
+
+    async def _prepared_for(self, sql: str, schema: str) -> _Known:
+        known = self._known.get((schema, sql))
+        if known is not None:
+            self._known.move_to_end((schema, sql))
+            return known
+        # Without a name the server keeps only the last one, which is right behind a pooler.
+        driver = cast("Any", self.driver)
+        statement = await driver.prepare(sql, timeout=self._timeout, **({"name": ""} if self.pooled else {}))
+        attributes = statement.get_attributes()
+        known = _Known(
+            cast("_Statement", statement),
+            sends(statement.get_parameters()),
+            receives([attribute.type for attribute in attributes]),
+            row_class(tuple([str(attribute.name) for attribute in attributes])),
+        )
+        if not self.pooled:
+            self._known[schema, sql] = known
+            if len(self._known) > STATEMENTS_MAX:
+                self._known.popitem(last=False)
+        return known
+
+
+def _count(status: str, found: int) -> int:
+    word, *numbers = status.split()
+    if word in {"INSERT", "UPDATE", "DELETE", "MERGE"}:
+        return int(numbers[-1])
+    return found
+
+
+@contextlib.contextmanager
+def said(*, writing: bool) -> Generator[None]:
+    """As `told`, in the words of a database: what a statement of the user does wrong is a TransactionError."""
+    try:
+        with told(writing=writing):
+            yield
+    except InterlockError as error:
+        cause = error.__cause__
+        state = None if cause is None else state_of(cause)
+        if state in CONFLICT_STATES:
+            raise Conflict from cause
+        if state is not None and state.startswith(CONNECTION_STATES):
+            raise
+        refused = None if cause is None else _refused(cause, state)
+        if refused is None:
+            raise
+        raise refused from cause
+
+
+def _refused(cause: BaseException, state: str | None) -> TransactionError | None:
+    """What the statement or its values did wrong; None for everything else."""
+    first = str(cause).partition("\n")[0].rstrip(".")
+    if state is not None and state.startswith("23"):
+        return ConstraintViolation(f"the transaction violates a constraint: {first}.")
+    if state is not None and not state.startswith(("53", "55", "57", "58", "XX", "26", "25P")):
+        return TransactionError(f"a statement failed: {first}.")
+    if state is None and isinstance(cause, (ValueError, TypeError, OverflowError, asyncpg.DataError)):
+        return TransactionError(
+            f"a value cannot be passed to PostgreSQL: {first}.", fix="Pass a value of the parameter's type."
+        )
+    return None
+
+
+async def opened(address: Address) -> Client:
+    """Open a connection for statements of users."""
+    settings = {} if address.pgbouncer else {"search_path": address.schema, "timezone": "UTC", "jit": "off"}
+    if "application_name=" not in address.url:
+        settings = {**settings, "application_name": NAME}
+    try:
+        driver: object = await asyncpg.connect(
+            address.url,
+            timeout=address.connect_timeout_s,  # pyright: ignore[reportArgumentType] -- guessed from its default.
+            statement_cache_size=0,
+            server_settings=settings,
+        )
+    except Exception as failure:
+        if can_fail_to_connect(failure):
+            raise not_reached(failure, address.shown) from failure
+        raise
+    return Client(cast("Driver", driver), address)

@@ -1,0 +1,271 @@
+"""How a user's statement has to run on PostgreSQL so that no update is lost: the isolation rule (D1).
+
+READ COMMITTED looks at a row again after it has waited for it, but at nothing else: a subquery, a CTE or another table
+keeps what it saw before. So it is used only for a statement on one table without any of these, and everything else is
+SERIALIZABLE. A function that is not known may hide a query, and makes a statement SERIALIZABLE too.
+
+The text is looked at as tokens and never changed. Whatever cannot be told is taken for the worse: too strict costs a
+retry, too loose costs an update. Statements that would leave something behind in a connection that others get after
+this one, or end the transaction around them, are refused.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from interlock.sql.refusal import refuse
+from interlock.sql.syntax import TEXT_LENGTH_MAX
+from interlock.sql.words import KEYWORDS
+
+PLANS_MAX: Final = 1024
+
+Kind = Literal["read", "write", "schema"]
+
+
+class Parameter(NamedTuple):
+    """One of the values that are passed beside the text."""
+
+    place: int
+    """From 0."""
+
+
+class Plan(NamedTuple):
+    """How one statement runs."""
+
+    kind: Kind
+    serializable: bool
+    table: str | None = None
+    """The one table that a statement under READ COMMITTED is about, as it was written."""
+    key: tuple["Parameter | int | str", ...] = ()
+    """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
+
+
+_READS: Final = frozenset({"SELECT", "VALUES", "TABLE", "WITH", "(", "SHOW", "EXPLAIN"})
+_CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+_BEYOND: Final = frozenset(
+    {
+        "SELECT", "FROM", "USING", "WITH", "JOIN", "TABLE", "UNION", "INTERSECT", "EXCEPT", "LATERAL", "ONLY", "INTO",
+        "TABLESAMPLE", "MERGE", "CURRENT",
+    }
+)  # fmt: skip
+"""Words that may bring a second table, or a second look at the first one."""
+
+_REFUSED: Final = {
+    **dict.fromkeys(
+        ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"),
+        ("it controls the transaction", "Use transact for several statements; each call is one whole transaction."),
+    ),
+    **dict.fromkeys(
+        ("SET", "RESET", "DISCARD", "LISTEN", "UNLISTEN", "PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH",
+         "MOVE", "CLOSE", "LOAD"),
+        ("it changes a connection that others get after this call", "Write the value into the statement."),
+    ),
+    **dict.fromkeys(
+        ("COPY", "VACUUM", "CLUSTER", "REINDEX", "CHECKPOINT", "CALL", "DO", "NOTIFY"),
+        ("it cannot be one statement of a transaction here", "Run it with psql or another client."),
+    ),
+}  # fmt: skip
+_SESSION: Final = frozenset(
+    {"SET_CONFIG", "CURRVAL", "LASTVAL", "PG_ADVISORY_LOCK", "PG_TRY_ADVISORY_LOCK", "PG_ADVISORY_LOCK_SHARED",
+     "PG_TRY_ADVISORY_LOCK_SHARED", "PG_ADVISORY_UNLOCK", "PG_ADVISORY_UNLOCK_ALL", "PG_ADVISORY_UNLOCK_SHARED"}
+)  # fmt: skip
+_SIMPLE: Final = frozenset(
+    {
+        "ABS", "BTRIM", "CEIL", "CEILING", "CLOCK_TIMESTAMP", "CONCAT", "CONCAT_WS", "DATE_TRUNC", "DECODE", "ENCODE",
+        "FLOOR", "GEN_RANDOM_UUID", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT", "JSONB_SET", "LENGTH", "LOWER", "LTRIM",
+        "MAKE_INTERVAL", "MD5", "MOD", "NOW", "POWER", "RANDOM", "ROUND", "RTRIM", "SIGN", "SQRT", "STARTS_WITH",
+        "STATEMENT_TIMESTAMP", "STRPOS", "SUBSTR", "TO_TIMESTAMP", "TRANSACTION_TIMESTAMP", "TRUNC", "UPPER",
+        "COUNT", "SUM", "MIN", "MAX", "AVG", "BOOL_AND", "BOOL_OR", "STRING_AGG", "ARRAY_AGG", "JSONB_AGG",
+        "CARDINALITY", "JSONB_ARRAY_LENGTH", "JSONB_TYPEOF", "TO_JSONB", "NEXTVAL", "PG_SLEEP", "INT2", "INT4", "INT8",
+        "FLOAT8", "BOOL", "TIMESTAMPTZ", "BPCHAR", "BYTEA", "UUID", "JSONB", "SETVAL",
+    }
+)  # fmt: skip
+"""Functions of PostgreSQL's own that look at no table, and types that are written like one."""
+
+_LOCKS: Final = frozenset({"UPDATE", "NO", "SHARE", "KEY"})
+"""Behind FOR: rows that are locked are written to."""
+
+_KEY_WORDS: Final = frozenset(word.upper() for word in KEYWORDS)
+
+
+@lru_cache(maxsize=PLANS_MAX)
+def plan_of(sql: str) -> Plan:
+    """How to run it. Raises DialectError for what cannot be run as one statement of a transaction."""
+    if len(sql) > TEXT_LENGTH_MAX:
+        raise refuse(
+            f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters."
+        )
+    try:
+        tokens = Postgres().tokenize(sql)
+    except SqlglotError:
+        return Plan("write", serializable=True)  # PostgreSQL will say what is wrong with it.
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    words = [_word(token) for token in tokens]
+    if not words:
+        raise refuse("the statement is empty.", fix="Pass one statement.")
+    if any(token.token_type is TokenType.SEMICOLON for token in tokens):
+        raise refuse(
+            "several statements in one string.",
+            why="Each statement has its own parameters and result.",
+            fix="Pass them one by one, inside transact() if they belong together.",
+        )
+    _refuse(words)
+    kind = _kind(words)
+    if (
+        kind == "read"
+        and not (_BEYOND - {"SELECT"}) & set(words)
+        and words.count("SELECT") + words.count("VALUES") == 1
+    ):
+        return Plan("read", serializable=False)  # It looks at no table at all.
+    table, end = _target(tokens, words) if kind != "schema" else (None, 0)
+    if table is None or not _is_simple(words, end):
+        return Plan(kind, serializable=kind != "schema")
+    return Plan(kind, serializable=False, table=table, key=_key(tokens, words))
+
+
+def _word(token: Token) -> str:
+    # What stands in quotes is a name or a text, and never a word of the language.
+    if token.token_type in {TokenType.IDENTIFIER, TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING}:
+        return "''" if token.token_type is not TokenType.IDENTIFIER else '""'
+    return token.text.upper()
+
+
+def _refuse(words: Sequence[str]) -> None:
+    reason = _REFUSED.get(words[0])
+    if reason is None and words[0] == "CREATE" and {"TEMP", "TEMPORARY"} & set(words[:4]):
+        reason = ("it makes something in a connection that others get after this call", "Make an ordinary table.")
+    if reason is not None:
+        raise refuse(f"{words[0]} cannot be run here: {reason[0]}.", fix=reason[1])
+    for word in words:
+        if word in _SESSION:
+            raise refuse(
+                f"{word.lower()} cannot be run here: it belongs to a connection, which others get after this call.",
+                fix="Use RETURNING for numbers that the database gave, and `engine.lease` for locks.",
+            )
+
+
+def _kind(words: Sequence[str]) -> Kind:
+    first = words[0]
+    if first in _CHANGES:
+        return "write"
+    if first not in _READS:
+        return "schema"
+    locks = any(first == "FOR" and second in _LOCKS for first, second in pairwise(words))
+    writes = _CHANGES & set(words) or "INTO" in words or locks or not _only_known_calls(words, 0)
+    return "write" if writes else "read"
+
+
+def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, int]:
+    """The one table that the statement names, and where the rest begins; None when it is not that simple."""
+    match words[:2]:
+        case ["INSERT", "INTO"]:
+            return _name(tokens, words, 2)
+        case ["UPDATE", _]:
+            return _name(tokens, words, 1)
+        case ["DELETE", "FROM"]:
+            return _name(tokens, words, 2)
+        case ["SELECT", *_] if words.count("FROM") == 1:
+            place = words.index("FROM") + 1
+            table, end = _name(tokens, words, place)
+            # A comma behind the table would be a second one; behind GROUP BY and ORDER BY it is none.
+            rest = list(words[end:])
+            until = next((i for i, word in enumerate(rest) if word in {"WHERE", "GROUP", "ORDER", "LIMIT"}), len(rest))
+            if "," in rest[:until] or (_BEYOND - {"FROM", "SELECT"}) & set(words) or words.count("SELECT") > 1:
+                return None, 0
+            return (table, -1) if _only_known_calls(words, 0) else (None, 0)
+        case _:
+            return None, 0
+
+
+def _name(tokens: Sequence[Token], words: Sequence[str], place: int) -> tuple[str | None, int]:
+    parts: list[str] = []
+    while place < len(tokens):
+        token = tokens[place]
+        if token.token_type is TokenType.IDENTIFIER:
+            parts.append('"' + token.text.replace('"', '""') + '"')
+        elif words[place].isidentifier() and words[place] not in _BEYOND:
+            parts.append(token.text)
+        else:
+            return None, 0
+        place += 1
+        if place >= len(tokens) or tokens[place].token_type is not TokenType.DOT:
+            break
+        place += 1
+    return ".".join(parts) or None, place
+
+
+def _is_simple(words: Sequence[str], end: int) -> bool:
+    """Whether nothing behind the table's name looks at another one, or twice at this one."""
+    if end < 0:
+        return True  # A query that was looked at already.
+    rest = words[end:]
+    if _BEYOND & set(rest):
+        return False
+    # VALUES is the rows of an INSERT once; in parentheses it is a table.
+    if rest.count("VALUES") > (words[0] == "INSERT"):
+        return False
+    return _only_known_calls(words, end)
+
+
+def _only_known_calls(words: Sequence[str], begin: int) -> bool:
+    """Whether every word in front of a parenthesis is one of the language, or a function that looks at no table."""
+    for place in range(max(begin, 1), len(words)):
+        if words[place] != "(" or place == begin:
+            continue
+        before = words[place - 1]
+        if before.replace("_", "A").isalnum() and not before.isdigit():
+            if before not in _KEY_WORDS and before not in _SIMPLE:
+                return False
+        elif before == '""':
+            return False
+    return True
+
+
+def _key(tokens: Sequence[Token], words: Sequence[str]) -> tuple[Parameter | int | str, ...]:
+    """What chooses the row: the values of `column = value` behind WHERE, or of an upsert's key."""
+    if words[0] == "INSERT":
+        return _upserted(words)
+    if "WHERE" not in words or "OR" in words:
+        return ()
+    equal = [place + 1 for place in range(words.index("WHERE"), len(words) - 1) if words[place] == "="]
+    found = [_value(tokens, words, place) for place in equal]
+    return tuple([value for value in found if value is not None])
+
+
+def _value(tokens: Sequence[Token], words: Sequence[str], place: int) -> Parameter | int | str | None:
+    if words[place] == "$" and place + 1 < len(words) and words[place + 1].isdigit():
+        return Parameter(int(words[place + 1]) - 1)
+    if tokens[place].token_type is TokenType.STRING:
+        return tokens[place].text
+    return int(words[place]) if words[place].isdigit() else None
+
+
+def _upserted(words: Sequence[str]) -> tuple[Parameter, ...]:
+    if "CONFLICT" not in words or "VALUES" not in words:
+        return ()
+    columns = _listed(words, words.index("("))
+    values = _listed(words, words.index("VALUES") + 1)
+    keys = _listed(words, words.index("CONFLICT") + 1)
+    found = [values[columns.index(name)] for name in keys if name in columns and len(values) == len(columns)]
+    return tuple([Parameter(int(value[1:]) - 1) for value in found if value.startswith("$") and value[1:].isdigit()])
+
+
+def _listed(words: Sequence[str], place: int) -> list[str]:
+    """What stands between commas in the parentheses that open here."""
+    found: list[str] = []
+    depth = 0
+    for word in words[place:]:
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth == 0:
+            break
+        if depth == 1 and word in {"(", ","}:
+            found.append("")
+        else:
+            found[-1] += word
+    return found

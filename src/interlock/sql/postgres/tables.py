@@ -1,0 +1,53 @@
+"""Which tables are plain: what a statement on one table says is all that happens (D1).
+
+A view, a rule, a trigger or a condition that calls a function of the user may look at other rows behind the back of a
+statement, so a statement on such a table is SERIALIZABLE whatever it looks like. The catalog is asked once per table
+and again after a while, because somebody else may add a trigger.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from interlock.seams import Clock
+from interlock.sql.postgres.client import Answer
+
+KNOWN_S: Final = 5.0
+TABLES_MAX: Final = 1_000
+
+PLAIN: Final = """
+SELECT c.relkind = 'r' AND NOT c.relhasrules AND NOT c.relrowsecurity
+   AND NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)
+   AND NOT EXISTS (
+     SELECT 1 FROM pg_depend d JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+     WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+       AND (d.classid = 'pg_constraint'::regclass AND d.objid IN (SELECT oid FROM pg_constraint WHERE conrelid = c.oid)
+         OR d.classid = 'pg_attrdef'::regclass AND d.objid IN (SELECT oid FROM pg_attrdef WHERE adrelid = c.oid)
+         OR d.classid = 'pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_index WHERE indrelid = c.oid)))
+FROM pg_class c WHERE c.oid = to_regclass($1)"""
+
+
+class Tables:
+    """What is known about the tables of one schema."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[bool, float]] = {}
+
+    def forget(self) -> None:
+        """The schema was changed."""
+        self._known.clear()
+
+    def known(self, table: str) -> bool | None:
+        """Whether it is plain; None when that has to be asked."""
+        found = self._known.get(table)
+        return None if found is None or found[1] < self._clock.monotonic_s() else found[0]
+
+    async def ask(self, table: str, run: Callable[[str, Sequence[object]], Awaitable[Answer]]) -> bool:
+        """Whether it is plain, from the catalog. A table that is not there is not."""
+        rows = (await run(PLAIN, (table,))).rows
+        plain = bool(rows) and rows[0][0] is True
+        if len(self._known) >= TABLES_MAX:
+            self._known.clear()
+        if rows:
+            self._known[table] = (plain, self._clock.monotonic_s() + KNOWN_S)
+        return plain

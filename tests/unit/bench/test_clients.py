@@ -1,0 +1,27 @@
+"""Closed loops of clients: who is counted, and who is waited for."""
+
+import asyncio
+
+from interlock.bench.clients import ask_within
+
+
+def test_every_client_asks_its_own_question_and_is_answered() -> None:
+    asked: list[int] = []
+
+    def question(number: int) -> "asyncio.Future[None]":
+        asked.append(number)
+        return asyncio.ensure_future(asyncio.sleep(0))
+
+    load = asyncio.run(ask_within(0.01, [lambda: question(1), lambda: question(2)]))
+    assert set(asked) == {1, 2}
+    # Of each client the last answer comes too late for the rate, and has a latency all the same.
+    assert load.answers == len(asked) - 2
+    assert len(load.latencies_s) == len(asked)
+    assert 0 < load.seconds <= 0.01
+
+
+def test_without_an_answer_in_time_the_first_late_one_is_the_rate() -> None:
+    load = asyncio.run(ask_within(1e-9, [lambda: asyncio.sleep(0)]))
+    assert load.answers == 1
+    assert load.seconds > 1e-9
+    assert load.latency_ms(0.99) > 0
