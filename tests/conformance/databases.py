@@ -33,9 +33,14 @@ class Public:
         return self.loop.run_until_complete(self._run(sql, args))
 
     async def _run(self, sql: str, args: Sequence[object]) -> Outcome:
-        count, first = await self._counted(sql, args)
-        rows, second = await self._queried(sql, args)
-        assert type(first) is type(second), f"execute: {first!r}, query: {second!r}"
+        if self.database.engine == "postgres" and sql.lstrip().upper().startswith("INSERT"):
+            # What is taken back keeps the numbers that a sequence gave, so this runs once.
+            rows, second = await self._queried(sql, args)
+            count = None
+        else:
+            count, first = await self._counted(sql, args)
+            rows, second = await self._queried(sql, args)
+            assert type(first) is type(second), f"execute: {first!r}, query: {second!r}"
         if second is None:
             names = rows[0]._fields if rows else ()
             return Outcome(tuple(map(tuple, rows)), names, changed=count)

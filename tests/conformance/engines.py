@@ -140,6 +140,7 @@ class Postgres:
     """A connection to a real PostgreSQL, driven from synchronous tests."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.loop = asyncio.new_event_loop()
         self.connection: asyncpg.Connection = self.loop.run_until_complete(
             # As every connection of a `Database` has it: a moment without an offset is in UTC.

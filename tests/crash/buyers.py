@@ -3,6 +3,9 @@
 Every purchase has a name. It is announced before it begins (`?name least most`, with what it may do to the stock) and
 reported when it is over (`+name gone held`, with what it did). A purchase with a key is repeated by the next life under
 the same name, as a whole: each of its parts happens once. Names with `~` have no key and are never repeated.
+
+A life that is to be killed begins at most so many purchases and then waits for its end, however slowly it is killed:
+there is always something left for the lives after it.
 """
 
 import asyncio
@@ -39,7 +42,9 @@ def make(say: Say, url: str, cache: str | None) -> None:
     asyncio.run(main())
 
 
-def buy(say: Say, url: str, cache: str | None, life: str, unknown: list[str], crowd: int, careless: bool) -> None:
+def buy(
+    say: Say, url: str, cache: str | None, life: str, unknown: list[str], crowd: int, most: int, careless: bool
+) -> None:
     """Buy, reserve, confirm, release and give back until nothing is left."""
 
     async def main() -> None:
@@ -50,8 +55,9 @@ def buy(say: Say, url: str, cache: str | None, life: str, unknown: list[str], cr
                 life,
                 unknown,
                 crowd,
+                most,
                 once=lambda name: _purchase(db, stock, name, careless=careless),
-                least=lambda _: 0,
+                may=lambda name: (0, _drawn(name)[1]),
                 seen=stock.counts,
             )
         say("done")
@@ -60,7 +66,9 @@ def buy(say: Say, url: str, cache: str | None, life: str, unknown: list[str], cr
     asyncio.run(main())
 
 
-def pay(say: Say, url: str, cache: str | None, life: str, unknown: list[str], crowd: int, careless: bool) -> None:
+def pay(
+    say: Say, url: str, cache: str | None, life: str, unknown: list[str], crowd: int, most: int, careless: bool
+) -> None:
     """Withdraw, deposit and transfer until the accounts are empty."""
 
     async def main() -> None:
@@ -75,8 +83,9 @@ def pay(say: Say, url: str, cache: str | None, life: str, unknown: list[str], cr
                 life,
                 unknown,
                 crowd,
+                most,
                 once=lambda name: _payment(accounts, name),
-                least=lambda quantity: -quantity,
+                may=lambda name: (-_amount(name), _amount(name)),
                 seen=seen,
             )
         say("done")
@@ -90,27 +99,37 @@ async def _crowd(
     life: str,
     unknown: list[str],
     crowd: int,
+    most: int,
     *,
     once: Callable[[str], Awaitable[Effect | None]],
-    least: Callable[[int], int],
+    may: Callable[[str], tuple[int, int]],
     seen: Callable[[], Awaitable[Sequence[int]]],
 ) -> None:
+    begun = 0
+    killed = asyncio.Event()  # Which nobody sets: who waits for it waits for the kill.
+
     async def purchase(name: str) -> bool:
-        quantity = _drawn(name)[1]
-        say(f"?{name} {least(quantity)} {quantity}")
+        lowest, highest = may(name)
+        say(f"?{name} {lowest} {highest}")
         effect = await once(name)
         gone, held = effect or (0, 0)
         say(f"+{name} {gone} {held}")
         return effect is not None
 
     async def buyer(number: int) -> None:
+        nonlocal begun
         turn = 0
-        while await purchase(f"{'~' if number % 4 == 0 else ''}{life}/{number}/{turn}"):
+        while not most or begun < most:
+            begun += 1
+            if not await purchase(f"{'~' if number % 4 == 0 else ''}{life}/{number}/{turn}"):
+                return
             turn += 1
 
     say(f"={json.dumps(list(await seen()))}")
     await asyncio.gather(*(purchase(name) for name in unknown))
     await asyncio.gather(*(buyer(number) for number in range(crowd)))
+    if most:
+        await killed.wait()
     say(f"={json.dumps(list(await seen()))}")
 
 
@@ -118,6 +137,11 @@ def _drawn(name: str) -> tuple[float, int]:
     """The kind of a purchase and its quantity: the same whenever it is repeated."""
     chance = random.Random(name)
     return chance.random(), chance.randint(1, QUANTITY_MAX)
+
+
+def _amount(name: str) -> int:
+    """What is paid: more than is bought, or the accounts would never be empty."""
+    return 2 * _drawn(name)[1]
 
 
 async def _purchase(db: Database, stock: Stock, name: str, *, careless: bool) -> Effect | None:
@@ -162,12 +186,12 @@ async def _careless(db: Database, stock: Stock, quantity: int) -> Effect | None:
 
 async def _payment(accounts: list[Balance], name: str) -> Effect | None:
     """One payment; None when there was not enough."""
-    kind, quantity = _drawn(name)
+    kind, amount = _drawn(name)[0], _amount(name)
     giver, taker = random.Random(f"{name}?").sample(accounts, 2)
     key = None if name.startswith("~") else name
     if kind < 0.4:
-        return (0, 0) if await giver.transfer(taker, quantity, key=key) else None
+        return (0, 0) if await giver.transfer(taker, amount, key=key) else None
     if kind < 0.5:
-        await giver.deposit(quantity, key=key)
-        return -quantity, 0
-    return (quantity, 0) if await giver.withdraw(quantity, key=key) else None
+        await giver.deposit(amount, key=key)
+        return -amount, 0
+    return (amount, 0) if await giver.withdraw(amount, key=key) else None

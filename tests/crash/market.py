@@ -13,8 +13,8 @@ from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.buyers import LIMIT, TOTAL
 
 BUYERS = 200
-LINES_MAX = 250
-"""So many lines, announcements and reports, a life may say before it is killed."""
+PURCHASES_MAX = 200
+"""So many purchases the shops begin together before they are killed; each says two lines."""
 
 Trade = Literal["buy", "pay"]
 
@@ -65,11 +65,14 @@ class Market:
         first.close()
 
     def crash(self) -> None:
-        """All shops open, and each is killed at some instant, one after the other."""
-        for shop in self._open():
-            self._read(shop.lines(1 + int(self._chance.fraction() * LINES_MAX)))
+        """All shops open, and all are killed at some instant, while the first of them is busy."""
+        most = PURCHASES_MAX // self._shops
+        shops = self._open(most)
+        self._read(shops[0].lines(1 + int(self._chance.fraction() * 2 * most)))
+        for shop in shops:
             self._read(shop.lines_for(self._chance.fraction() * 0.004))
             shop.kill()
+        for shop in shops:
             self._read(shop.lines())
             assert shop.end() == -9, f"{self.told}: it ended by itself, so it was not killed"
             shop.close()
@@ -78,7 +81,7 @@ class Market:
 
     def crash_at(self, point: str) -> None:
         """A shop that kills itself when it comes to a point."""
-        [shop] = self._open(At(point))
+        [shop] = self._open(0, At(point))
         self._read(shop.lines())
         assert shop.end() == -9, f"{self.told}: it never came to {point}"
         shop.close()
@@ -87,7 +90,7 @@ class Market:
 
     def finish(self) -> None:
         """Lives that nobody kills, until nothing is left to sell: afterwards the books are exact."""
-        for shop in self._open():
+        for shop in self._open(0):
             lines = list(shop.lines())
             self._read(lines)
             assert shop.end() == 0, self.told
@@ -98,25 +101,26 @@ class Market:
         if self._trade == "buy":
             assert self.seen[1] == self.held, f"{self.told}: {self.held} are held, and there {self.seen}"
 
-    def _open(self, die_at: At | None = None) -> list[Process]:
+    def _open(self, most: int, die_at: At | None = None) -> list[Process]:
         self._lives += 1
         unknown = [name for name in self._unknown if not name.startswith("~")]
         return [
-            self._start(f"{self._lives}.{shop}", [] if shop else unknown, BUYERS, die_at) for shop in range(self._shops)
+            self._start(f"{self._lives}.{shop}", [] if shop else unknown, BUYERS, most, die_at)
+            for shop in range(self._shops)
         ]
 
     def _open_and_look(self) -> None:
         self._alone = True
-        shop = self._start("last", [], 0)
+        shop = self._start("last", [], 0, 0)
         self._read(shop.lines())
         assert shop.end() == 0, self.told
         shop.close()
 
-    def _start(self, life: str, unknown: list[str], buyers: int, die_at: At | None = None) -> Process:
+    def _start(self, life: str, unknown: list[str], buyers: int, most: int, die_at: At | None = None) -> Process:
         workload, crowd = f"tests.crash.buyers:{self._trade}", (buyers + self._shops - 1) // self._shops
         site = self._site
         return self._processes.start(
-            workload, site.url, site.cache, life, unknown, crowd, self._careless, die_at=die_at
+            workload, site.url, site.cache, life, unknown, crowd, most, self._careless, die_at=die_at
         )
 
     def _read(self, lines: Iterable[str]) -> None:

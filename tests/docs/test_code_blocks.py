@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import io
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -273,6 +274,17 @@ def test_the_python_reference_names_everything_of_the_harness() -> None:
     words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
     harness = import_module("interlock.testing").Harness
     assert not (surface(harness) | parameters(harness)) - words
+
+
+def test_the_python_reference_names_everything_of_databases() -> None:
+    words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
+    named = ["counters.counter:Counter", "counters.shards:Shards", "stock:Stock", "stock:Reservation", "stock:Counts"]
+    named += ["balances:Balance", "quotas:Quota", "parents:Parent", "parents:Touched"]
+    classes = [interlock.Database, *(pkgutil.resolve_name(f"interlock.hotrow.{name}") for name in named)]
+    inside = {"end", "confirmed", "count", "index"}  # What a reservation calls, and what every tuple has.
+    assert not surface(*classes) - inside - words
+    hot_row = import_module("interlock.lanes.contention").HotRow
+    assert not parameters(interlock.Tool, hot_row, interlock.Database.open) - words
 
 
 def limits() -> dict[str, float]:

@@ -9,7 +9,7 @@ schema is known as the transaction itself has left it.
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import apsw
@@ -36,9 +36,8 @@ _READS = ("select", "with", "values", "(")
 class OnLane:
     """One open lane, spoken to in PostgreSQL's dialect."""
 
-    name: Final[EngineName] = "lane"
-
     def __init__(self, lane: Lane, translators: "Translators", *, url: str, clock: Clock) -> None:
+        self.name: EngineName = "lane"
         self.url = url
         self.lane = lane
         self._translators = translators

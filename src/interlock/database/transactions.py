@@ -18,7 +18,7 @@ _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.Context
 """The database whose transaction is running in this context."""
 
 
-Performing = Callable[[str, tuple[object, ...]], Callable[..., object]]
+Performing = Callable[[str, tuple[object, ...]], Callable[[], object]]
 """Makes what a driver performs from a statement and its arguments."""
 
 
@@ -69,12 +69,12 @@ def run_in(
     def begin(requests: Requests) -> Awaitable[object]:
         tx = Transaction(
             requests,
-            query=lambda sql, args: lambda session: query_in(session, translator, sql, args),
-            execute=lambda sql, args: lambda session: execute_in(session, translator, sql, args),
+            query=lambda sql, values: lambda: query_in(session, translator, sql, values),
+            execute=lambda sql, values: lambda: execute_in(session, translator, sql, values),
         )
         return cast("Awaitable[object]", function(tx, *args))  # One that is not is refused by the driver.
 
-    return drive(begin, session, inside_of(context, database))
+    return drive(begin, inside_of(context, database))
 
 
 def inside_of(context: contextvars.Context, database: tuple[str, object]) -> contextvars.Context:

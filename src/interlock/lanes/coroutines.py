@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Generic, TypeVar, cast
 
 from interlock.errors import TransactionError
-from interlock.lanes.session import Session
 
 AnswerT = TypeVar("AnswerT")
 
@@ -41,7 +40,7 @@ class Requests:
         """Whether the function's own code runs at this moment: nobody else has a tx."""
         self.over = False
 
-    def ask(self, call: str, sql: str, perform: Callable[..., object]) -> "Request[AnswerT]":
+    def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "Request[AnswerT]":
         """A request that has to be awaited before the function ends; its driver knows what it is performed on."""
         request: Request[AnswerT] = Request(self, f"tx.{call}", sql, perform)
         self.refuse_if_over(request)
@@ -77,7 +76,7 @@ class Request(Generic[AnswerT]):
 
     __slots__ = ("_requests", "_sql", "call", "perform")
 
-    def __init__(self, requests: Requests, call: str, sql: str, perform: Callable[..., object]) -> None:
+    def __init__(self, requests: Requests, call: str, sql: str, perform: Callable[[], object]) -> None:
         self._requests = requests
         self._sql = sql
         self.call = call
@@ -93,11 +92,11 @@ class Request(Generic[AnswerT]):
         return f"{self.call}({reprlib.repr(self._sql)})"
 
 
-Run = Callable[[Callable[..., object], object], object]
+Run = Callable[[Callable[[], object]], object]
 """Runs a piece of the coroutine with the world around it that its engine promises."""
 
 
-def drive(start: Callable[[Requests], Awaitable[object]], session: Session, context: contextvars.Context) -> object:
+def drive(start: Callable[[Requests], Awaitable[object]], context: contextvars.Context) -> object:
     """Run the coroutine that `start` makes to its end; returns what it returns."""
     talk = conversation(start, context)
     answer: object = None
@@ -105,7 +104,7 @@ def drive(start: Callable[[Requests], Awaitable[object]], session: Session, cont
         while True:
             request = talk.send(answer)
             try:
-                answer = request.perform(session)
+                answer = request.perform()
             except Exception as error:
                 # Its `finally` blocks run; whatever it says afterwards, the transaction is over and this is its end.
                 _ = talk.throw(error)
@@ -119,7 +118,7 @@ def drive(start: Callable[[Requests], Awaitable[object]], session: Session, cont
 def conversation(
     start: Callable[[Requests], Awaitable[object]],
     context: contextvars.Context,
-    run: Run = lambda function, argument: function(argument),
+    run: Run = lambda function: function(),
 ) -> Generator["Request[object]", object, object]:
     """What the coroutine asks, one request after the other; it is sent the answers, and returns what it returns.
 
@@ -128,7 +127,7 @@ def conversation(
     requests = Requests()
     requests.running = True
     try:
-        coroutine = run(lambda given: context.run(start, given), requests)
+        coroutine = run(lambda: context.run(start, requests))
     finally:
         requests.running = False
     if not inspect.iscoroutine(coroutine):
@@ -138,7 +137,7 @@ def conversation(
     def step(answer: object) -> object:
         requests.running = True
         try:
-            return run(lambda given: context.run(coroutine.send, given), answer)
+            return run(lambda: context.run(coroutine.send, answer))
         finally:
             requests.running = False
 

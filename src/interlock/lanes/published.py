@@ -106,6 +106,7 @@ class Publishing:
         """What the layer above has to tell: an engine knows workflows where the lane sees numbers."""
         self.failed = 0
         self._file = None if path is None else hot_path(path)
+        self._pid = os.getpid()
         self._contention = contention
         self._clock = clock
         self._latencies = Latencies()
@@ -126,10 +127,11 @@ class Publishing:
             self._tell(self._file, now_s)
 
     def close(self) -> None:
-        """The lane is given up: nobody knows anything of it any more."""
-        if self._file is not None:
+        """The lane is about to be given up: nobody knows anything of it any more. In a fork's child nothing happens."""
+        file, self._file = self._file, None  # Only once: the next owner's file has the same name.
+        if file is not None and os.getpid() == self._pid:
             with contextlib.suppress(OSError):
-                self._file.unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
 
     def _tell(self, file: Path, now_s: float) -> None:
         begun = self._next_s == -math.inf
@@ -157,7 +159,7 @@ class Publishing:
         window_s = max(now_s - self._since_s, 0.001)
         return HotReport(
             at_s=self._clock.wall_s(),
-            pid=os.getpid(),
+            pid=self._pid,
             window_s=window_s,
             transactions_per_s=self._transactions / window_s,
             groups_per_s=self._groups / window_s,

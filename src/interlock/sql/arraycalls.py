@@ -13,6 +13,7 @@ from interlock.sql.datatypes import BOOL, INT4, TEXT, UNKNOWN, Type, array_of
 from interlock.sql.operators import keyed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call, combined, named
+from interlock.sql.textcalls import ARGUMENTS_MAX
 
 Builder = Callable[[Sequence[Term]], Term]
 # Elements that SQLite reads from JSON as they are stored. Floats are read by us, because SQLite may round them.
@@ -22,6 +23,8 @@ _BYTES: Final = frozenset({"bytea", "uuid"})
 
 def construct(items: Sequence[Term], element: Type | None = None) -> Term:
     """ARRAY[…], of the type that its elements have in common, or of the one it is cast to."""
+    if len(items) >= ARGUMENTS_MAX:
+        raise refuse(f"ARRAY[…] of {len(items)} elements.", fix="Pass a list as a parameter: $1::bigint[].")
     if element is not None:
         terms = [convert(item, element, "explicit") for item in items]
     elif items:

@@ -7,7 +7,8 @@ JSON of its stored elements, written in one way only, so two arrays are equal wh
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from itertools import zip_longest
+from typing import Final, cast
 
 from interlock.errors import TransactionError
 from interlock.sql.values import StoredValue, array_text
@@ -133,6 +134,12 @@ def element(items: list[StoredValue], place: int) -> StoredValue:
 def contains(left: list[StoredValue], right: list[StoredValue]) -> int:
     """@>: NULL is equal to nothing."""
     return all(known is not None and known in left for known in right)
+
+
+def zipped(*arrays: StoredValue) -> str:
+    """Arrays beside each other: a row for each place, filled up with NULL."""
+    columns: list[list[StoredValue]] = [[] if array is None else json.loads(cast("str", array)) for array in arrays]
+    return json.dumps(list(zip_longest(*columns)), ensure_ascii=False, separators=(",", ":"))
 
 
 def joined(left: StoredValue, right: StoredValue) -> StoredValue:

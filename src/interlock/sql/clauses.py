@@ -226,6 +226,8 @@ def locks(node: Node, scope: Scope) -> None:
     """
     for lock in children(node, "locks"):
         only(lock, "update", "expressions", "wait", "key")
+        if maybe(lock, "wait") is not None:
+            raise unsupported(lock)
         for forbidden in ("distinct", "group", "having"):
             if argument(node, forbidden):
                 raise wrong(f"FOR UPDATE with {forbidden.upper()}.")
@@ -271,6 +273,11 @@ def fixed(node: Node, scope: Scope) -> set[str]:
         return fixed(child(node), scope) | fixed(child(node, "expression"), scope)
     if type(node) is not exp.EQ or quantified(child(node, "expression")) is not None:
         return set()
+    if type(child(node)) is exp.Tuple:
+        pairs = zip(children(child(node)), children(child(node, "expression")), strict=True)
+        return {
+            name for left, right in pairs for name in fixed(exp.EQ(this=left.copy(), expression=right.copy()), scope)
+        }
     sides = [expression(child(node, name), scope) for name in ("this", "expression")]
     found: set[str] = set()
     for column, value in (sides, sides[::-1]):

@@ -14,7 +14,7 @@ from interlock.sql.datatypes import PLAIN
 from interlock.sql.values import JsonNumber, StoredValue, array_items, json_text, numeric_text
 
 _PATH: Final = PLAIN["text[]"]
-_PLACE: Final = re.compile(r"[ \t\n\r\f\v]*[+-]?[0-9]+", re.ASCII)
+_PLACE: Final = re.compile(r"[ \t\n\r\f\v]*[+-]?[0-9]{1,20}", re.ASCII)
 _MISSING: Final = object()
 
 

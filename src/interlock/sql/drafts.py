@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from interlock.sql.casts import convert, settled
 from interlock.sql.datatypes import TEXT, UNKNOWN, Type
-from interlock.sql.operators import keyed
+from interlock.sql.operators import COLLATED, keyed
 from interlock.sql.refusal import wrong
 from interlock.sql.scope import Output
 from interlock.sql.syntax import quoted
@@ -68,8 +68,12 @@ class Draft:
     def write(self) -> str:
         """SQLite's text."""
         if self.parts:
-            body = f" {self.operator} ".join(part.operand(self.operator) for part in self.parts)
-            return f"{self.head}{body}{self.tail}"
+            operator = self.operator
+            if self._is_merged:
+                operator = "UNION ALL"
+                self.parts[0].rename([f"c{place}" for place in range(len(self.names))])
+            body = f" {operator} ".join(part.operand(operator) for part in self.parts)
+            return f"{self.head}{self._merged(body) if self._is_merged else body}{self.tail}"
         if self.rows:
             return f"{self.head}{self._values()}{self.tail}"
         if self.first is not None:
@@ -77,6 +81,18 @@ class Draft:
         pairs = zip(self._listed_texts(), self.names, strict=True)
         listed = ", ".join(f"{text} AS {quoted(name)}" for text, name in pairs)
         return f"{self.head}SELECT {'DISTINCT ' if self.distinct else ''}{listed}{self.body}{self.tail}"
+
+    @property
+    def _is_merged(self) -> bool:
+        """Whether a UNION merges numerics: SQLite's own compares their texts."""
+        return self.operator == "UNION" and any(kind.name == "numeric" for kind in self.types)
+
+    def _merged(self, body: str) -> str:
+        listed = ", ".join(
+            f"c{place}{f' {COLLATED}' if term.type.name == 'numeric' else ''} AS {quoted(name)}"
+            for place, (name, term) in enumerate(zip(self.names, self.terms, strict=True))
+        )
+        return f"SELECT DISTINCT {listed} FROM ({body})"  # noqa: S608 - made of quoted names, literals and ?n alone
 
     def _listed_texts(self) -> list[str]:
         return [self._listed(term) for term in self.terms]
@@ -95,7 +111,7 @@ class Draft:
 
     def operand(self, operator: str) -> str:
         """The text as one side of a set operation. SQLite has no parentheses there, and one precedence for all."""
-        if self.head or self.tail or (self.parts and self.operator != operator):
+        if self.head or self.tail or (self.parts and (self._is_merged or self.operator != operator)):
             return f"SELECT * FROM ({self.write()})"  # noqa: S608 - made of quoted names, literals and ?n alone
         return self.write()
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import aggregation, branches, calls, literals, predicates, special
+from interlock.sql import aggregation, branches, calls, literals, predicates, rowvalues, special
 from interlock.sql.casts import convert
 from interlock.sql.columntypes import cast_type
 from interlock.sql.datatypes import BOOL, UNKNOWN
@@ -123,6 +123,8 @@ def _negation(node: Node, scope: Scope) -> Term:
 def _comparison(operator: str) -> Handler:
     def handle(node: Node, scope: Scope) -> Term:
         only(node, "this", "expression")
+        if type(child(node)) is exp.Tuple:
+            return rowvalues.compare(operator, _row(child(node), scope), _row(child(node, "expression"), scope))
         over = special.quantified(child(node, "expression"))
         if over is not None:
             _operand(node, "this", scope)
@@ -132,6 +134,13 @@ def _comparison(operator: str) -> Handler:
         return comparison(operator, left, right)
 
     return handle
+
+
+def _row(node: Node, scope: Scope) -> list[Term]:
+    if type(node) is not exp.Tuple:
+        raise refuse("a row compared with something else than a row.", fix="Write (a, b) = (1, 2).")
+    only(node, "expressions")
+    return [stable(item, scope, "a row") for item in children(node)]
 
 
 def _operand(node: Node, name: str, scope: Scope) -> Term:
@@ -190,10 +199,15 @@ def _between(node: Node, scope: Scope) -> Term:
 
 def _in(node: Node, scope: Scope) -> Term:
     only(node, "this", "expressions", "query")
-    _operand(node, "this", scope)
-    left = stable(child(node), scope, "IN")
     listed = children(node)
     query = listed[0] if [type(item) for item in listed] == [exp.Values] else maybe(node, "query")
+    if type(child(node)) is exp.Tuple:
+        row = _row(child(node), scope)
+        if query is not None:
+            return rowvalues.in_query(row, subquery(query, scope))
+        return rowvalues.in_rows(row, [_row(item, scope) for item in listed])
+    _operand(node, "this", scope)
+    left = stable(child(node), scope, "IN")
     if query is not None:
         return predicates.in_query(left, subquery(query, scope))
     return predicates.in_list(left, [expression(item, scope) for item in listed])
@@ -353,7 +367,6 @@ _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Nullif: _nullif,
     exp.Cast: _cast,
     exp.CurrentTimestamp: _now,
-    exp.Interval: _walked(special.interval),
     exp.Extract: _walked(special.extract),
     exp.Trim: _walked(special.trim),
     exp.Substring: _walked(special.substring),

@@ -18,6 +18,7 @@ from interlock.sql.scope import Merged, Output, Query, Relation, Scope
 from interlock.sql.series import SERIES, series
 from interlock.sql.syntax import COMMA, Node, argument, child, children, identifier, maybe, only, quoted, unsupported
 from interlock.sql.terms import Term
+from interlock.sql.unnesting import UNNEST, unnested
 
 Derived = Callable[[Node, Scope, Sequence[str]], Query]
 
@@ -94,8 +95,8 @@ def _join(node: Node, part: _Part, derived: Derived) -> str:
             raise unsupported(node)
         scope.add(relation)
         return f" CROSS JOIN {text}"
-    if side not in _SIDES or kind not in {"", "INNER", "OUTER"} or natural not in {"", "NATURAL"}:
-        raise refuse(f"{natural} {side} {kind} JOIN.".replace("  ", " "), fix="Use [LEFT | RIGHT | FULL] JOIN … ON.")
+    if side not in _SIDES or kind not in {"", "OUTER" if side else "INNER"} or natural not in {"", "NATURAL"}:
+        raise refuse(" ".join(f"{natural} {side} {kind} JOIN.".split()), fix="Use [LEFT | RIGHT | FULL] JOIN … ON.")
     if side in {"RIGHT", "FULL"} and part.first:
         raise refuse(f"{side} JOIN after a comma in FROM.", fix="Put it before the comma, or write CROSS JOIN.")
     left = part.alone()
@@ -172,6 +173,8 @@ def _relation(node: Node, scope: Scope, derived: Derived) -> tuple[Relation, str
             node = child(node)
         query = derived(node, scope, columns)
         return Relation(alias, query.columns, quoted(alias)), f"({query.text}) AS {quoted(alias)}"
+    if type(node) is UNNEST:
+        return unnested(node, scope, alias, columns)
     if type(node) is not exp.Table:
         raise unsupported(node)
     only(node, "this", "alias")

@@ -37,7 +37,7 @@ _TRUTHS: Final = {
 _DIGITS: Final = re.compile(r"^\s*[+-]?(?:0[xXoObB]|[0-9]+_|nan|inf)", re.IGNORECASE)
 _WIDER: Final[dict[Name, re.Pattern[str]]] = {
     **dict.fromkeys(("int2", "int4", "int8", "numeric", "float8"), _DIGITS),
-    **{name: re.compile(r"^\s*(?:\[|\{\s*\{)") for name, kind in PLAIN.items() if kind.is_array},
+    **{name: re.compile(r"^\s*\[|\{\s*\{|\\") for name, kind in PLAIN.items() if kind.is_array},
     "bytea": re.compile(""),
     "timestamptz": re.compile(r"[0-9]|now|today|yesterday|tomorrow|epoch|inf", re.IGNORECASE),
     "interval": re.compile(r"[0-9]|inf", re.IGNORECASE),

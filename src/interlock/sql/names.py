@@ -61,7 +61,8 @@ def _begins_clause(tokens: Sequence[Token], place: int) -> bool:
     word, following = folded(tokens[place].text), tokens[place + 1] if place + 1 < len(tokens) else None
     if tokens[place - 1].text != ")" or following is None:
         return False
-    named = is_word(following) or following.token_type is TokenType.IDENTIFIER
+    word_follows = is_word(following) and folded(following.text).split()[0] not in RESERVED
+    named = word_follows or following.token_type is TokenType.IDENTIFIER
     return (following.text == "(" and word in {"over", "filter"}) or (word == "over" and named)
 
 

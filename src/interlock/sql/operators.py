@@ -140,8 +140,4 @@ def condition(term: Term, place: str) -> Term:
         return convert(term, BOOL, "implicit")
     if term.type != BOOL:
         raise wrong(f"{place} must be boolean, not {term.type}.", fix="Compare it with something: … <> 0.")
-    if term.volatile:
-        # PostgreSQL evaluates random() anew for each row. SQLite would evaluate it once, to look the value up in an
-        # index; behind a plus it cannot.
-        return combined(f"+({term.text})", BOOL, [term])
     return term

@@ -101,8 +101,6 @@ def _set_operation(node: Node, scope: Scope) -> Draft:
         raise refuse(f"{operator} ALL.", fix=f"Use {operator} without ALL.")
     sides = [child(node), child(node, "expression")]
     for side in sides:
-        if type(side) in SET_OPERATIONS and type(side) is not type(node):
-            raise refuse("different set operations side by side.", fix="Put parentheses around the inner one.")
         if type(side) is exp.Select and children(side, "locks"):
             raise wrong(f"FOR UPDATE with {operator}.")
     parts = [
@@ -120,8 +118,8 @@ def _set_operation(node: Node, scope: Scope) -> Draft:
     if not every:
         for kind in kinds:
             comparable(kind, operator)
-            if kind.name == "numeric":
-                raise refuse(f"{operator} on numeric.", fix="Use UNION ALL, or SELECT DISTINCT over it.")
+            if kind.name == "numeric" and operator != "UNION":
+                raise refuse(f"{operator} on numeric.", fix="Use WHERE [NOT] EXISTS.")
     result.tail = sorted_by(ordering(maybe(node, "order"), scope, result.terms, left.names, compound=True))
     result.tail += limits(maybe(node, "limit"), maybe(node, "offset"), scope)
     return result

@@ -1,4 +1,4 @@
-"""Expressions with a grammar of their own: interval '…', EXTRACT, TRIM, SUBSTRING, POSITION, jsonb's operators, arrays.
+"""Expressions with a grammar of their own: EXTRACT, TRIM, SUBSTRING, POSITION, jsonb's operators, arrays.
 
 Each handler is given the walk over its parts. PostgreSQL's operators that are neither arithmetic nor comparison bind
 all alike and to the left; sqlglot lets @> take what follows it, so that needs its parentheses here.
@@ -35,17 +35,6 @@ _ALIKE: Final = frozenset({exp.DPipe, exp.ArrayContainsAll, exp.ArrayContainedBy
 _SETS: Final = (exp.Union, exp.Intersect, exp.Except)
 _TRIMS: Final = {"": "btrim", "BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _QUANTIFIED: Final = {("=", "ANY"): False, ("=", "SOME"): False, ("<>", "ALL"): True}
-
-
-def interval(node: Node, _: Scope, __: Walk) -> Term:
-    """INTERVAL '1 day'; sqlglot takes the unit out of the text if there is only one."""
-    only(node, "this", "unit", "fraction_in_string")
-    written, unit = child(node), maybe(node, "unit")
-    if type(written) is not exp.Literal or not flag(written, "is_string"):
-        raise unsupported(node)
-    if unit is not None and type(unit) is not exp.Var:
-        raise unsupported(node)
-    return timecalls.constant(string(written) if unit is None else f"{string(written)} {string(unit)}")
 
 
 def extract(node: Node, scope: Scope, walk: Walk) -> Term:

@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from interlock.sql.grammar import check_grammar
 from interlock.sql.names import folded, is_operand, is_word, settle_names
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.words import CALLS, FUNCTIONS, JSON_SYMBOLS, PLAIN_CALLS, RESERVED, WINDOW_FUNCTIONS
@@ -99,6 +100,18 @@ class LaneParser(PostgresParser):
     ) -> Node | None:
         return super()._parse_types(check_func, schema, allow_identifiers=False, with_collation=with_collation)
 
+    def _parse_interval(
+        self,
+        require_interval: bool = True,  # noqa: ARG002, FBT001, FBT002 - sqlglot's own signature
+        parse_function_unit: bool = True,  # noqa: ARG002, FBT001, FBT002
+    ) -> exp.Add | exp.Interval | None:
+        """INTERVAL '…' as it is written: sqlglot would take the text apart, and lose some of it."""
+        if self._curr.token_type is not TokenType.INTERVAL or self._next.token_type is not TokenType.STRING:
+            return None
+        self._advance()
+        constant = exp.Cast(this=self._parse_primary(), to=exp.DataType(this=exp.DType.INTERVAL))
+        return cast("exp.Interval", constant)  # sqlglot's callers take any expression.
+
     def _parse_join(
         self,
         skip_join_token: bool = False,  # noqa: FBT001, FBT002 - sqlglot's own signature
@@ -111,6 +124,9 @@ class LaneParser(PostgresParser):
         if is_comma and join is not None:
             join.set("kind", COMMA)
         return join
+
+
+_TYPED: Final = frozenset(LaneParser.TYPE_TOKENS) - {TokenType.INTERVAL}
 
 
 class LanePostgres(Postgres):
@@ -148,6 +164,7 @@ def _trees(sql: str) -> list[Node]:
     except SqlglotError as error:
         raise _unreadable(error) from error
     _check_tokens(tokens)
+    check_grammar(tokens)
     settle_names(tokens)
     _check_calls(tokens)
     try:
@@ -183,12 +200,21 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
                 why="PostgreSQL reads it as one operator.",
                 fix="Put a space between the two.",
             )
+        if token.token_type in _TYPED and following.token_type is TokenType.STRING:
+            _check_constant(tokens, following)
         if following.text == "?" and not is_operand(token):
             raise refuse("the placeholder ?.", fix="Write parameters as $1, $2, …")
         if following.text == "+" and not is_operand(token):
             raise refuse("a plus sign before a value.", fix="Leave it out.")
         if token.text.lower() == "is" and following.text.lower() == "unknown":
             raise refuse("IS UNKNOWN.", fix="Write IS NULL.")
+
+
+def _check_constant(tokens: Sequence[Token], literal: Token) -> None:
+    """Refuse bigint '5'::text, in which sqlglot would cast the literal first."""
+    following = next((token for token in tokens if token.start > literal.end), None)
+    if following is not None and following.text in {"::", "["}:
+        raise refuse("a cast of a constant with its type before it.", fix="Put the constant into parentheses.")
 
 
 def _check_token(token: Token) -> None:

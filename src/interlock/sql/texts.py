@@ -4,16 +4,19 @@ Each takes stored values and gives a stored value. None of them sees NULL but `c
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Final
 
 from interlock.errors import TransactionError
 from interlock.sql.values import StoredValue
 
-TEXT_LENGTH_MAX: Final = 100_000_000
+TEXT_LENGTH_MAX: Final = 10_000_000
 _FIXED_DIGITS: Final = 15  # PostgreSQL writes a float with an exponent from here on.
 _FIXED_ZEROS: Final = -4
+_DIGITS_MAX: Final = 17
+_EXACT: Final = Context(prec=1200)  # The middle of two floats has no more digits than that.
 _INT4_MIN: Final = -(2**31)
 
 
@@ -141,7 +144,7 @@ def from_bytes(value: bytes) -> str:
 
 def from_float(value: float) -> str:
     """A float as PostgreSQL writes it: the fewest digits that tell it from its neighbours."""
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    sign, digits, exponent = _shortest(value).normalize().as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits))
     first = len(written) + exponent - 1
@@ -149,3 +152,19 @@ def from_float(value: float) -> str:
         return f"{Decimal((sign if value else 0, digits, exponent)):f}"
     fraction = f".{written[1:]}" if len(written) > 1 else ""
     return f"{'-' if sign else ''}{written[0]}{fraction}e{'-' if first < 0 else '+'}{abs(first):02}"
+
+
+def _shortest(value: float) -> Decimal:
+    """The fewest digits that are nearer to the value than to its neighbours.
+
+    Python also takes those right in the middle, which read as the even one of both; PostgreSQL does not rely on that.
+    """
+    written = Decimal(repr(value))
+    with localcontext(_EXACT):
+        exact = Decimal(value)
+        middles = {(exact + Decimal(math.nextafter(value, end))) / 2 for end in (-math.inf, math.inf)}
+        digits = len(written.as_tuple().digits)
+        while written in middles and digits < _DIGITS_MAX:
+            digits += 1
+            written = Decimal(f"{value:.{digits - 1}e}")
+    return written

@@ -11,7 +11,7 @@ from typing import Final
 from interlock.sql import times
 from interlock.sql.casts import convert
 from interlock.sql.datatypes import FLOAT8, INTERVAL, NUMERIC, TEXT, TIMESTAMPTZ, UNKNOWN
-from interlock.sql.literals import text_literal, typed
+from interlock.sql.literals import text_literal
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.terms import Term, call
 
@@ -25,11 +25,6 @@ _SAME: Final = {f"{unit}s": unit for unit in ("second", "minute", "hour", "day",
 def is_temporal(*terms: Term) -> bool:
     """Whether an operator on these is one of this module."""
     return any(term.type in {TIMESTAMPTZ, INTERVAL} for term in terms)
-
-
-def constant(text: str) -> Term:
-    """INTERVAL '…'."""
-    return Term(typed(text, INTERVAL), INTERVAL, nullable=False, name="interval")
 
 
 def arithmetic(operator: str, left: Term, right: Term) -> Term:

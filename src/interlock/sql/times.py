@@ -185,6 +185,8 @@ def divide(interval: str, divisor: float) -> str:
 def _scaled(interval: str, scale: Callable[[int], float]) -> str:
     """PostgreSQL's interval_mul and interval_div: what is left of a month goes to its days, of a day to its seconds."""
     months, days, micros = stored_interval(interval)
+    if not all(math.isfinite(scale(part)) for part in (months, days, micros)):
+        raise TransactionError("interval out of range.", fix="Use a smaller factor.")
     result_months, result_days = math.trunc(scale(months)), math.trunc(scale(days))
     month_rest = _rounded((scale(months) - result_months) * _DAYS_PER_MONTH)
     second_rest = (scale(days) - result_days + month_rest - math.trunc(month_rest)) * _SECONDS_PER_DAY
@@ -194,10 +196,7 @@ def _scaled(interval: str, scale: Callable[[int], float]) -> str:
         result_days += carried
         second_rest -= carried * _SECONDS_PER_DAY
     result_days += math.trunc(month_rest)
-    result = scale(micros) + second_rest * SECOND_US
-    if not math.isfinite(result):
-        raise TransactionError("interval out of range.", fix="Use a smaller factor.")
-    return Interval(result_months, result_days, round(result)).stored
+    return Interval(result_months, result_days, round(scale(micros) + second_rest * SECOND_US)).stored
 
 
 def _rounded(value: float) -> float:

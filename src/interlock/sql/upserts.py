@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from interlock.sql.assignments import assignments, condition, known_column, written_assignments
+from interlock.sql.expressions import predicate
 from interlock.sql.refusal import refuse
 from interlock.sql.schema import Column, Table
 from interlock.sql.scope import Relation, Scope, Translation
@@ -29,12 +30,15 @@ class Source:
 
 def upsert(node: Node, table: Table, relation: Relation, translation: Translation, source: Source) -> tuple[str, str]:
     """The source as SQLite needs it, and the text of ON CONFLICT."""
-    only(node, "conflict_keys", "action", "expressions", "where")
+    only(node, "conflict_keys", "action", "expressions", "where", "index_predicate")
     keys: list[Column] = []
     for key in children(node, "conflict_keys"):
+        if type(key) is exp.Ordered:
+            only(key, "this", "nulls_first")
         column = child(key) if type(key) is exp.Ordered else key
         keys.append(known_column(table, column_name(column)))
     target = f" ({quoted_list(key.name for key in keys)})" if keys else ""
+    target += _partial(node, relation, translation)
     action = string(child(node, "action")).upper()
     # Without a WHERE, SQLite would take ON CONFLICT for the condition of a join.
     plain = source.text if source.text.startswith("VALUES ") else f"SELECT * FROM ({source.text}) WHERE 1"  # noqa: S608 - made of quoted names, literals and ?n alone
@@ -49,8 +53,21 @@ def upsert(node: Node, table: Table, relation: Relation, translation: Translatio
     text = f" ON CONFLICT{target} DO UPDATE SET {written_assignments(listed)}{condition(node, scope)}"
     if source.single:
         return plain, text
+    if maybe(node, "index_predicate") is not None:
+        raise refuse("ON CONFLICT (…) WHERE … DO UPDATE with several rows.", fix="Insert one row per statement.")
     changed = {column.name for columns, _ in listed for column in columns}
     return _guarded(source, keys, changed, conditional=maybe(node, "where") is not None), text
+
+
+def _partial(node: Node, relation: Relation, translation: Translation) -> str:
+    """The condition of a partial index, which SQLite compares with the index's own."""
+    where = maybe(node, "index_predicate")
+    if where is None:
+        return ""
+    only(where, "this")
+    scope = Scope(translation, subqueries=False, place="ON CONFLICT … WHERE")
+    scope.add(replace(relation, written=""))
+    return f" WHERE {predicate(child(where), scope, 'ON CONFLICT … WHERE').checked.text}"
 
 
 def _guarded(source: Source, keys: Sequence[Column], changed: set[str], *, conditional: bool) -> str:

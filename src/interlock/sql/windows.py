@@ -15,7 +15,7 @@ from interlock.sql import aggregation
 from interlock.sql.casts import convert, meet
 from interlock.sql.clauses import direction, is_constant
 from interlock.sql.datatypes import FLOAT8, INT4, INT8, NUMERIC, UNKNOWN, Type
-from interlock.sql.expressions import expression
+from interlock.sql.expressions import expression, predicate
 from interlock.sql.operators import comparable, sorting_key
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Scope
@@ -48,7 +48,7 @@ def name_windows(node: Node, scope: Scope) -> None:
             raise wrong(f"the window {name!r} is defined twice.")
         if maybe(window, "alias") is not None:
             raise refuse(f"the window {name!r} made of another one.", fix="Write it out.")
-        only(window, "this", "partition_by", "order", "spec", "over", "first")
+        only(window, "this", "partition_by", "order", "spec", "over")
         with scope.at(f"the window {name!r}", aggregates=True, volatile=False, subqueries=False):
             _over(window, scope)  # PostgreSQL reads it, whether it is used or not.
         scope.named_windows[name] = window
@@ -56,7 +56,7 @@ def name_windows(node: Node, scope: Scope) -> None:
 
 def window(node: Node, scope: Scope) -> Term:
     """A function with its OVER."""
-    only(node, "this", "partition_by", "order", "spec", "alias", "over", "first")
+    only(node, "this", "partition_by", "order", "spec", "alias", "over")
     if not scope.windows:
         raise wrong(
             f"a window function in {scope.place}.", fix="Use it in SELECT or ORDER BY; filter in a query around."
@@ -87,6 +87,8 @@ def _function(node: Node, scope: Scope) -> Term:
         return Term(f"{name}()", kind, name=name, nullable=False)
     if type(node) in _AGGREGATES:
         return _aggregate(node, _AGGREGATES[type(node)], scope)
+    if type(node) is exp.Filter:
+        return _filtered(node, scope)
     build = _FUNCTIONS.get(type(node))
     if build is None:
         raise unsupported(node)
@@ -108,6 +110,18 @@ def _aggregate(node: Node, name: str, scope: Scope) -> Term:
     # What SQLite has no sum of is summed up by functions of ours, which can also take rows back.
     text = term.text.replace("interlock_", "interlock_window_", 1) if term.text.startswith("interlock_") else term.text
     return replace(term, text=text)
+
+
+def _filtered(node: Node, scope: Scope) -> Term:
+    only(node, "this", "expression")
+    function, where = child(node), child(node, "expression")
+    only(where, "this")
+    if type(function) not in _AGGREGATES:
+        raise refuse("FILTER on a window function that is no aggregate.", fix="Filter in a query inside.")
+    term = _aggregate(function, _AGGREGATES[type(function)], scope)
+    asked = predicate(child(where), scope, "FILTER")
+    text = f"{term.text} FILTER (WHERE {asked.checked.text})"
+    return replace(combined(text, term.type, [term, asked], name=term.name), nullable=term.nullable)
 
 
 def _ntile(node: Node, _: Scope) -> Term:

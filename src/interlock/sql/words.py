@@ -95,7 +95,7 @@ CALLS: Final = FUNCTIONS | frozenset(
     """
     all and any as between by case cast check decimal distinct do else except exists filter from generate_series having
     in intersect into is join key left like limit not numeric offset on or order over references returning select set
-    table then union unique using values varchar varying when where with
+    table then union unique unnest using values varchar varying when where with
     """.split()
 )
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.

@@ -110,3 +110,62 @@ CREATE TABLE q (a text[] PRIMARY KEY);
 SELECT id FROM a WHERE x LIKE ANY (ARRAY['o%']);
 -- refused
 SELECT '[0:1]={1,2}'::integer[];
+-- As rows.
+-- args: [[3, 1, None, 1]]
+SELECT id FROM unnest($1::bigint[]) AS id ORDER BY id;
+-- args: [[1, 9]]
+SELECT a.id, u.key FROM unnest($1::bigint[]) AS u (key) LEFT JOIN a ON a.id = u.key ORDER BY u.key;
+-- args: [["x", "é", None], [Decimal("1.50")], [UUID(int=1), None], [b"\x00"], [True], [datetime(2030, 1, 1, tzinfo=UTC)]]
+SELECT u.x, u.p, u.u, u.b, u.ok, u.at FROM unnest($1::text[], $2::numeric[], $3::uuid[], $4::bytea[], $5::boolean[], $6::timestamptz[]) AS u (x, p, u, b, ok, at) ORDER BY u.x;
+-- args: [[21, 22], ["p", "q"]]
+INSERT INTO a (id, x) SELECT u.id, u.x FROM unnest($1::bigint[], $2::text[]) AS u (id, x) RETURNING id, x;
+-- args: [[21, 22, 21]]
+SELECT unnest, count(*) FROM unnest($1::bigint[]) GROUP BY unnest ORDER BY unnest;
+-- args: [None]
+SELECT count(*) FROM unnest($1::bigint[]) AS n;
+-- args: [[Decimal("1.0"), Decimal("10"), Decimal("9")]]
+SELECT p FROM unnest($1::numeric[]) AS p WHERE p > 1 ORDER BY p;
+SELECT * FROM unnest(ARRAY[1, 2], ARRAY['a']) AS u (n, x) ORDER BY n;
+SELECT id FROM a WHERE id IN (SELECT n FROM unnest(ARRAY[1, 4]) AS n) ORDER BY id;
+SELECT * FROM unnest(5) AS n;
+SELECT * FROM unnest(ARRAY[1]) AS u (a, b);
+-- refused
+SELECT unnest(tags) FROM a;
+-- refused
+SELECT a.id, tag FROM a CROSS JOIN unnest(a.tags) AS tag;
+-- refused
+SELECT * FROM unnest(ARRAY[1]) WITH ORDINALITY AS u (a, n);
+-- refused
+SELECT * FROM unnest(ARRAY[1.5::double precision]) AS d;
+-- What goes together with nothing.
+SELECT array_agg(DISTINCT id ORDER BY x) FROM a;
+SELECT lower(x) FILTER (WHERE true) FROM a;
+SELECT sum(id, i) FROM a;
+SELECT tags || id FROM a;
+SELECT * FROM unnest(ARRAY[]) AS n;
+SELECT (ARRAY['\x01'::bytea, NULL])[1], (ARRAY['00000000-0000-0000-0000-000000000001'::uuid])[1], (ARRAY[1.50])[1], ('{5}'::bigint[])[1];
+SELECT - interval '1 day' < interval '0 days', abs(1.5), length(5);
+-- refused
+SELECT jsonb_agg(DISTINCT id ORDER BY id) FROM a;
+-- refused
+SELECT $1 = ANY($2);
+-- refused
+SELECT id FROM a WHERE to_jsonb(id) = ANY($1);
+-- refused
+SELECT cardinality($1);
+-- refused
+SELECT array_remove(ARRAY[1.5], 1.5);
+-- refused
+SELECT '{2030-01-01}'::timestamptz[];
+-- refused
+SELECT * FROM unnest(ARRAY[1], ARRAY[2]) AS u;
+-- refused
+SELECT * FROM unnest($1) AS n;
+-- refused
+SELECT concat(ARRAY[1]);
+-- refused
+SELECT jsonb_build_object('a', ARRAY[1.5]);
+-- refused
+SELECT extract(epoch FROM date_trunc('hour', interval '90 minutes'));
+-- refused
+SELECT abs('5');

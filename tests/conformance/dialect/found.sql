@@ -133,3 +133,22 @@ SELECT '{}' @> '{}';
 SELECT id FROM t WHERE 'a' = ANY x;
 -- refused
 SELECT ('[1]'::jsonb)[0];
+-- What sqlglot would take apart, and lose some of.
+SELECT extract(epoch FROM interval '2 weeks 02:30'), extract(epoch FROM interval '1 year -02:30:15'), extract(epoch FROM '1 year 02:30'::interval), extract(epoch FROM interval '2 hours'::interval);
+-- refused
+SELECT extract(epoch FROM interval '.5 day');
+-- refused
+SELECT extract(epoch FROM interval '13 -3 hours');
+-- refused
+SELECT extract(epoch FROM interval '2 minutes -0.25');
+-- refused
+SELECT bigint '5'::text;
+SELECT (bigint '5')::text, timestamptz '2030-01-01' > '2029-01-01';
+-- Floats are written with the fewest digits that are nearer to them than to their neighbours.
+SELECT (-8.78844136492254e+16)::double precision::text, 9007199254740993::double precision::text, 5e-324::double precision::text, to_jsonb(1.964373605437321e+16::double precision), 2e22::double precision::text;
+-- refused
+SELECT '{a\b}'::text[];
+-- Arguments with words between them.
+SELECT position('b' in 'a' || 'b'), position('a' || 'b' in 'cab'), substring('abcdef' from 1 + 1 for 2 * 1), substring('abc' || 'def' from 2), trim(both 'a' || 'b' from 'abcba'), trim(leading 'x' from 'x' || 'yx'), trim('a' from 'aba'), extract(year from '2030-01-01'::timestamptz + interval '1 year');
+SELECT substring('abcdef' for 2), substring('abcdef' from -1 for 4);
+SELECT trim(from 'a'), trim(both from '  a '), trim('  a '), btrim('xax', 'x');

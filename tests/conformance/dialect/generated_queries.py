@@ -240,3 +240,46 @@ changes = st.one_of(
         action=_chosen("NOTHING", "UPDATE SET i = excluded.i"),
     ),
 )
+
+# --- Rows, and set operations side by side ----------------------------------------------------------------------------
+
+_LEFT_ROWS = _chosen("(s, x)", "(i, n)", "(n, p)", "(x, ok)", "(p, q)", "(id, i)", "(v, s)")
+_RIGHT_ROWS = _chosen(
+    "(1, 'abc')", "(10, 100)", "(NULL, 1.5)", "(i, n)", "(0, 0)", "('abc', true)", "(1.50, 9.990)", "(s, x)",
+    "('ab', 1)", "(2, NULL)", "(n, q)", "(6, 0)",
+)  # fmt: skip
+rows = st.one_of(
+    _filled(
+        "SELECT id, {left} {operator} {right} AS r FROM t ORDER BY id",
+        left=_LEFT_ROWS,
+        operator=_chosen("=", "<>", "<", "<=", ">", ">="),
+        right=_RIGHT_ROWS,
+    ),
+    _filled(
+        "SELECT id FROM t WHERE {left} {word} ({first}, {second}) ORDER BY id",
+        left=_LEFT_ROWS,
+        word=_chosen("IN", "NOT IN"),
+        first=_RIGHT_ROWS,
+        second=_RIGHT_ROWS,
+    ),
+    _filled(
+        "SELECT id FROM t WHERE ({left}) {word} (SELECT {columns} FROM u WHERE {where}) ORDER BY id",
+        left=_chosen("id, i", "i, n", "x, id"),
+        word=_chosen("IN", "NOT IN"),
+        columns=_chosen("id, i", "t, i", "i, n", "x, id", "NULL::integer, id"),
+        where=_chosen("true", "id < 3", "i IS NOT NULL AND x IS NOT NULL", "false"),
+    ),
+)
+_QUERIES = _chosen(
+    "SELECT 1", "SELECT 2", "SELECT i FROM u", "SELECT id FROM t WHERE id < 4", "VALUES (1), (10), (NULL)",
+    "SELECT n FROM u", "SELECT NULL", "(SELECT i FROM t ORDER BY id LIMIT 2)", "(SELECT 1 UNION ALL SELECT 1)",
+)  # fmt: skip
+_OPERATIONS = _chosen("UNION", "UNION ALL", "EXCEPT", "INTERSECT")
+set_operations = st.lists(st.tuples(_OPERATIONS, _QUERIES), min_size=1, max_size=4).flatmap(
+    lambda pairs: _QUERIES.map(
+        lambda first: " ".join([first, *(word for pair in pairs for word in pair), "ORDER BY 1"])
+    )
+)
+numeric_unions = st.lists(
+    _chosen("SELECT p FROM u", "SELECT 1.5", "SELECT i FROM u", "SELECT q FROM t"), min_size=2, max_size=3
+).map(lambda parts: f"SELECT count(*), sum(s.c) FROM ({' UNION '.join(parts)}) AS s (c)")

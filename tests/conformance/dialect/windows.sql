@@ -37,7 +37,7 @@ SELECT id, sum(n) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDE
 SELECT sum(n) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED FOLLOWING AND CURRENT ROW) FROM w;
 SELECT sum(n) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND 1 PRECEDING) FROM w;
 SELECT sum(n) OVER (ORDER BY id ROWS 1 FOLLOWING) FROM w;
-SELECT id, sum(n) OVER w1, rank() OVER w1, row_number() OVER (w2) FROM w WINDOW w1 AS (PARTITION BY g ORDER BY n), w2 AS (ORDER BY id DESC) ORDER BY id;
+SELECT id, sum(n) OVER w1, rank() OVER w1, row_number() OVER w2 FROM w WINDOW w1 AS (PARTITION BY g ORDER BY n), w2 AS (ORDER BY id DESC) ORDER BY id;
 SELECT id FROM w ORDER BY row_number() OVER (ORDER BY n DESC, id);
 SELECT id, n - lag(n) OVER (ORDER BY id) AS change, n > avg(n) OVER (PARTITION BY g) AS above, coalesce(lag(g) OVER (ORDER BY id), 'first') FROM w ORDER BY id;
 SELECT sum(n) OVER (ORDER BY id) + 1, (sum(n) OVER (ORDER BY id))::text, CASE WHEN rank() OVER (ORDER BY n) = 1 THEN 'first' ELSE 'other' END FROM w ORDER BY id;
@@ -58,6 +58,8 @@ SELECT row_number() OVER (ORDER BY rank() OVER ()) FROM w;
 SELECT count(DISTINCT n) OVER () FROM w;
 SELECT rank() OVER nope FROM w;
 SELECT n, sum(n) OVER (ORDER BY id) FROM w GROUP BY n;
+SELECT id, count(*) FILTER (WHERE ok) OVER (ORDER BY id), sum(p) FILTER (WHERE n > 5) OVER (PARTITION BY g ORDER BY id ROWS 1 PRECEDING), max(q) FILTER (WHERE false) OVER () FROM w ORDER BY id;
+SELECT row_number() FILTER (WHERE ok) OVER () FROM w;
 -- refused
 SELECT row_number() OVER w1 FROM w WINDOW w1 AS (w2 ORDER BY id), w2 AS (PARTITION BY g);
 -- refused

@@ -127,7 +127,8 @@ async def sell_seats(client: Client) -> None:
     assert await hold(held[0][0], "later") is None
 
 
-async def claim_seats(client: Client, name: str = "claim any free seat of event $1 for guest $2") -> None:
+async def claim_seats(client: Client) -> None:
+    name = "claim any free seat of event $1 for guest $2"
     await client.make("make the table of seats")
     for number in range(30):
         await client.changed("put seat $2 of event $1 on sale", "e", number)
@@ -257,8 +258,6 @@ def bare(postgres_url: str, scenario: Scenario) -> None:
 
 @SCENARIOS
 def test_a_recipe_holds_on_postgresql_without_interlock(postgres_url: str, scenario: Scenario) -> None:
-    if scenario is claim_seats:
-        scenario = partial(claim_seats, name=f"{ON_POSTGRES_ALONE}: claim any free seat of event $1 for guest $2")
     bare(postgres_url, scenario)
 
 
@@ -273,11 +272,10 @@ def test_what_is_for_postgresql_alone_is_refused_by_a_lane(place: Place) -> None
     async def main() -> None:
         async with place.opened() as db:
             await ThroughDatabase(db).make("make the tables of the log")
-            await ThroughDatabase(db).make("make the table of seats")
             for name in RECIPES:
                 if name.startswith(ON_POSTGRES_ALONE):
                     with pytest.raises(DialectError):
-                        await db.query(only(name), *["x"] * (1 + ("$2" in only(name))))
+                        await db.query(only(name), "x")
 
     run(main)
 
@@ -317,7 +315,7 @@ def test_an_index_does_not_make_a_volatile_function_be_asked_once(place: Place, 
             await ThroughDatabase(db).make("make the table of shards")
             for shard in range(16):
                 await db.execute("INSERT INTO page_view_shard (page, shard, views) VALUES ('p', $1, 0)", shard)
-            for where in (f"shard = {chosen}", f"shard IN ({chosen})", f"shard BETWEEN {chosen} AND {chosen}"):
+            for where in (f"shard = {chosen}", f"shard >= {chosen}", f"shard BETWEEN {chosen} AND {chosen}"):
                 changing = f"UPDATE page_view_shard SET views = views + 1 WHERE page = 'p' AND {where}"
                 assert len({await db.execute(changing) for _ in range(60)}) > 2, where
                 finding = f"SELECT shard FROM page_view_shard WHERE page = 'p' AND {where}"
@@ -342,7 +340,7 @@ def test_every_statement_of_the_page_is_used() -> None:
         for constant in _texts(function.__code__)
     )
     unused = [name for name in RECIPES if name not in used and not name.startswith((ON_POSTGRES_ALONE, "wrong"))]
-    missing = [name for name in unused if name not in str(count_in_a_log.__defaults__) + str(claim_seats.__defaults__)]
+    missing = [name for name in unused if name not in str(count_in_a_log.__defaults__)]
     assert not missing
 
 

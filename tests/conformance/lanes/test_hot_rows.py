@@ -2,7 +2,10 @@
 
 import pytest
 
+from interlock.hotrow.signal.looking import look
+from interlock.hotrow.signal.windows import worst
 from interlock.lanes.lane import Lane
+from interlock.lanes.published import EVERY_S
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from tests.conformance.lanes.places import Place, opened
@@ -172,5 +175,34 @@ def test_the_key_of_a_table_that_vanished_with_its_group_is_forgotten(place: Pla
             for _ in range(3):
                 await lane.run(sql("UPDATE t SET n = n + 1"))
             assert {key for _, key in lane.contention._rows} == {"old"}
+
+    run(scenario)
+
+
+def test_the_owner_tells_beside_its_local_file_and_whoever_looks_from_outside_finds_it(place: Place) -> None:
+    """D9: in a folder, and on the host of the owner for a bucket; a lane that is closed tells nothing any more."""
+    clock = SetClock()
+
+    def tick(*_values: object) -> int:
+        clock.now_monotonic_s += 0.000_1
+        return 1
+
+    async def scenario() -> None:
+        with opened(
+            place,
+            clock=clock,
+            prepare=lambda connection, _now: connection.create_scalar_function("tick", tick, 0),
+        ) as lane:
+            await make_counter(lane)
+            await storm(lane, clock, 1, 1, 1, 1)
+            clock.now_monotonic_s += EVERY_S
+            await lane.run(increment())
+            # A group is told about after its clients were: the next one ends behind that.
+            await lane.run(increment())
+            seen = await look(place.url("x"), 0.0, clock=clock, cache=str(place.folder))
+            rows = [(row.database, row.source, row.table, row.key) for row in worst(seen.windows, 10)]
+            assert [row[1:] for row in rows] == [("lane", "counter", 1)]
+        seen = await look(place.url("x"), 0.0, clock=clock, cache=str(place.folder))
+        assert seen.windows == []
 
     run(scenario)

@@ -168,6 +168,22 @@ def test_it_runs_again_when_the_group_vanished_and_starts_afresh(place: Place) -
     asyncio.run(scenario())
 
 
+def test_a_function_that_does_not_come_back_is_ended(place: Place) -> None:
+    async def holds(tx: Transaction) -> None:
+        await add(tx, 100)
+        while True:
+            pass
+
+    async def scenario() -> None:
+        async with counted(place, transaction_timeout_s=0.2) as db:
+            with pytest.raises(TransactionError, match="transaction_timeout_s"):
+                await db.transact(holds)
+            assert await value(db) == 0
+
+    asyncio.run(scenario())
+
+
+@ON_LANES
 def test_a_function_that_holds_the_lane_is_ended(place: Place) -> None:
     async def holds(tx: Transaction) -> None:
         await add(tx, 100)

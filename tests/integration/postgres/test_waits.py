@@ -17,6 +17,8 @@ TABLES = """
 CREATE TABLE {schema}.counter (id bigint PRIMARY KEY, n bigint NOT NULL);
 CREATE TABLE {schema}.seat (hall text, number int, taken bool NOT NULL, PRIMARY KEY (hall, number));
 CREATE TABLE {schema}.bare (n int);
+CREATE TABLE {schema}.path (steps int[] PRIMARY KEY, n int);
+INSERT INTO {schema}.path VALUES ('{{1,2}}', 0);
 INSERT INTO {schema}.counter SELECT number, 0 FROM generate_series(1, 200) AS number;
 INSERT INTO {schema}.seat VALUES ('a', 1, false);
 INSERT INTO {schema}.bare VALUES (0)"""
@@ -90,11 +92,12 @@ def run(scenario: Callable[[], Coroutine[object, object, None]]) -> None:
         ("UPDATE {schema}.counter SET n = n + 1 WHERE id = 7", "counter", 7),
         ("SELECT * FROM {schema}.counter WHERE id = 9 FOR UPDATE", "counter", 9),
         ("DELETE FROM {schema}.seat WHERE number = 1", "seat", ("a", 1)),
+        ("UPDATE {schema}.path SET n = n + 1", "path", "[1, 2]"),
         ("UPDATE {schema}.bare SET n = n + 1", "bare", None),
         ("INSERT INTO {schema}.counter VALUES (999, 0) ON CONFLICT (id) DO NOTHING", "counter", None),
         ("LOCK TABLE {schema}.counter IN EXCLUSIVE MODE", "counter", None),
     ],
-    ids=["update", "for update", "delete by two columns", "no key", "unique key", "whole table"],
+    ids=["update", "for update", "delete by two columns", "an array", "no key", "unique key", "whole table"],
 )
 @pytest.mark.parametrize("waiters", [1, 3])
 def test_sessions_that_wait_are_seen_with_the_row_they_wait_for(
@@ -138,6 +141,7 @@ def test_a_user_without_rights_sees_who_waits_and_is_told_that_keys_are_not_his(
                 [row] = await opened.seen(sampler, 1)
                 assert (row.table, row.key) == (f"{opened.schema}.counter", None)
                 assert sampler.unreadable == {f"{opened.schema}.counter"}
+                assert sampler.hidden
             finally:
                 await link.end(5.0)
                 await owner.execute(f"DROP ROLE {role}")

@@ -152,6 +152,23 @@ def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, broken: str)
     publishing.close()
 
 
+def test_a_second_close_and_a_child_of_a_fork_leave_the_file_of_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SetClock()
+    publishing, _, file = made(tmp_path, clock)
+    file.touch()
+    publishing.close()
+    assert not file.exists()
+    file.touch()
+    publishing.close()
+    assert file.exists(), "it is the next owner's"
+    child, _, _ = made(tmp_path, clock)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    child.close()
+    assert file.exists()
+
+
 def test_what_the_layer_above_has_seen_is_told_with_it(tmp_path: Path) -> None:
     clock = SetClock()
     publishing, contention, file = made(tmp_path, clock)

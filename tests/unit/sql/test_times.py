@@ -86,6 +86,8 @@ def test_a_part_of_a_month_becomes_days_and_a_part_of_a_day_becomes_time() -> No
         times.multiply(Interval(months=2**30).stored, 4.0)
     with pytest.raises(TransactionError, match="out of range"):
         times.multiply(Interval(micros=2**62).stored, 1e300)
+    with pytest.raises(TransactionError, match="out of range"):
+        times.multiply(Interval(months=12).stored, 1.7e308)
 
 
 def test_an_unknown_part_is_refused() -> None:

@@ -54,6 +54,7 @@ SELECT array_position(ARRAY[1], 1), ARRAY[1] @> ARRAY[1], ARRAY[1] || ARRAY[1], 
 SELECT string_agg(note, ','), array_agg(id), jsonb_agg(note), jsonb_object_agg(id, note) FROM item;
 SELECT id FROM counter WHERE i + 1 > 5 AND (i::smallint) + 1::smallint > 5;
 SELECT (SELECT i FROM counter WHERE n = 1), g FROM generate_series(1, 9, $1) AS g;
+SELECT u.a FROM unnest($1::bigint[], $2::text[]) AS u (a, b);
 UPDATE counter SET n = o.price::bigint FROM item AS o WHERE o.weight = counter.i;
 INSERT INTO counter (id, n) VALUES (1, 1), (2, 2) ON CONFLICT (id) DO UPDATE SET n = excluded.n;
 SELECT sum(n) OVER (), avg(n) OVER (), avg(i) OVER () FROM counter;
@@ -157,8 +158,9 @@ def test_parameters_take_their_types_from_where_they_stand() -> None:
         ("SELECT id FROM item WHERE price = ANY ($1::bigint[])", "= ANY (bigint[])"),
         ("SELECT extract(century FROM now())", "extract(century"),
         ("SELECT date_trunc('century', now())", "date_trunc('century'"),
-        ("SELECT now() + interval '1.5 days'", "'1.5 DAYS'"),
+        ("SELECT now() + interval '1.5 days'", "'1.5 days'"),
         ("SELECT ARRAY[[1]]", "array of arrays"),
+        (f"SELECT ARRAY[{'1, ' * 100}1]", "ARRAY[…] of 101 elements"),
         ("SELECT ARRAY[name] FROM item", "array of varchar"),
         ("SELECT string_agg(DISTINCT note, ',') FROM item", "string_agg(DISTINCT"),
         ("SELECT initcap(note) FROM item", "initcap()"),

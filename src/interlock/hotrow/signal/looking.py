@@ -29,8 +29,8 @@ WINDOWS_MAX = 10_000
 ROWS_MAX = 50
 
 SAMPLED = (
-    "Sampled {:,} times from pg_locks: waits are seen whatever user they belong to, and rates are estimates that are "
-    "not too high."
+    "Sampled {:,} times from pg_locks, where the waits of every user are seen; rates are estimates, rather too low "
+    "than too high."
 )
 NOT_COUNTED = (
     "PostgreSQL's views do not count serialization failures; the process that runs the transactions does: "
@@ -133,6 +133,8 @@ async def _look_at_postgres(url: str, seconds: float, clock: Clock) -> Seen:
     notes = [SAMPLED.format(waits.samples), NOT_COUNTED]
     if waits.unreadable:
         notes.append(f"No keys are shown of {_some(waits.unreadable)}: no primary key, or not readable by this user.")
+    if waits.hidden:
+        notes.append("Some of the sessions are of users that this one may not look at: their rates may be too high.")
     if waits.deadlocks:
         notes.append(f"Meanwhile {waits.deadlocks:,} deadlocks were broken up.")
     rows = [

@@ -2,11 +2,14 @@
 
 A session that waits for a row waits for the transaction that has it, or in the line behind the first one who does:
 `pg_locks` shows both, for every user's sessions, and needs no right that anybody lacks. The row's key is read by its
-place while the transaction before it is under way: the sample and the keys are read in one snapshot, so it is visible.
+place, in the sample's own snapshot. Of a row that moves on faster than that, the place is not visible any more or not
+yet; then it is the row of the same page that is being changed, if there is only one. A session that has waited before
+and follows its row has no place; it waits for the only row of its table that others wait for, if there is only one.
 
 A sample shows how many wait at a moment and for how long each has waited by then, and not how often somebody begins to.
 That is estimated by Little's law: the number that waits is the rate times the time each of them waits; a wait that is
-met by chance is half over. It is exact for waits of equal length and too low for others, never too high. Everything is
+met by chance is half over. It is exact for waits of equal length and too low for others. A statement may wait several
+times for one row; it is one wait since its statement began, unless its user may not be looked at. Everything is
 bounded: samples, sessions in a sample, rows remembered, keys read at once, and how long a sample may take.
 """
 
@@ -31,6 +34,12 @@ ROWS_MAX = 1_000
 KEYS_MAX = 100
 """Of one table in one sample."""
 
+PAGES_MAX = 10
+"""Of one table in one sample, of which the row that is being changed is looked for."""
+
+SAMPLES_REMEMBERED = 20
+"""For so long a key is one of those that are waited for in its table."""
+
 TABLES_MAX = 20
 """Tables of which keys are read in one sample."""
 
@@ -52,8 +61,10 @@ WITH locks AS MATERIALIZED (
     WHERE l.granted AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
     GROUP BY l.pid HAVING count(*) = 1
 ), waiting AS (
-    SELECT w.pid, coalesce(extract(epoch FROM w.waitstart), 0)::float8 AS begun,
-        coalesce(extract(epoch FROM clock_timestamp() - w.waitstart), 0)::float8 AS age,
+    SELECT w.pid, coalesce(extract(epoch FROM coalesce(a.query_start, w.waitstart)), 0)::float8 AS begun,
+        greatest(coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.query_start, w.waitstart)), 0), 0)::float8
+            AS age,
+        a.query_start IS NULL AS hidden, w.locktype = 'transactionid' AND place.pid IS NULL AS follows,
         coalesce(w.relation, place.relation, writes.relation) AS relation,
         coalesce(w.page, place.page) AS page, coalesce(w.tuple, place.tuple) AS tuple
     FROM locks w
@@ -64,7 +75,17 @@ WITH locks AS MATERIALIZED (
         AND w.locktype IN ('tuple', 'transactionid', 'relation', 'page', 'spectoken')
     LIMIT {SESSIONS_MAX}
 )
-SELECT pid, begun, age, relation, relation::regclass::text, '(' || page || ',' || tuple || ')' FROM waiting"""  # noqa: S608
+SELECT pid, begun, age, hidden, follows, relation, relation::regclass::text, page::bigint,
+    '(' || page || ',' || tuple || ')'
+FROM waiting"""  # noqa: S608
+
+AT_PLACES = "ctid = ANY ($1::text[]::tid[])"
+
+# A row that is being changed has the transaction that does it in its visible version. What an old one has left there,
+# rolled back or only locked, is told by its age. Two rows are enough to know that there is more than one.
+ON_PAGE = """
+ctid >= ('(' || $1::bigint || ',0)')::tid AND ctid < ('(' || $1::bigint + 1 || ',0)')::tid
+AND xmax <> '0'::xid AND age(xmax) < 10000 LIMIT 2"""
 
 KEY = """
 SELECT quote_ident(a.attname), has_column_privilege(i.indrelid, a.attnum, 'SELECT')
@@ -102,6 +123,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     deadlocks: int
     unreadable: tuple[str, ...]
     """Tables whose keys this user may not read, or that have none."""
+    hidden: bool
+    """Some sessions are of users that may not be looked at: a write of theirs may be counted more than once."""
 
 
 class _Seen:
@@ -117,8 +140,11 @@ class _Session(NamedTuple):
     pid: int
     begun_s: float
     age_s: float
+    hidden: bool
+    follows: bool
     relation: int | None
     table: str | None
+    page: int | None
     place: str | None
 
 
@@ -153,6 +179,7 @@ async def sample(link: Link, seconds: float, every_s: float = EVERY_S) -> Waits:
         rollbacks_per_s=rollbacks / took_s,
         deadlocks=deadlocks,
         unreadable=tuple(sorted(sampler.unreadable)),
+        hidden=sampler.hidden,
     )
 
 
@@ -162,11 +189,14 @@ class Sampler:
     def __init__(self, link: Link) -> None:
         self.samples = 0
         self.unreadable: set[str] = set()
+        self.hidden = False
         self._driver = link.driver
         self._seen: dict[tuple[str, object], _Seen] = {}
         self._known: dict[int, tuple[float, tuple[str, object]]] = {}
         """What each session waited for when it was last seen: since when, and which row."""
         self._columns: dict[int, tuple[str, ...]] = {}
+        self._lately: dict[int, dict[object, int]] = {}
+        """The keys that were waited for in each table, and in which sample."""
 
     async def totals(self) -> tuple[int, int, int]:
         """The database's own counters: commits, rollbacks and deadlocks. They may be a second behind."""
@@ -185,8 +215,10 @@ class Sampler:
                 if not self._driver.is_closed():
                     await self._driver.execute("ROLLBACK")
         self.samples += 1
+        self._note(keys)
         known: dict[int, tuple[float, tuple[str, object]]] = {}
         for each in sessions:
+            self.hidden = self.hidden or each.hidden
             known[each.pid] = each.begun_s, self._count(each, keys)
         self._known = known
 
@@ -206,6 +238,9 @@ class Sampler:
         since_s, row = self._known.get(session.pid, (-1.0, ("", None)))
         again = since_s == session.begun_s
         key = keys.get((session.relation or 0, session.place or ""))
+        if session.follows and session.relation is not None:
+            lately = self._lately.get(session.relation, {})
+            key = next(iter(lately)) if len(lately) == 1 else None
         if not again or (row[1] is None and key is not None):
             row = session.table or "", key
         if row not in self._seen and len(self._seen) >= ROWS_MAX:
@@ -218,18 +253,35 @@ class Sampler:
         seen.age_s += session.age_s
         return row
 
+    def _note(self, keys: dict[tuple[int, str], object]) -> None:
+        for (relation, _), key in keys.items():
+            self._lately.setdefault(relation, {})[key] = self.samples
+        since = self.samples - SAMPLES_REMEMBERED
+        self._lately = {
+            relation: recent
+            for relation, lately in self._lately.items()
+            if (recent := {key: at for key, at in lately.items() if at > since})
+        }
+
     async def _keys(self, sessions: Sequence[_Session]) -> dict[tuple[int, str], object]:
         """The keys of the rows that are waited for, by table and place."""
-        places: dict[_Table, dict[str, None]] = {}
+        places: dict[_Table, dict[str, int]] = {}
         for each in sessions:
             if each.relation is not None and each.table is not None and each.place is not None:
-                places.setdefault(_Table(each.relation, each.table), {})[each.place] = None
+                places.setdefault(_Table(each.relation, each.table), {})[each.place] = each.page or 0
         found: dict[tuple[int, str], object] = {}
         for table, wanted in list(places.items())[:TABLES_MAX]:
             columns = await self._key_of(table)
-            if columns:
-                for place, *key in await self._read(table, columns, list(wanted)[:KEYS_MAX]):
-                    found[table.relation, str(place)] = tuple(key) if len(key) > 1 else key[0]
+            if not columns:
+                continue
+            for place, *key in await self._read(table, columns, AT_PLACES, list(wanted)[:KEYS_MAX]):
+                found[table.relation, str(place)] = _key(key)
+            missing = {place: page for place, page in wanted.items() if (table.relation, place) not in found}
+            for page in list(dict.fromkeys(missing.values()))[:PAGES_MAX]:
+                changing = await self._read(table, columns, ON_PAGE, page)
+                if len(changing) == 1:
+                    only = _key(changing[0][1:])
+                    found |= {(table.relation, place): only for place, at in missing.items() if at == page}
         return found
 
     async def _key_of(self, table: _Table) -> tuple[str, ...]:
@@ -243,14 +295,22 @@ class Sampler:
                 self.unreadable.add(table.name)
         return known
 
-    async def _read(self, table: _Table, columns: Sequence[str], places: Sequence[str]) -> list[tuple[object, ...]]:
-        sql = f"SELECT ctid::text, {', '.join(columns)} FROM {table.name} WHERE ctid = ANY ($1::text[]::tid[])"  # noqa: S608 -- regclass and quote_ident have written both.
+    async def _read(
+        self, table: _Table, columns: Sequence[str], where: str, value: Sequence[str] | int
+    ) -> list[tuple[object, ...]]:
+        sql = f"SELECT ctid::text, {', '.join(columns)} FROM {table.name} WHERE {where}"  # noqa: S608 -- regclass and quote_ident have written both.
         await self._driver.execute("SAVEPOINT keys")
         try:
-            return [cast("tuple[object, ...]", tuple(row)) for row in await self._driver.fetch(sql, list(places))]
+            return [cast("tuple[object, ...]", tuple(row)) for row in await self._driver.fetch(sql, value)]
         except Exception as failure:
             # A table that is locked as a whole, dropped just now, or has a policy that raises: its rows stay nameless.
             if self._driver.is_closed() or isinstance(failure, InterlockError):
                 raise
             await self._driver.execute("ROLLBACK TO keys")
             return []
+
+
+def _key(values: Sequence[object]) -> object:
+    """The key as one value. An array is a list, which nothing can be counted by: it is shown as text."""
+    parts = tuple(str(value) if isinstance(value, list | dict) else value for value in values)
+    return parts[0] if len(parts) == 1 else parts
