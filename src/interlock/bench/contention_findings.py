@@ -1,10 +1,12 @@
 """What the points of experiment 3 say: a sentence for each finding, and whether each goal was met.
 
-A share is always of two rates of the same run, under the same settings, each at its own best number of clients. The
-reference on lanes is the fastest way to write rows without contention: a database for each stream of writes (D4), or
-one database with groups; on PostgreSQL it is a row of its own for each client.
+A share is always of two rates of the same run under the same settings: each at its own best number of clients, or both
+with the same number where groups let the rate grow with the clients. The reference on lanes is the fastest way to write
+rows without contention: a database for each stream of writes (D4), or one database with groups; on PostgreSQL it is a
+row of its own for each client.
 """
 
+import statistics
 from collections.abc import Sequence
 from typing import Final
 
@@ -111,45 +113,52 @@ def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
     if kind != "postgres" and not is_far(points):
         return found
     if kind == "postgres":
-        shares = {
-            "sharded": ("disk", SHARDED, _best(points, "disk", ROWS), "distinct rows"),
-            "event_log": ("disk", EVENT_LOG, _best(points, "disk", ROWS), "distinct rows"),
-        }
-    else:
-        grouped = max((_best(points, "grouped", series) for series in (ROWS, STREAM_ROWS)), key=_per_second)
-        shares = {
-            "sharded": (
-                "alone",
-                SHARDED,
-                _best(points, "alone", STREAM_ROWS),
-                f"{STREAM_ROWS}, both with one commit per group",
-            ),
-            "event_log": ("grouped", EVENT_LOG, grouped, f"{grouped.series}, both with groups"),
-        }
-        one, *others = _databases(points)
-        worst = min(others, key=lambda point: point.commits_per_s / point.databases)
-        share = worst.commits_per_s / (worst.databases * one.commits_per_s)
-        found.append(
-            Verdict(
-                goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
-                name="databases_linear",
-                wanted=LINEAR_SHARE,
-                measured=share,
-                met=share >= LINEAR_SHARE,
-            )
-        )
-    for name, (part, series, reference, told) in shares.items():
-        share = _per_second(_best(points, part, series)) / _per_second(reference)
-        found.append(
-            Verdict(
-                goal=f"the {series} does at least {RECOVERED_SHARE:.0%} of {told}",
-                name=f"{name}_recovered",
-                wanted=RECOVERED_SHARE,
-                measured=share,
-                met=share >= RECOVERED_SHARE,
-            )
-        )
-    return found
+        rows = _best(points, "disk", ROWS)
+        found += [
+            _recovered(series, _per_second(_best(points, "disk", series)) / _per_second(rows), "distinct rows")
+            for series in (SHARDED, EVENT_LOG)
+        ]
+        return found
+    one, *others = _databases(points)
+    worst = min(others, key=lambda point: point.commits_per_s / point.databases)
+    share = worst.commits_per_s / (worst.databases * one.commits_per_s)
+    linear = Verdict(
+        goal=f"N separate databases do at least {LINEAR_SHARE:g} · N · one (worst at N = {worst.databases})",
+        name="databases_linear",
+        wanted=LINEAR_SHARE,
+        measured=share,
+        met=share >= LINEAR_SHARE,
+    )
+    sharded = _per_second(_best(points, "alone", SHARDED)) / _per_second(_best(points, "alone", STREAM_ROWS))
+    return [
+        linear,
+        _recovered(SHARDED, sharded, f"{STREAM_ROWS}, both with one commit per group"),
+        _recovered(EVENT_LOG, _grouped_share(points), "distinct rows, both with groups and as many clients"),
+    ]
+
+
+def _recovered(series: str, share: float, reference: str) -> Verdict:
+    return Verdict(
+        goal=f"the {series} does at least {RECOVERED_SHARE:.0%} of {reference}",
+        name="sharded_recovered" if series == SHARDED else "event_log_recovered",
+        wanted=RECOVERED_SHARE,
+        measured=share,
+        met=share >= RECOVERED_SHARE,
+    )
+
+
+def _grouped_share(points: Sequence[Point]) -> float:
+    """The log's share of the better reference, in the middle of all numbers of clients.
+
+    With groups the rate grows with the clients until the processors are the limit, so that only rates of the same
+    number of clients can be compared.
+    """
+    rates = {(point.series, point.clients): point.commits_per_s for point in points if point.part == "grouped"}
+    return statistics.median(
+        rate / max(rates[ROWS, clients], rates[STREAM_ROWS, clients])
+        for (series, clients), rate in rates.items()
+        if series == EVENT_LOG
+    )
 
 
 def _way(points: Sequence[Point]) -> Point:

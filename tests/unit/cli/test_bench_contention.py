@@ -26,7 +26,7 @@ def test_a_quick_run_shows_every_setting_and_writes_its_files(
         (each.part, each.series, each.clients) for each in settings
     ]
     assert ET.parse(folder / "out/wall.svg").getroot().tag.endswith("svg")
-    assert done.out.count(" clients: ") == len(settings) * contention.ROUNDS
+    assert done.out.count(" commits/s\n") == len(settings) * contention.ROUNDS
     assert done.out.count("Goal ") == 3
     assert "No update was lost" in done.out
     assert "the dependency stays" in done.out
