@@ -66,7 +66,13 @@ from interlock.signals import (
 
 if TYPE_CHECKING:
     from interlock.database.database import Database
+    from interlock.hotrow.balances import Balance
+    from interlock.hotrow.counters.counter import Counter
+    from interlock.hotrow.parents import Parent
+    from interlock.hotrow.quotas import Quota
+    from interlock.hotrow.stock import Reservation, Stock
     from interlock.hotrow.tools import Tool
+    from interlock.lanes.contention import HotRow
     from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty
     from interlock.runtime.blocking import BlockingEngine, BlockingLease, BlockingWorkflows
     from interlock.runtime.engine import Engine
@@ -87,6 +93,7 @@ if TYPE_CHECKING:
         View,
         Workflow,
     )
+    from interlock.sql.rows import Row
     from interlock.store.leases import Granted, Held, Leases
 
 __all__ = [
@@ -94,6 +101,7 @@ __all__ = [
     "AlertRaised",
     "AlertWebhook",
     "Allowed",
+    "Balance",
     "BlockingEngine",
     "BlockingLease",
     "BlockingTransaction",
@@ -108,6 +116,7 @@ __all__ = [
     "Compensation",
     "ConstraintViolation",
     "CorruptionError",
+    "Counter",
     "Counts",
     "Database",
     "DeadLetter",
@@ -123,6 +132,7 @@ __all__ = [
     "GuardRejected",
     "Held",
     "HistoryRow",
+    "HotRow",
     "InterlockError",
     "InternalError",
     "InvalidPayload",
@@ -144,6 +154,7 @@ __all__ = [
     "Overloaded",
     "Page",
     "PagerDuty",
+    "Parent",
     "PayloadTooLarge",
     "Pipeline",
     "PipelineEvent",
@@ -151,14 +162,17 @@ __all__ = [
     "PipelineStep",
     "Plan",
     "Pruned",
+    "Quota",
     "Record",
     "Refusal",
     "Refused",
     "RequestError",
+    "Reservation",
     "ResultLate",
     "Retry",
     "RetryAfter",
     "Retryable",
+    "Row",
     "Signal",
     "Snapshot",
     "Step",
@@ -166,6 +180,7 @@ __all__ = [
     "StepContext",
     "StepError",
     "StepFailure",
+    "Stock",
     "Subscribers",
     "Tool",
     "Transaction",
@@ -194,13 +209,15 @@ _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
+    "Balance": "interlock.hotrow.balances",
     "BlockingEngine": _BLOCKING,
-    "BlockingTransaction": _BLOCKS,
     "BlockingLease": _BLOCKING,
+    "BlockingTransaction": _BLOCKS,
     "BlockingWorkflows": _BLOCKING,
     "BreakerView": "interlock.runtime.resilience.views",
     "Breakers": "interlock.runtime.resilience.views",
     "Compensation": _VIEWS,
+    "Counter": "interlock.hotrow.counters.counter",
     "Counts": _VIEWS,
     "Database": "interlock.database.database",
     "DeadLetter": _VIEWS,
@@ -208,13 +225,19 @@ _LATER = {
     "Granted": _LEASES,
     "Held": _LEASES,
     "HistoryRow": _VIEWS,
+    "HotRow": "interlock.lanes.contention",
     "Lease": "interlock.runtime.leases",
     "Leases": _LEASES,
     "Moved": _VIEWS,
     "Page": _VIEWS,
     "PagerDuty": "interlock.runtime.alerts.receivers",
+    "Parent": "interlock.hotrow.parents",
     "Pruned": "interlock.runtime.pruning",
+    "Quota": "interlock.hotrow.quotas",
     "Refused": _VIEWS,
+    "Reservation": "interlock.hotrow.stock",
+    "Row": "interlock.sql.rows",
+    "Stock": "interlock.hotrow.stock",
     "Tool": "interlock.hotrow.tools",
     "Transaction": _BLOCKS,
     "View": _VIEWS,

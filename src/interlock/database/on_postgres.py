@@ -6,6 +6,7 @@ first time (`sql.postgres.turns`). A transaction with a key writes the key first
 one waits for the first and then reads what it said; with a key an unknown outcome is resolved by asking again.
 """
 
+import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Final, Protocol, TypeVar, cast
@@ -13,10 +14,10 @@ from typing import Final, Protocol, TypeVar, cast
 from interlock.catalog.addresses import stream_name
 from interlock.database.identity import check_key, digest_of
 from interlock.database.postgres_connections import Connections
-from interlock.database.postgres_transactions import Attempt, Contended, driven
+from interlock.database.postgres_transactions import Attempt, Contended, NoGate, driven
 from interlock.database.remembering import Remembered
 from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
-from interlock.errors import BadUsage, DialectError, OutcomeUnknown
+from interlock.errors import BadUsage, DialectError, InterlockError, OutcomeUnknown
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import Contention, HotRow
 from interlock.lanes.settings import LaneSettings
@@ -65,6 +66,7 @@ class OnPostgres:
         """The schema that each transaction has to choose for itself, where the connection does not know it."""
         self._tables = Tables(clock)
         self._turns = turns_of(connections.address.url, schema, clock)
+        self._has_gate = True
         self._remembered = Remembered(settings)
         self._chance: Chance = SystemChance()
         self._contention = Contention(
@@ -108,8 +110,9 @@ class OnPostgres:
         """The database of one stream: a schema of its own, on the same connections."""
         name = stream_name(key)
         schema = f"{self.schema}__{name}"
-        if not schema.replace("_", "a").isalnum() or len(schema) > 63:  # noqa: PLR2004 -- PostgreSQL's own limit.
-            schema = f"{self.schema[:20]}__{digest_of('stream', key, ()).hex()}"
+        # Two underscores in the name would be a stream of a stream; PostgreSQL cuts off what is longer than its limit.
+        if "__" in f"_{name}" or "-" in name or len(schema) > 63:  # noqa: PLR2004
+            schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
         return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
 
     async def made(self) -> "OnPostgres":
@@ -171,8 +174,11 @@ class OnPostgres:
         context = contextvars.copy_context()
 
         rows: list[tuple[str, object]] = []
+        changes = False
 
         def touched(plan: Plan, values: tuple[object, ...]) -> None:
+            nonlocal changes
+            changes = changes or plan.kind == "schema"
             rows.extend(_rows(plan, values))
 
         async def body(client: Client) -> object:
@@ -187,7 +193,11 @@ class OnPostgres:
             check_key(key)
             found = (key, digest_of("transact", function, args))
         plan = Plan("write", serializable=True)
-        return await self._transaction(_name(function), body, plan=plan, rows=rows, key=found)
+        try:
+            return await self._transaction(_name(function), body, plan=plan, rows=rows, key=found)
+        finally:
+            if changes:
+                self._tables.forget()
 
     def _admitted(self, sql: object, key: str | None) -> Plan:
         self._refuse()
@@ -210,11 +220,11 @@ class OnPostgres:
         """One statement without a key."""
         if plan.kind == "schema":
             self._tables.forget()
+
+        async def body(client: Client) -> object:
+            return await client.run(sql, args, schema=self._local, writing=False)
+
         if self._local or plan.kind == "schema" or await self._is_serializable(plan):
-
-            async def body(client: Client) -> object:
-                return await client.run(sql, args, schema=self._local, writing=False)
-
             try:
                 return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
             finally:
@@ -226,7 +236,11 @@ class OnPostgres:
             async with self._connections.client() as client:
                 return await client.run(sql, args, schema="", writing=plan.kind != "read")
 
-        return cast("Answer", await self._repeated(sql, _rows(plan, args), once))
+        answer = cast("Answer", await self._repeated(sql, _rows(plan, args), once))
+        if plan.seeks and answer.changed == 0:
+            plan = plan._replace(serializable=True)  # See _FoundNothing; this was a whole transaction, of nothing.
+            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
+        return answer
 
     async def _is_serializable(self, plan: Plan) -> bool:
         if plan.serializable:
@@ -255,26 +269,37 @@ class OnPostgres:
         """Run the body as a transaction, again when it met another one. With a key it happens once."""
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
         only_reads = plan.kind == "read" and key is None
+        found = _found(body) if plan.seeks and not serializable else body
 
         async def once(*, gated: bool) -> object:
             async with self._connections.client() as client:
                 attempt = Attempt(
-                    client, self._local, serializable=serializable, read_only=only_reads, gated=gated and serializable
+                    client,
+                    self._local,
+                    serializable=serializable,
+                    read_only=only_reads,
+                    gated=gated and serializable and self._has_gate,
                 )
                 if key is None:
-                    return await attempt.run(body)
-                return await attempt.run_once(body, self._remembered, *key, schema=self._local)
+                    return await attempt.run(found)
+                return await attempt.run_once(found, self._remembered, *key, schema=self._local)
 
         gate = serializable and not only_reads
-        result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
+        try:
+            result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
+        except _FoundNothing:
+            plan = plan._replace(serializable=True)
+            return await self._transaction(call, body, plan=plan, rows=rows, key=key)
         if key is not None:
             await self._remembered.tidy(self._tidied)
         return result
 
     async def _tidied(self, sql: str, *args: object) -> None:
-        async with self._connections.client() as client:
-            attempt = Attempt(client, self._local)
-            _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
+        # What was asked for has happened; whoever comes later tidies up.
+        with contextlib.suppress(InterlockError, Conflict):
+            async with self._connections.client() as client:
+                attempt = Attempt(client, self._local)
+                _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
     async def _repeated(
         self,
@@ -295,6 +320,9 @@ class OnPostgres:
                         result = await once(gated=True)
                 else:
                     result = await once(gated=False)
+            except NoGate:
+                self._has_gate = False
+                continue
             except Conflict as met:
                 conflict = met
                 self._turns.conflicted(call)
@@ -310,6 +338,24 @@ class OnPostgres:
                 return result
             await self._connections.pause(pause_s(attempt, self._chance.fraction()))
         raise Contended(ATTEMPTS_MAX) from conflict
+
+
+class _FoundNothing(Exception):
+    """READ COMMITTED has found no row to change; SERIALIZABLE has to say whether there is none.
+
+    A row that another transaction deleted and inserted again is gone for whoever has waited for it, though there was
+    such a row at any time.
+    """
+
+
+def _found(body: Body) -> Body:
+    async def found(client: Client) -> object:
+        result = await body(client)
+        if not (result.changed if isinstance(result, Answer) else result):
+            raise _FoundNothing
+        return result
+
+    return found
 
 
 def _rows(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:

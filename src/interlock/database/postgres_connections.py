@@ -11,17 +11,17 @@ from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
+from interlock.database.postgres_transactions import Contended
 from interlock.database.remembering import SCHEMA as KEYS
 from interlock.errors import ConstraintViolation, InterlockError, TransactionError
 from interlock.lanes import forks
 from interlock.sql.postgres.address import Address
-from interlock.sql.postgres.client import Client, Conflict, opened
+from interlock.sql.postgres.client import DENIED, Client, Conflict, opened
 from interlock.sql.postgres.failures import closed, state_of
 from interlock.sql.postgres.pool import Pool
 from interlock.sql.postgres.turns import GATE
 
 MAKE_ATTEMPTS: Final = 5
-DENIED: Final = "42501"
 MISSING: Final = "SELECT to_regnamespace($1) IS NULL, to_regclass($2) IS NULL OR to_regclass($3) IS NULL"
 
 
@@ -59,7 +59,7 @@ class Connections:
                 if cause is not None and state_of(cause) == DENIED:
                     return  # What needs them will say so; everything else works without.
                 if attempt == MAKE_ATTEMPTS:
-                    raise
+                    raise (Contended(attempt) if isinstance(error, Conflict) else error) from cause
                 await self.pause(0.01 * attempt)
             else:
                 return
@@ -104,12 +104,12 @@ class Connections:
         await client.begin("READ COMMITTED")
         try:
             [(no_schema, no_tables)] = (await client.run(MISSING, names, schema=local, writing=False)).rows
-            wanted = [f"CREATE SCHEMA IF NOT EXISTS {schema}"] if no_schema else []
+            wanted = [f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if no_schema else []
             if no_tables:
-                wanted += [f"SET LOCAL search_path = {schema}", KEYS, f"CREATE TABLE IF NOT EXISTS {GATE} ()"]
+                wanted += [f'SET LOCAL search_path = "{schema}"', KEYS, f"CREATE TABLE IF NOT EXISTS {GATE} ()"]
             for sql in wanted:
                 _ = await client.run(sql, (), schema=local, writing=False)
-        except InterlockError:
+        except (InterlockError, Conflict):
             await client.rollback()
             raise
         await client.commit()

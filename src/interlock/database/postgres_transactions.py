@@ -17,13 +17,15 @@ from interlock.errors import DialectError, TransactionError
 from interlock.lanes.coroutines import Requests, conversation
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.watchdog import watched
-from interlock.sql.postgres.client import Client
+from interlock.sql.postgres.client import DENIED, Client
+from interlock.sql.postgres.failures import state_of
 from interlock.sql.postgres.plans import Plan, plan_of
 from interlock.sql.postgres.turns import GATE
 from interlock.sql.rows import Row
 
 ResultT = TypeVar("ResultT")
 
+NO_GATE_STATES: Final = (DENIED, "42P01")
 TAKE_TURN: Final = f"LOCK TABLE {GATE} IN EXCLUSIVE MODE"
 
 
@@ -38,6 +40,10 @@ class Contended(TransactionError):
             why="Other transactions change the rows that it reads, and PostgreSQL lets only one of them win.",
             fix="Repeat it. If it stays so, `interlock hot` shows the row; a smaller transaction meets fewer others.",
         )
+
+
+class NoGate(Exception):
+    """There is no table that stands for turns, or this user may not lock it: only this process can take turns."""
 
 
 class Attempt:
@@ -56,18 +62,27 @@ class Attempt:
         """Run the body and commit; what it raises undoes it."""
         client = self._client
         try:
-            await client.begin(
-                "SERIALIZABLE" if self._serializable else "READ COMMITTED",
-                first=TAKE_TURN if self._gated else "",
-                read_only=self._read_only,
-                schema=self._schema,
-            )
+            await self._begin()
             result = await body(client)
         except Exception:
             await client.rollback()
             raise
         await client.commit()
         return result
+
+    async def _begin(self) -> None:
+        try:
+            await self._client.begin(
+                "SERIALIZABLE" if self._serializable else "READ COMMITTED",
+                first=TAKE_TURN if self._gated else "",
+                read_only=self._read_only,
+                schema=self._schema,
+            )
+        except TransactionError as error:
+            cause = error.__cause__
+            if self._gated and cause is not None and state_of(cause) in NO_GATE_STATES:
+                raise NoGate from error
+            raise
 
     async def run_once(
         self,
@@ -140,8 +155,9 @@ async def driven(
 
     talk = conversation(begin, inside, partial(_stepped, settings.transaction_timeout_s))
     answer: object = None
+    limit = asyncio.timeout(settings.transaction_timeout_s)
     try:
-        async with asyncio.timeout(settings.transaction_timeout_s):
+        async with limit:
             while True:
                 try:
                     request = talk.send(answer)
@@ -159,6 +175,8 @@ async def driven(
                     _ = talk.throw(error)
                     raise
     except TimeoutError as error:
+        if not limit.expired():
+            raise  # The function's own.
         client.spent = True  # A statement may still be under way on it.
         raise TransactionError(
             f"the function given to transact ran longer than transaction_timeout_s ({settings.transaction_timeout_s:g})"

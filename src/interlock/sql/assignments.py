@@ -133,7 +133,7 @@ def _several(left: Node, value: Node, table: Table, scope: Scope) -> list[Assign
             raise wrong(f"{len(values)} values for {len(columns)} columns.")
         return [((column,), _value(part, column, scope)) for column, part in zip(columns, values, strict=True)]
     if type(value) is not exp.Subquery:
-        raise wrong("SET (…) = something else than a row or a subquery.", fix="Write (a, b) = (1, 2).")
+        raise refuse("SET (…) = something else than a row or a subquery.", fix="Write (a, b) = (1, 2).")
     only(value, "this")
     if not scope.subqueries:
         raise refuse(f"a subquery in {scope.place}.", fix="Query first, then pass the value as a parameter.")

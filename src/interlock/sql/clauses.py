@@ -226,6 +226,8 @@ def locks(node: Node, scope: Scope) -> None:
     """
     for lock in children(node, "locks"):
         only(lock, "update", "expressions", "wait", "key")
+        if maybe(lock, "wait") is not None:
+            raise unsupported(lock)
         for forbidden in ("distinct", "group", "having"):
             if argument(node, forbidden):
                 raise wrong(f"FOR UPDATE with {forbidden.upper()}.")

@@ -95,8 +95,8 @@ def _join(node: Node, part: _Part, derived: Derived) -> str:
             raise unsupported(node)
         scope.add(relation)
         return f" CROSS JOIN {text}"
-    if side not in _SIDES or kind not in {"", "INNER", "OUTER"} or natural not in {"", "NATURAL"}:
-        raise refuse(f"{natural} {side} {kind} JOIN.".replace("  ", " "), fix="Use [LEFT | RIGHT | FULL] JOIN … ON.")
+    if side not in _SIDES or kind not in {"", "OUTER" if side else "INNER"} or natural not in {"", "NATURAL"}:
+        raise refuse(" ".join(f"{natural} {side} {kind} JOIN.".split()), fix="Use [LEFT | RIGHT | FULL] JOIN … ON.")
     if side in {"RIGHT", "FULL"} and part.first:
         raise refuse(f"{side} JOIN after a comma in FROM.", fix="Put it before the comma, or write CROSS JOIN.")
     left = part.alone()

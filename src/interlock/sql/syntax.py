@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from interlock.sql.grammar import check_grammar
 from interlock.sql.names import folded, is_operand, is_word, settle_names
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.words import CALLS, FUNCTIONS, JSON_SYMBOLS, PLAIN_CALLS, RESERVED, WINDOW_FUNCTIONS
@@ -163,6 +164,7 @@ def _trees(sql: str) -> list[Node]:
     except SqlglotError as error:
         raise _unreadable(error) from error
     _check_tokens(tokens)
+    check_grammar(tokens)
     settle_names(tokens)
     _check_calls(tokens)
     try:

@@ -33,6 +33,8 @@ def upsert(node: Node, table: Table, relation: Relation, translation: Translatio
     only(node, "conflict_keys", "action", "expressions", "where", "index_predicate")
     keys: list[Column] = []
     for key in children(node, "conflict_keys"):
+        if type(key) is exp.Ordered:
+            only(key, "this", "nulls_first")
         column = child(key) if type(key) is exp.Ordered else key
         keys.append(known_column(table, column_name(column)))
     target = f" ({quoted_list(key.name for key in keys)})" if keys else ""

@@ -48,7 +48,7 @@ def name_windows(node: Node, scope: Scope) -> None:
             raise wrong(f"the window {name!r} is defined twice.")
         if maybe(window, "alias") is not None:
             raise refuse(f"the window {name!r} made of another one.", fix="Write it out.")
-        only(window, "this", "partition_by", "order", "spec", "over", "first")
+        only(window, "this", "partition_by", "order", "spec", "over")
         with scope.at(f"the window {name!r}", aggregates=True, volatile=False, subqueries=False):
             _over(window, scope)  # PostgreSQL reads it, whether it is used or not.
         scope.named_windows[name] = window
@@ -56,7 +56,7 @@ def name_windows(node: Node, scope: Scope) -> None:
 
 def window(node: Node, scope: Scope) -> Term:
     """A function with its OVER."""
-    only(node, "this", "partition_by", "order", "spec", "alias", "over", "first")
+    only(node, "this", "partition_by", "order", "spec", "alias", "over")
     if not scope.windows:
         raise wrong(
             f"a window function in {scope.place}.", fix="Use it in SELECT or ORDER BY; filter in a query around."

@@ -137,3 +137,35 @@ SELECT a.id, tag FROM a CROSS JOIN unnest(a.tags) AS tag;
 SELECT * FROM unnest(ARRAY[1]) WITH ORDINALITY AS u (a, n);
 -- refused
 SELECT * FROM unnest(ARRAY[1.5::double precision]) AS d;
+-- What goes together with nothing.
+SELECT array_agg(DISTINCT id ORDER BY x) FROM a;
+SELECT lower(x) FILTER (WHERE true) FROM a;
+SELECT sum(id, i) FROM a;
+SELECT tags || id FROM a;
+SELECT * FROM unnest(ARRAY[]) AS n;
+SELECT (ARRAY['\x01'::bytea, NULL])[1], (ARRAY['00000000-0000-0000-0000-000000000001'::uuid])[1], (ARRAY[1.50])[1], ('{5}'::bigint[])[1];
+SELECT - interval '1 day' < interval '0 days', abs(1.5), length(5);
+-- refused
+SELECT jsonb_agg(DISTINCT id ORDER BY id) FROM a;
+-- refused
+SELECT $1 = ANY($2);
+-- refused
+SELECT id FROM a WHERE to_jsonb(id) = ANY($1);
+-- refused
+SELECT cardinality($1);
+-- refused
+SELECT array_remove(ARRAY[1.5], 1.5);
+-- refused
+SELECT '{2030-01-01}'::timestamptz[];
+-- refused
+SELECT * FROM unnest(ARRAY[1], ARRAY[2]) AS u;
+-- refused
+SELECT * FROM unnest($1) AS n;
+-- refused
+SELECT concat(ARRAY[1]);
+-- refused
+SELECT jsonb_build_object('a', ARRAY[1.5]);
+-- refused
+SELECT extract(epoch FROM date_trunc('hour', interval '90 minutes'));
+-- refused
+SELECT abs('5');

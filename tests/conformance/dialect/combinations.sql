@@ -75,4 +75,5 @@ UPDATE z SET range = DEFAULT, id = DEFAULT WHERE id = 1;
 -- refused
 UPDATE z SET (range) = ROW(1);
 UPDATE z SET (range, groups) = (SELECT range, NULL FROM z AS o WHERE o.id = 1);
+-- refused
 TABLE z ORDER BY id LIMIT 1;

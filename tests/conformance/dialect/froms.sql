@@ -142,6 +142,7 @@ SELECT id FROM a UNION SELECT id FROM b FOR UPDATE;
 SELECT row_number() OVER () FROM a FOR UPDATE;
 -- refused
 SELECT a.id FROM a LEFT JOIN b ON b.a = a.id FOR UPDATE;
+-- refused
 TABLE c;
 -- refused
 SELECT a.id FROM a, b RIGHT JOIN c ON c.b = b.id;

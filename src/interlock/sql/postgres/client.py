@@ -31,11 +31,17 @@ from interlock.sql.postgres.failures import (
 from interlock.sql.postgres.link import NAME, Driver, Link
 from interlock.sql.rows import Row, row_class
 
+PLAIN_TEXTS: Final = {"standard_conforming_strings": "on"}
+"""A backslash is a letter, as everywhere: another reading would let a query hide in a text (`plans`)."""
+
 STATEMENTS_MAX: Final = 256
 """Prepared statements that one connection keeps; the one that was used longest ago goes first."""
 
 CONFLICT_STATES: Final = ("40001", "40P01")
 """Serialization failure and deadlock: the server has undone the transaction, and it may work the next time."""
+
+DENIED: Final = "42501"
+"""The user may not do it, whenever it was prepared."""
 
 Isolation = Literal["READ COMMITTED", "SERIALIZABLE"]
 
@@ -82,20 +88,29 @@ class Client(Link):
         Raises Conflict when the server has undone it because of another one, and OutcomeUnknown when it is `writing`,
         a transaction of its own, and nobody can say whether it happened.
         """
+        kept = (schema, sql) in self._known
         try:
             return await self._run(sql, args, schema, writing=writing)
         except TransactionError as error:
-            if error.__cause__ is None or not is_stale(error.__cause__):
+            cause = error.__cause__
+            state = None if cause is None else state_of(cause)
+            old = cause is not None and is_stale(cause)
+            if not old and state is not None and (not state.startswith("42") or state == DENIED):
                 raise
-            # Somebody has changed the table since it was prepared; it was not executed.
-            self._known.clear()
-            if self._begun:
+            # Somebody may have changed the table since it was prepared: other columns, or other types of parameters.
+            # It was not executed.
+            self._known.pop((schema, sql), None)
+            if not kept:
+                raise
+            if old:
+                self._known.clear()
+            if state is not None and self._begun:
                 raise Conflict from error
         return await self._run(sql, args, schema, writing=writing)
 
     async def begin(self, isolation: Isolation, *, first: str = "", read_only: bool = False, schema: str = "") -> None:
         """Begin a transaction; `first` is run before anything is looked at. A schema is set for it alone."""
-        local = f"; SET LOCAL search_path = {schema}; SET LOCAL timezone = 'UTC'" if schema else ""
+        local = f"; SET LOCAL search_path = \"{schema}\"; SET LOCAL timezone = 'UTC'" if schema else ""
         mode = " READ ONLY" if read_only else ""
         self._begun = True
         with said(writing=False):
@@ -206,7 +221,9 @@ def _refused(cause: BaseException, state: str | None) -> TransactionError | None
 
 async def opened(address: Address) -> Client:
     """Open a connection for statements of users."""
-    settings = {} if address.pgbouncer else {"search_path": address.schema, "timezone": "UTC", "jit": "off"}
+    settings = (
+        {} if address.pgbouncer else {"search_path": address.schema, "timezone": "UTC", "jit": "off", **PLAIN_TEXTS}
+    )
     if "application_name=" not in address.url:
         settings = {**settings, "application_name": NAME}
     try:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from interlock.errors import TransactionError
 from interlock.sql.datatypes import PLAIN, Name
-from interlock.sql.values import Encoder, encoder, json_text
+from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, encoder, json_text
 
 Send = Callable[[object, int], object]
 Receive = Callable[[object], object]
@@ -64,9 +64,21 @@ def _send(name: str) -> Send | None:
     check = encoder(PLAIN[cast("Name", element)])
     if name == "numeric":
         return lambda value, place: Decimal(cast("str", check(value, place)))
+    if name == "timestamptz":
+        return lambda value, place: _send_time(value, place, check)
     if name in {"jsonb", "float8"}:
         return check  # A document is text on a lane, and to the driver too.
     return lambda value, place: _checked(value, place, check)
+
+
+def _send_time(value: object, place: int, check: Encoder) -> object:
+    # The driver takes the first and the last moment for infinity.
+    if check(value, place) in {TIME_MIN, TIME_MAX}:
+        raise TransactionError(
+            f"${place} is {value}, which would become infinity on its way to PostgreSQL.",
+            fix="Use any other moment, or None for NULL.",
+        )
+    return value
 
 
 def _checked(value: object, place: int, check: Encoder) -> object:

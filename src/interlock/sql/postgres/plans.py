@@ -11,7 +11,6 @@ this one, or end the transaction around them, are refused.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from sqlglot.dialects.postgres import Postgres
@@ -20,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from interlock.sql.refusal import refuse
 from interlock.sql.syntax import TEXT_LENGTH_MAX
-from interlock.sql.words import KEYWORDS
+from interlock.sql.words import PLAIN_CALLS
 
 PLANS_MAX: Final = 1024
 
@@ -43,9 +42,11 @@ class Plan(NamedTuple):
     """The one table that a statement under READ COMMITTED is about, as it was written."""
     key: tuple["Parameter | int | str", ...] = ()
     """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
+    seeks: bool = False
+    """It changes rows that it finds: to find none may mean that the row was replaced while it waited."""
 
 
-_READS: Final = frozenset({"SELECT", "VALUES", "TABLE", "WITH", "(", "SHOW", "EXPLAIN"})
+_READS: Final = frozenset({"SELECT", "VALUES", "TABLE", "WITH", "(", "SHOW"})
 _CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 _BEYOND: Final = frozenset(
     {
@@ -54,6 +55,8 @@ _BEYOND: Final = frozenset(
     }
 )  # fmt: skip
 """Words that may bring a second table, or a second look at the first one."""
+
+_BEHIND_TABLES: Final = frozenset({"WHERE", "GROUP BY", "ORDER BY", "LIMIT"})
 
 _REFUSED: Final = {
     **dict.fromkeys(
@@ -71,10 +74,11 @@ _REFUSED: Final = {
     ),
 }  # fmt: skip
 _SESSION: Final = frozenset(
-    {"SET_CONFIG", "CURRVAL", "LASTVAL", "PG_ADVISORY_LOCK", "PG_TRY_ADVISORY_LOCK", "PG_ADVISORY_LOCK_SHARED",
-     "PG_TRY_ADVISORY_LOCK_SHARED", "PG_ADVISORY_UNLOCK", "PG_ADVISORY_UNLOCK_ALL", "PG_ADVISORY_UNLOCK_SHARED"}
+    {"set_config", "currval", "lastval", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_lock_shared",
+     "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_all", "pg_advisory_unlock_shared"}
 )  # fmt: skip
-_SIMPLE: Final = frozenset(
+_TEMPORARY: Final = frozenset({"TEMP", "TEMPORARY"})
+_SIMPLE: Final = frozenset(name.upper() for name in PLAIN_CALLS) | frozenset(
     {
         "ABS", "BTRIM", "CEIL", "CEILING", "CLOCK_TIMESTAMP", "CONCAT", "CONCAT_WS", "DATE_TRUNC", "DECODE", "ENCODE",
         "FLOOR", "GEN_RANDOM_UUID", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT", "JSONB_SET", "LENGTH", "LOWER", "LTRIM",
@@ -87,10 +91,26 @@ _SIMPLE: Final = frozenset(
 )  # fmt: skip
 """Functions of PostgreSQL's own that look at no table, and types that are written like one."""
 
-_LOCKS: Final = frozenset({"UPDATE", "NO", "SHARE", "KEY"})
-"""Behind FOR: rows that are locked are written to."""
+SIMPLE_NAMES: Final = tuple(sorted(name.lower() for name in _SIMPLE))
+"""The same as PostgreSQL spells them. A function of the user with such a name may be meant instead."""
 
-_KEY_WORDS: Final = frozenset(word.upper() for word in KEYWORDS)
+_OPENING: Final = frozenset(
+    {
+        "ALL", "AND", "ANY", "ARRAY", "BETWEEN", "CASE", "CAST", "COALESCE", "CURRENT_TIME", "CURRENT_TIMESTAMP",
+        "DISTINCT", "ELSE", "EXISTS", "GREATEST", "GROUP BY", "GROUPING", "HAVING", "IN", "LEAST", "LIMIT",
+        "LOCALTIME", "LOCALTIMESTAMP", "NOT", "NULLIF", "OFFSET", "OR", "ORDER BY", "OVERLAY", "PARTITION BY",
+        "POSITION", "RETURNING", "ROW", "SELECT", "SOME", "SUBSTRING", "THEN", "TRIM", "VALUES", "WHEN", "WHERE",
+        "BIT", "CHAR", "CHARACTER", "CHARACTER VARYING", "DEC", "DECIMAL", "FLOAT", "INTERVAL", "NUMERIC", "TIME",
+        "TIMESTAMP", "VARCHAR",
+    }
+)  # fmt: skip
+"""Words in front of a parenthesis that PostgreSQL never takes for the name of a function. Most key words can be one."""
+
+_OPENING_BEHIND: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
+"""The same for words that can be a name, and are none behind this one."""
+
+_SIGNS: Final = frozenset("+-*/<>=~!@#%^&|?,()[]:.")
+_SPACE: Final = " \t\n\r\f"
 
 
 @lru_cache(maxsize=PLANS_MAX)
@@ -115,49 +135,62 @@ def plan_of(sql: str) -> Plan:
             why="Each statement has its own parameters and result.",
             fix="Pass them one by one, inside transact() if they belong together.",
         )
-    _refuse(words)
+    _refuse(tokens, words)
     kind = _kind(words)
+    if any(letter.isspace() and letter not in _SPACE for letter in sql):
+        return Plan(kind, serializable=kind != "schema")  # It is a letter of a name to PostgreSQL, and here it is not.
     if (
-        kind == "read"
+        words[0] in {"SELECT", "VALUES"}
         and not (_BEYOND - {"SELECT"}) & set(words)
         and words.count("SELECT") + words.count("VALUES") == 1
+        and _only_known_calls(words, 0)
     ):
-        return Plan("read", serializable=False)  # It looks at no table at all.
+        return Plan(kind, serializable=False)  # It looks at no table at all.
     table, end = _target(tokens, words) if kind != "schema" else (None, 0)
     if table is None or not _is_simple(words, end):
         return Plan(kind, serializable=kind != "schema")
-    return Plan(kind, serializable=False, table=table, key=_key(tokens, words))
+    seeks = words[0] in {"UPDATE", "DELETE"}
+    return Plan(kind, serializable=False, table=table, key=_key(tokens, words), seeks=seeks)
 
 
 def _word(token: Token) -> str:
     # What stands in quotes is a name or a text, and never a word of the language.
     if token.token_type in {TokenType.IDENTIFIER, TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING}:
         return "''" if token.token_type is not TokenType.IDENTIFIER else '""'
-    return token.text.upper()
+    return token.text.upper() if token.text.isascii() else token.text  # PostgreSQL knows no other capitals.
 
 
-def _refuse(words: Sequence[str]) -> None:
+def _refuse(tokens: Sequence[Token], words: Sequence[str]) -> None:
     reason = _REFUSED.get(words[0])
-    if reason is None and words[0] == "CREATE" and {"TEMP", "TEMPORARY"} & set(words[:4]):
+    if reason is None and _makes_temporary(tokens, words):
         reason = ("it makes something in a connection that others get after this call", "Make an ordinary table.")
     if reason is not None:
         raise refuse(f"{words[0]} cannot be run here: {reason[0]}.", fix=reason[1])
-    for word in words:
-        if word in _SESSION:
+    for token, behind in zip(tokens, words[1:], strict=False):
+        name = token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+        if behind == "(" and name in _SESSION:
             raise refuse(
-                f"{word.lower()} cannot be run here: it belongs to a connection, which others get after this call.",
+                f"{name} cannot be run here: it belongs to a connection, which others get after this call.",
                 fix="Use RETURNING for numbers that the database gave, and `engine.lease` for locks.",
             )
 
 
+def _makes_temporary(tokens: Sequence[Token], words: Sequence[str]) -> bool:
+    if words[0] == "CREATE":
+        named = [token.text.lower() for token, behind in zip(tokens, words[1:], strict=False) if behind == "."]
+        return bool(_TEMPORARY & set(words[:4])) or "pg_temp" in named
+    place = words.index("INTO") if "INTO" in words and words[0] != "INSERT" else len(words)
+    return bool(_TEMPORARY & set(words[place + 1 : place + 3]))
+
+
 def _kind(words: Sequence[str]) -> Kind:
     first = words[0]
-    if first in _CHANGES:
+    if first in _CHANGES or first == "EXPLAIN":  # With ANALYZE it runs what it explains.
         return "write"
     if first not in _READS:
         return "schema"
-    locks = any(first == "FOR" and second in _LOCKS for first, second in pairwise(words))
-    writes = _CHANGES & set(words) or "INTO" in words or locks or not _only_known_calls(words, 0)
+    # FOR SHARE locks rows and NEXTVAL takes a number, so neither can be in a transaction that only reads.
+    writes = (_CHANGES | {"INTO", "SHARE", "NEXTVAL", "SETVAL"}) & set(words) or not _only_known_calls(words, 0)
     return "write" if writes else "read"
 
 
@@ -175,7 +208,7 @@ def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, 
             table, end = _name(tokens, words, place)
             # A comma behind the table would be a second one; behind GROUP BY and ORDER BY it is none.
             rest = list(words[end:])
-            until = next((i for i, word in enumerate(rest) if word in {"WHERE", "GROUP", "ORDER", "LIMIT"}), len(rest))
+            until = next((i for i, word in enumerate(rest) if word in _BEHIND_TABLES), len(rest))
             if "," in rest[:until] or (_BEYOND - {"FROM", "SELECT"}) & set(words) or words.count("SELECT") > 1:
                 return None, 0
             return (table, -1) if _only_known_calls(words, 0) else (None, 0)
@@ -197,6 +230,8 @@ def _name(tokens: Sequence[Token], words: Sequence[str], place: int) -> tuple[st
         if place >= len(tokens) or tokens[place].token_type is not TokenType.DOT:
             break
         place += 1
+    if place < len(tokens) and tokens[place].token_type is TokenType.AMP:
+        return None, 0  # The name is U&"...", and this was only the beginning of it.
     return ".".join(parts) or None, place
 
 
@@ -214,15 +249,21 @@ def _is_simple(words: Sequence[str], end: int) -> bool:
 
 
 def _only_known_calls(words: Sequence[str], begin: int) -> bool:
-    """Whether every word in front of a parenthesis is one of the language, or a function that looks at no table."""
+    """Whether everything in front of a parenthesis is of the language, or a function that looks at no table."""
     for place in range(max(begin, 1), len(words)):
         if words[place] != "(" or place == begin:
             continue
-        before = words[place - 1]
-        if before.replace("_", "A").isalnum() and not before.isdigit():
-            if before not in _KEY_WORDS and before not in _SIMPLE:
+        before, further = words[place - 1], words[place - 2] if place > 1 else ""
+        if before in _SIMPLE:
+            if further == "." and (place < 3 or words[place - 3] != "PG_CATALOG"):  # noqa: PLR2004 -- schema, dot, name.
                 return False
-        elif before == '""':
+        elif before == "SET":
+            if words.index("SET") != place - 1 and further != "UPDATE":
+                return False
+        elif before in _OPENING_BEHIND:
+            if further != _OPENING_BEHIND[before]:
+                return False
+        elif before not in _OPENING and not all(letter in _SIGNS for letter in before):
             return False
     return True
 
