@@ -78,17 +78,17 @@ class OnPostgres:
 
     def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
         """Run one statement as one durable transaction; returns the rows it changed."""
-        return self._counted(self._execute(sql, args, key))
+        return self._counted(lambda: self._execute(sql, args, key))
 
     def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
         """Run one statement and return its rows."""
-        return self._counted(self._query(sql, args, key))
+        return self._counted(lambda: self._query(sql, args, key))
 
     def transact(
         self, function: Callable[..., object], args: tuple[object, ...], key: str | None
     ) -> Coroutine[object, object, object]:
         """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
-        return self._counted(self._transact(function, args, key))
+        return self._counted(lambda: self._transact(function, args, key))
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers of this process wait for each other on, worst first (D9)."""
@@ -132,10 +132,10 @@ class OnPostgres:
         """Whether it was closed."""
         return self._closed
 
-    async def _counted(self, call: Coroutine[object, object, ResultT]) -> ResultT:
+    async def _counted(self, call: Callable[[], Coroutine[object, object, ResultT]]) -> ResultT:
         self._waiting += 1
         try:
-            result = await call
+            result = await call()
         except BaseException:
             self._failed += 1
             raise

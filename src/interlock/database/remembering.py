@@ -20,6 +20,9 @@ TABLE: Final = "interlock_keys"
 REMOVE_EVERY: Final = 1_000
 """So many transactions with keys are between two removals, and twice as many keys are removed at a time."""
 
+UNUSABLE_STATES: Final = ("42501", "42P01")
+"""PostgreSQL's words for a table that the user may not use, and for one that is not there."""
+
 SCHEMA: Final = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     number bigint GENERATED ALWAYS AS IDENTITY,
@@ -48,7 +51,7 @@ class Remembered:
 
     async def first_result(self, tx: Statements, key: str, digest: bytes) -> tuple[bool, object]:
         """(True, the first result) when the key has been used for the same, (False, None) when it is new."""
-        if await tx.execute(CLAIM, key, digest):
+        if await _claimed(tx, key, digest):
             return False, None
         found = await tx.query(FIND, key)
         if not found:
@@ -81,6 +84,21 @@ class Remembered:
         if self._used % REMOVE_EVERY == 0:
             settings = self._settings
             _ = await run(REMOVE, settings.keys_retained_s, settings.keys_max, 2 * REMOVE_EVERY)
+
+
+async def _claimed(tx: Statements, key: str, digest: bytes) -> int:
+    try:
+        return await tx.execute(CLAIM, key, digest)
+    except TransactionError as error:
+        state: object = getattr(error.__cause__, "sqlstate", None)
+        if state not in UNUSABLE_STATES:
+            raise
+        raise TransactionError(
+            f"key {key!r} cannot be kept: {TABLE} is missing, or this user may not write to it; nothing happened.",
+            why="A key is stored in the same transaction as what it stands for. The table is made when the database is "
+            "opened, by a user who may make tables in the schema.",
+            fix=f"Open it once as such a user, and GRANT SELECT, INSERT, UPDATE, DELETE ON {TABLE} to this one.",
+        ) from error
 
 
 def _made(names: tuple[str, ...], values: tuple[object, ...]) -> Row:

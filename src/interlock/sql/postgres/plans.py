@@ -86,7 +86,7 @@ _SIMPLE: Final = frozenset(name.upper() for name in PLAIN_CALLS) | frozenset(
         "STATEMENT_TIMESTAMP", "STRPOS", "SUBSTR", "TO_TIMESTAMP", "TRANSACTION_TIMESTAMP", "TRUNC", "UPPER",
         "COUNT", "SUM", "MIN", "MAX", "AVG", "BOOL_AND", "BOOL_OR", "STRING_AGG", "ARRAY_AGG", "JSONB_AGG",
         "CARDINALITY", "JSONB_ARRAY_LENGTH", "JSONB_TYPEOF", "TO_JSONB", "NEXTVAL", "PG_SLEEP", "INT2", "INT4", "INT8",
-        "FLOAT8", "BOOL", "TIMESTAMPTZ", "BPCHAR", "BYTEA", "UUID", "JSONB", "SETVAL",
+        "OVERLAY", "SUBSTRING", "FLOAT8", "BOOL", "TIMESTAMPTZ", "BPCHAR", "BYTEA", "UUID", "JSONB", "SETVAL",
     }
 )  # fmt: skip
 """Functions of PostgreSQL's own that look at no table, and types that are written like one."""
@@ -96,10 +96,11 @@ SIMPLE_NAMES: Final = tuple(sorted(name.lower() for name in _SIMPLE))
 
 _OPENING: Final = frozenset(
     {
-        "ALL", "AND", "ANY", "ARRAY", "BETWEEN", "CASE", "CAST", "COALESCE", "CURRENT_TIME", "CURRENT_TIMESTAMP",
-        "DISTINCT", "ELSE", "EXISTS", "GREATEST", "GROUP BY", "GROUPING", "HAVING", "IN", "LEAST", "LIMIT",
-        "LOCALTIME", "LOCALTIMESTAMP", "NOT", "NULLIF", "OFFSET", "OR", "ORDER BY", "OVERLAY", "PARTITION BY",
-        "POSITION", "RETURNING", "ROW", "SELECT", "SOME", "SUBSTRING", "THEN", "TRIM", "VALUES", "WHEN", "WHERE",
+        "ALL", "AND", "ANY", "ARRAY", "AS", "BETWEEN", "CASE", "CAST", "COALESCE", "CURRENT_TIME", "CURRENT_TIMESTAMP",
+        "DISTINCT", "ELSE", "EXCEPT", "EXISTS", "FROM", "GREATEST", "GROUP BY", "GROUPING", "HAVING", "IN",
+        "INTERSECT", "LEAST", "LIMIT", "LOCALTIME", "LOCALTIMESTAMP", "NOT", "NULLIF", "OFFSET", "ON", "OR",
+        "ORDER BY", "PARTITION BY", "POSITION", "RETURNING", "ROW", "SELECT", "SOME", "THEN", "TRIM", "UNION", "USING",
+        "VALUES", "WHEN", "WHERE",
         "BIT", "CHAR", "CHARACTER", "CHARACTER VARYING", "DEC", "DECIMAL", "FLOAT", "INTERVAL", "NUMERIC", "TIME",
         "TIMESTAMP", "VARCHAR",
     }
@@ -108,6 +109,9 @@ _OPENING: Final = frozenset(
 
 _OPENING_BEHIND: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
 """The same for words that can be a name, and are none behind this one."""
+
+_QUERIES: Final = (["SELECT"], ["VALUES"], ["WITH"], ["TABLE"])
+"""Behind a parenthesis these make a query of it, whatever is in front: a call would need two."""
 
 _SIGNS: Final = frozenset("+-*/<>=~!@#%^&|?,()[]:.")
 _SPACE: Final = " \t\n\r\f"
@@ -251,7 +255,7 @@ def _is_simple(words: Sequence[str], end: int) -> bool:
 def _only_known_calls(words: Sequence[str], begin: int) -> bool:
     """Whether everything in front of a parenthesis is of the language, or a function that looks at no table."""
     for place in range(max(begin, 1), len(words)):
-        if words[place] != "(" or place == begin:
+        if words[place] != "(" or place == begin or words[place + 1 : place + 2] in _QUERIES:
             continue
         before, further = words[place - 1], words[place - 2] if place > 1 else ""
         if before in _SIMPLE:

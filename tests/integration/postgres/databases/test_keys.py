@@ -1,0 +1,151 @@
+"""Keys on PostgreSQL: a call with a key happens once, whatever is cut, and says so (G2, G9)."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from interlock.database import remembering
+from interlock.database.database import Database
+from interlock.database.transactions import Transaction
+from interlock.errors import ConstraintViolation, KeyReused, OutcomeUnknown, TransactionError
+from tests.integration.postgres.cutting import Cut, cutting
+from tests.integration.postgres.databases.servers import counter, value
+
+ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
+READ_ADD = "UPDATE c SET n = (SELECT n FROM c WHERE id = 1) + 1 WHERE id = 1 RETURNING n"
+
+
+async def add(tx: Transaction, amount: int) -> object:
+    [(n,)] = await tx.query("SELECT n FROM c WHERE id = 1")
+    assert isinstance(n, int)
+    await tx.execute("UPDATE c SET n = $1 WHERE id = 1", n + amount)
+    return {"n": n + amount}
+
+
+def test_one_key_from_many_tasks_happens_once(postgres_url: str) -> None:
+    async def scenario() -> None:
+        async with counter(postgres_url) as db, Database.open(postgres_url) as other:
+            for number, each in enumerate([ADD, READ_ADD], start=1):
+                calls = [at.execute(each, key=f"e{number}") for at in (db, other) for _ in range(16)]
+                assert await asyncio.gather(*calls) == [1] * 32
+                assert await value(db) == number
+            calls2 = [at.transact(add, 5, key="t") for at in (db, other) for _ in range(16)]
+            assert await asyncio.gather(*calls2) == [{"n": 7}] * 32
+            assert await db.query(READ_ADD, key="q") == await other.query(READ_ADD, key="q") == [(8,)]
+
+    asyncio.run(scenario())
+
+
+def test_a_key_for_something_else_is_refused_and_a_failure_leaves_it_free(postgres_url: str) -> None:
+    async def scenario() -> None:
+        async with counter(postgres_url) as db:
+            await db.execute(ADD, key="k")
+            for call in (db.execute(READ_ADD, key="k"), db.query(ADD, key="k"), db.transact(add, 1, key="k")):
+                with pytest.raises(KeyReused):
+                    await call
+            with pytest.raises(TransactionError, match="zero"):
+                await db.execute("UPDATE c SET n = 1 / 0 WHERE id = 1", key="free")
+            with pytest.raises(ConstraintViolation):
+                await db.execute("INSERT INTO c VALUES (1, 1)", key="free")
+            assert await db.execute(ADD, key="free") == 1
+            assert await value(db) == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["committed", "not committed"])
+@pytest.mark.parametrize("what", ["one statement", "a transaction"])
+def test_a_cut_in_the_commit_is_resolved_by_the_key(postgres_url: str, what: str, delivered: bool) -> None:
+    """G9: the same key is asked again, and what has happened is not done twice."""
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as direct, cutting(postgres_url) as proxy:
+            async with Database.open(proxy.url) as db:
+                assert await db.transact(add, 1) == {"n": 1}
+                proxy.cut = Cut(b"Q", b"COMMIT", delivered=delivered)
+                if what == "one statement":
+                    assert await db.execute(ADD, key="k") == 1
+                else:
+                    assert await db.transact(add, 1, key="k") == {"n": 2}
+                assert proxy.cuts == 1
+            assert await value(direct) == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["committed", "not committed"])
+@pytest.mark.parametrize("what", ["one statement", "a transaction"])
+def test_without_a_key_a_cut_in_the_commit_is_an_unknown_outcome(postgres_url: str, what: str, delivered: bool) -> None:
+    """G9: it is said honestly, and never done a second time."""
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as direct, cutting(postgres_url) as proxy:
+            async with Database.open(proxy.url) as db:
+                assert await db.execute(ADD) == 1
+                # A statement that is known costs a Bind, a whole transaction ends with COMMIT.
+                proxy.cut = (
+                    Cut(b"B", delivered=delivered) if what == "one statement" else Cut(b"Q", b"COMMIT", delivered)
+                )
+                with pytest.raises(OutcomeUnknown):
+                    await (db.execute(ADD) if what == "one statement" else db.transact(add, 1))
+                assert proxy.cuts == 1
+            assert await value(direct) == 1 + delivered
+
+    asyncio.run(scenario())
+
+
+def test_keys_are_removed_by_age_and_by_number(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "REMOVE_EVERY", 5)
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as db, Database.open(postgres_url, keys_max=3) as few:
+            for number in range(10):
+                await few.execute(ADD, key=f"few-{number}")
+            kept = await db.query("SELECT key FROM interlock_keys ORDER BY number")
+            assert kept == [("few-7",), ("few-8",), ("few-9",)]
+            await db.execute("UPDATE interlock_keys SET at = now() - interval '8 days'")
+            for number in range(5):
+                await db.execute(ADD, key=f"new-{number}")
+            assert await db.query("SELECT count(*) FROM interlock_keys WHERE key LIKE 'few-%'") == [(0,)]
+
+    asyncio.run(scenario())
+
+
+def test_an_error_while_old_keys_are_removed_is_not_the_callers(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for has been committed, so the call must not say that it failed (G9)."""
+    monkeypatch.setattr(remembering, "REMOVE_EVERY", 1)
+    monkeypatch.setattr(remembering, "REMOVE", "SELECT 1 / 0, $1::float8, $2::bigint, $3::bigint")
+
+    async def scenario() -> None:
+        async with counter(postgres_url) as db:
+            assert await db.execute(ADD, key="k") == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_user_without_rights_has_turns_and_is_told_about_keys(postgres_url: str) -> None:
+    """Only keys need a table of their own; a transaction that met another one works without the gate."""
+
+    async def scenario() -> None:
+        user, schema = f"u{uuid.uuid4().hex[:12]}", postgres_url.rpartition("=")[2]
+        async with counter(postgres_url) as db:
+            await db.execute("DROP TABLE interlock_gate")
+            await db.execute("DROP TABLE interlock_keys")
+            await db.execute(f"CREATE ROLE {user} LOGIN")
+            await db.execute(f"GRANT USAGE ON SCHEMA {schema} TO {user}")
+            await db.execute(f"GRANT ALL ON c TO {user}")
+            try:
+                async with Database.open(postgres_url.replace("postgres:", f"{user}:", 1)) as theirs:
+                    assert await theirs.query("SELECT current_user::text") == [(user,)]
+                    results = await asyncio.gather(*[theirs.query(READ_ADD) for _ in range(32)])
+                    assert sorted(results) == [[(n,)] for n in range(1, 33)]
+                    with pytest.raises(TransactionError, match="GRANT"):
+                        await theirs.execute(ADD, key="k")
+            finally:
+                await db.execute(f"DROP OWNED BY {user}")
+                await db.execute(f"DROP ROLE {user}")
+
+    asyncio.run(scenario())
