@@ -62,13 +62,14 @@ def _send(name: str) -> Send | None:
     if element != name:
         return lambda value, place: _send_list(value, place, element)
     check = encoder(PLAIN[cast("Name", element)])
-    if name == "numeric":
-        return lambda value, place: Decimal(cast("str", check(value, place)))
-    if name == "timestamptz":
-        return lambda value, place: _send_time(value, place, check)
     if name in {"jsonb", "float8"}:
         return check  # A document is text on a lane, and to the driver too.
-    return lambda value, place: _checked(value, place, check)
+    sending = {"numeric": _send_numeric, "timestamptz": _send_time}.get(name, _checked)
+    return lambda value, place: sending(value, place, check)
+
+
+def _send_numeric(value: object, place: int, check: Encoder) -> object:
+    return Decimal(cast("str", check(value, place)))
 
 
 def _send_time(value: object, place: int, check: Encoder) -> object:
