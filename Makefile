@@ -81,7 +81,7 @@ coverage: $(DEV) ## The tests, every branch of the core taken by them, and nearl
 	@$(PY) -m coverage run -m pytest -n $(WORKERS) $(ARGS)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report --include='src/interlock/core/*' --fail-under=100
-	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*' \
+	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*,src/interlock/hotrow/*' \
 		--skip-covered --fail-under=97
 	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/runtime/*' --skip-covered --fail-under=96
 

@@ -26,8 +26,10 @@ def strangers(copy: Path) -> list[str]:
 def main() -> int:
     copy, tests = Path(sys.argv[1]).resolve(), sys.argv[2:]
     assert interlock.__file__
-    # The shared settings are those of Hypothesis, which takes a third of the time only to be imported.
-    needed = any("hypothesis" in Path(test).read_text(encoding="utf-8") for test in tests)
+    # The shared settings are those of Hypothesis, which takes a third of the time only to be imported, and the places
+    # of the conformance suites.
+    files = [test for test in tests if test.endswith(".py")]
+    needed = any("conformance" in test or "hypothesis" in Path(test).read_text(encoding="utf-8") for test in files)
     options = OPTIONS if needed else [*OPTIONS, "--noconftest"]
     if strangers(copy):
         return WRONG_COPY
