@@ -32,6 +32,8 @@ class Cutting:
         self._schema = address.schema
         self.cut: Cut | None = None
         self.cuts = 0
+        self.said: list[bytes] = []
+        """The letters of the messages, as the clients sent them."""
         self.connections = 0
         self.port = 0
 
@@ -65,6 +67,7 @@ class Cutting:
             while True:
                 head = await reader.readexactly(5)
                 body = await reader.readexactly(int.from_bytes(head[1:]) - 4)
+                self.said.append(head[:1])
                 cut = self.cut
                 if cut is not None and head[:1] == cut.letter and cut.text in body:
                     self.cut = None

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
-from interlock.errors import ConstraintViolation, InterlockError, TransactionError
+from interlock.errors import ConstraintViolation, InterlockError, OutcomeUnknown, TransactionError
 from interlock.sql.postgres.address import Address
 from interlock.sql.postgres.exchange import Receive, Send, receives, sends, sent
 from interlock.sql.postgres.extra import asyncpg
@@ -81,6 +81,7 @@ class Client(Link):
         self._timeout = address.statement_timeout_s
         self.pooled = address.pgbouncer
         self._begun = False
+        self._names = 0
 
     async def run(self, sql: str, args: Sequence[object], *, schema: str, writing: bool) -> Answer:
         """Run one statement, in the transaction that is open or as one of its own.
@@ -95,16 +96,15 @@ class Client(Link):
             cause = error.__cause__
             state = None if cause is None else state_of(cause)
             old = cause is not None and is_stale(cause)
-            if not old and state is not None and (not state.startswith("42") or state == DENIED):
+            if not old and (state is None or not state.startswith("42") or state == DENIED):
                 raise
-            # Somebody may have changed the table since it was prepared: other columns, or other types of parameters.
-            # It was not executed.
+            # Somebody may have changed the table since it was prepared, and the server has undone what it did.
             self._known.pop((schema, sql), None)
             if not kept:
                 raise
             if old:
                 self._known.clear()
-            if state is not None and self._begun:
+            if self._begun:
                 raise Conflict from error
         return await self._run(sql, args, schema, writing=writing)
 
@@ -141,11 +141,20 @@ class Client(Link):
     async def _run(self, sql: str, args: Sequence[object], schema: str, *, writing: bool) -> Answer:
         with said(writing=False):
             # To prepare a statement is not to run it: what breaks here has changed nothing.
+            kept = (schema, sql) in self._known
             known = await self._prepared_for(sql, schema)
-            values = sent(args, known.sends)
+            try:
+                values = sent(args, known.sends)
+            except TransactionError:
+                # The parameters may have other types by now.
+                self._known.pop((schema, sql), None)
+                if not kept:
+                    raise
+                known = await self._prepared_for(sql, schema)
+                values = sent(args, known.sends)
         if self.driver.is_closed():
             raise LostConnection("the connection to PostgreSQL was lost before a statement was sent.")
-        with said(writing=writing):
+        with said(writing=writing), _decoded(writing=writing):
             rows = await known.statement.fetch(*values, timeout=self._timeout)
         read, row = known.receives, known.row
         if read is None:
@@ -162,13 +171,15 @@ class Client(Link):
         if known is not None:
             self._known.move_to_end((schema, sql))
             return known
-        # Without a name the server keeps only the last one, which is right behind a pooler.
-        driver = cast("Any", self.driver)
-        statement = await driver.prepare(sql, timeout=self._timeout, **({"name": ""} if self.pooled else {}))
-        attributes = statement.get_attributes()
+        # Without a name the driver would send the text again each time, and read the answer by what it knew before: if
+        # the table has changed, the values are wrong. Behind a pooler a name may be another's, and nothing is kept.
+        self._names += 1
+        name = "" if self.pooled else f"interlock_{self._names}"
+        statement = await self.driver.prepare(sql, name=name, timeout=self._timeout)
+        attributes = cast("_Statement", statement).get_attributes()
         known = _Known(
             cast("_Statement", statement),
-            sends(statement.get_parameters()),
+            sends(cast("_Statement", statement).get_parameters()),
             receives([attribute.type for attribute in attributes]),
             row_class(tuple([str(attribute.name) for attribute in attributes])),
         )
@@ -184,6 +195,27 @@ def _count(status: str, found: int) -> int:
     if word in {"INSERT", "UPDATE", "DELETE", "MERGE"}:
         return int(numbers[-1])
     return found
+
+
+@contextlib.contextmanager
+def _decoded(*, writing: bool) -> Generator[None]:
+    """What the driver cannot read, such as the year 20000, was sent by a server that has run the statement."""
+    try:
+        yield
+    except (asyncpg.InterfaceError, asyncpg.PostgresError):
+        raise  # It is about the arguments, which were not sent, or said by the server.
+    except (ArithmeticError, BufferError, LookupError, ValueError) as error:
+        if writing:
+            raise OutcomeUnknown(
+                f"a statement was run, and a value that it returned cannot be read: {error}.",
+                why="PostgreSQL has values that Python has not, such as a time behind the year 9999.",
+                fix="Return it as text, or leave it out of RETURNING; look whether the statement has happened.",
+            ) from None  # It is no error of the arguments, as which it would be told.
+        raise TransactionError(
+            f"a value that a statement returned cannot be read: {error}.",
+            why="PostgreSQL has values that Python has not, such as a time behind the year 9999.",
+            fix="Return it as text.",
+        ) from None
 
 
 @contextlib.contextmanager

@@ -124,6 +124,8 @@ def plan_of(sql: str) -> Plan:
         raise refuse(
             f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters."
         )
+    if "\x00" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
+        raise refuse("a statement with a NUL or a lone surrogate in it.", fix="Pass values as parameters.")
     try:
         tokens = Postgres().tokenize(sql)
     except SqlglotError:
