@@ -1,4 +1,4 @@
-"""Mutants of the helpers for hot rows, of the rule of isolation and of the advisor: D1, D5–D8, D10, D15."""
+"""Mutants of the helpers for hot rows, of the rule of isolation and of the advisor: D1, D5 to D8, D10, D15."""
 
 from tests.mutation.mutant import Mutant
 
