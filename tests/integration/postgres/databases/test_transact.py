@@ -25,9 +25,9 @@ async def sleeps(tx: Transaction) -> None:
     await asyncio.sleep(0)
 
 
-async def sleeps_longer(tx: Transaction) -> None:
-    await tx.execute(ADD)
-    await asyncio.sleep(1)
+async def sets_a_limit(tx: Transaction) -> None:
+    async with asyncio.timeout(1):
+        await tx.execute(ADD)
 
 
 async def starts_a_task(tx: Transaction) -> None:
@@ -79,7 +79,7 @@ async def catches_a_refusal(tx: Transaction) -> None:
     [
         gathers,
         sleeps,
-        sleeps_longer,
+        sets_a_limit,
         starts_a_task,
         waits_for_another,
         forgets_to_await,
