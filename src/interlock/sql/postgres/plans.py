@@ -77,6 +77,7 @@ _SESSION: Final = frozenset(
     {"set_config", "currval", "lastval", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_lock_shared",
      "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_all", "pg_advisory_unlock_shared"}
 )  # fmt: skip
+_VOLATILE: Final = frozenset({"CLOCK_TIMESTAMP", "GEN_RANDOM_UUID", "NEXTVAL", "RANDOM", "SETVAL"})
 _TEMPORARY: Final = frozenset({"TEMP", "TEMPORARY"})
 _SIMPLE: Final = frozenset(name.upper() for name in PLAIN_CALLS) | frozenset(
     {
@@ -156,6 +157,8 @@ def plan_of(sql: str) -> Plan:
     if table is None or not _is_simple(words, end):
         return Plan(kind, serializable=kind != "schema")
     seeks = words[0] in {"UPDATE", "DELETE"}
+    if seeks and "WHERE" in words and _VOLATILE & set(words[words.index("WHERE") :]):
+        return Plan(kind, serializable=True)  # It would find another row each time it is run.
     return Plan(kind, serializable=False, table=table, key=_key(tokens, words), seeks=seeks)
 
 

@@ -1,7 +1,6 @@
 """What the tests of a database on PostgreSQL look at from the outside: the server, past the database."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from interlock.database.database import Database
@@ -23,7 +22,7 @@ async def nothing_open(watcher: Database, name: str) -> None:
 
 
 @asynccontextmanager
-async def counter(url: str) -> AsyncIterator[Database]:
+async def counter(url: str) -> AsyncGenerator[Database]:
     """A database with a counter at zero."""
     async with Database.open(url) as db:
         await db.execute("CREATE TABLE c (id integer PRIMARY KEY, n integer NOT NULL)")
@@ -35,8 +34,3 @@ async def value(db: Database) -> object:
     """What the counter says."""
     [(n,)] = await db.query("SELECT n FROM c WHERE id = 1")
     return n
-
-
-async def settled(*tasks: "asyncio.Future[object]") -> None:
-    """Until all have ended, however."""
-    await asyncio.wait(tasks)

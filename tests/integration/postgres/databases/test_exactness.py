@@ -6,7 +6,7 @@ The same storm with everything under READ COMMITTED loses some of them, which sh
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Database]:
+async def opened(url: str) -> AsyncGenerator[Database]:
     """A database with one connection for each task. Its schema is taken away: an operator is seen by everybody."""
     async with Database.open(f"{url}&connections_max={TASKS}") as db:
         try:

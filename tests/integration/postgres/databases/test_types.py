@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -43,7 +43,7 @@ VALUES: list[tuple[str, object]] = [
 
 
 @asynccontextmanager
-async def both(url: str) -> AsyncIterator[tuple[Database, Database]]:
+async def both(url: str) -> AsyncGenerator[tuple[Database, Database]]:
     """A lane and PostgreSQL."""
     async with Database.open("memory:") as lane, Database.open(url) as postgres:
         yield lane, postgres
