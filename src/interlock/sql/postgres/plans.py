@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     kind: Kind
     serializable: bool
     table: str | None = None
-    """The one table that a statement under READ COMMITTED is about, as it was written."""
+    """The one table that a statement under READ COMMITTED is about, or another one changes, as it was written."""
     key: tuple["Parameter | int | str", ...] = ()
     """What the row is chosen by: parameters, and values that stand in the text. With them a hot row has a name."""
     seeks: bool = False
@@ -155,7 +155,9 @@ def plan_of(sql: str) -> Plan:
         return Plan(kind, serializable=False)  # It looks at no table at all.
     table, end = _target(tokens, words) if kind != "schema" else (None, 0)
     if table is None or not _is_simple(words, end):
-        return Plan(kind, serializable=kind != "schema")
+        named = _changed(tokens, words) if kind == "write" else None
+        key = () if named is None else tuple(dict.fromkeys(_key(tokens, words)))
+        return Plan(kind, serializable=kind != "schema", table=named, key=key)
     seeks = words[0] in {"UPDATE", "DELETE"}
     if seeks and "WHERE" in words and _VOLATILE & set(words[words.index("WHERE") :]):
         return Plan(kind, serializable=True)  # It would find another row each time it is run.
@@ -223,6 +225,15 @@ def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, 
             return (table, -1) if _only_known_calls(words, 0) else (None, 0)
         case _:
             return None, 0
+
+
+def _changed(tokens: Sequence[Token], words: Sequence[str]) -> str | None:
+    """The table that a statement changes, whatever else it looks at: its hot row has a name too."""
+    for place, word in enumerate(words):
+        if word in _CHANGES and (place == 0 or words[place - 1] != "FOR"):
+            behind = place + (2 if words[place + 1 : place + 2] in (["INTO"], ["FROM"]) else 1)
+            return _name(tokens, words, behind)[0]
+    return None
 
 
 def _name(tokens: Sequence[Token], words: Sequence[str], place: int) -> tuple[str | None, int]:
