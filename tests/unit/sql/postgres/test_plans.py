@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import DialectError
-from interlock.sql.postgres.plans import plan_of
+from interlock.sql.postgres.plans import Parameter, plan_of
 
 RELAXED = [
     ("write", "UPDATE t SET n = n + 1 WHERE id = $1"),
@@ -155,3 +155,24 @@ def test_noise_alone_costs_no_retry(form: str, noise: str) -> None:
 def test_what_would_stay_in_a_connection_is_refused(sql: str) -> None:
     with pytest.raises(DialectError):
         plan_of(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("UPDATE c SET n = (SELECT n FROM c WHERE id = $1) + 1 WHERE id = $1", "c"),
+        ("WITH x AS (SELECT n FROM u) UPDATE c SET n = 1 WHERE id = $1", "c"),
+        ("DELETE FROM c USING u WHERE c.id = $1", "c"),
+    ],
+)
+def test_a_statement_that_looks_at_more_still_says_which_row_it_changes(sql: str, table: str) -> None:
+    """D9: a conflict of it has a name."""
+    plan = plan_of(sql)
+    assert (plan.serializable, plan.table, plan.key) == (True, table, (Parameter(0),))
+
+
+@pytest.mark.parametrize(
+    "sql", ["INSERT", "WITH x AS (SELECT 1) SELECT a FROM t, x FOR UPDATE", "UPDATE", "DELETE FROM"]
+)
+def test_what_changes_no_table_that_can_be_told_has_no_name(sql: str) -> None:
+    assert plan_of(sql).table is None
