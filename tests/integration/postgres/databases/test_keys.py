@@ -1,7 +1,10 @@
 """Keys on PostgreSQL: a call with a key happens once, whatever is cut, and says so (G2, G9)."""
 
 import asyncio
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from interlock.errors import ConstraintViolation, KeyReused, OutcomeUnknown, Tra
 from tests.integration.postgres.cutting import Cut, cutting
 from tests.integration.postgres.databases.servers import counter, value
 
+HERE = {"PYTHONPATH": str(Path(__file__).parents[4] / "src")}
 ADD = "UPDATE c SET n = n + 1 WHERE id = 1"
 READ_ADD = "UPDATE c SET n = (SELECT n FROM c WHERE id = 1) + 1 WHERE id = 1 RETURNING n"
 
@@ -33,6 +37,34 @@ def test_one_key_from_many_tasks_happens_once(postgres_url: str) -> None:
             calls2 = [at.transact(add, 5, key="t") for at in (db, other) for _ in range(16)]
             assert await asyncio.gather(*calls2) == [{"n": 7}] * 32
             assert await db.query(READ_ADD, key="q") == await other.query(READ_ADD, key="q") == [(8,)]
+
+    asyncio.run(scenario())
+
+
+PROCESS = """
+import asyncio, sys
+from interlock.database.database import Database
+
+async def main():
+    async with Database.open(sys.argv[1]) as db:
+        rows = await asyncio.gather(*[db.query(sys.argv[2], key="k") for _ in range(16)])
+        print(sorted({n for [(n,)] in rows}))
+
+asyncio.run(main())
+"""
+
+
+def test_one_key_from_two_processes_happens_once(postgres_url: str) -> None:
+    async def scenario() -> None:
+        async with counter(postgres_url) as db:
+            words = [sys.executable, "-c", PROCESS, postgres_url, READ_ADD]
+
+            def other() -> str:
+                return subprocess.run(words, stdout=subprocess.PIPE, text=True, env=HERE, check=True).stdout
+
+            said = await asyncio.gather(asyncio.to_thread(other), asyncio.to_thread(other))
+            assert list(said) == ["[1]\n"] * 2
+            assert await value(db) == 1
 
     asyncio.run(scenario())
 
