@@ -17,7 +17,7 @@ from interlock.database.postgres_connections import Connections
 from interlock.database.postgres_transactions import Attempt, Contended, NoGate, driven
 from interlock.database.remembering import Remembered
 from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
-from interlock.errors import BadUsage, DialectError, InterlockError, OutcomeUnknown
+from interlock.errors import BadUsage, DialectError, InterlockError, OutcomeUnknown, Overloaded
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import Contention, HotRow
 from interlock.lanes.settings import LaneSettings
@@ -133,6 +133,8 @@ class OnPostgres:
         return self._closed
 
     async def _counted(self, call: Callable[[], Coroutine[object, object, ResultT]]) -> ResultT:
+        if self._waiting >= self.settings.queue_max:
+            raise Overloaded(1.0, f"{self._waiting:,} calls wait for this database already (queue_max).")
         self._waiting += 1
         try:
             result = await call()

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from interlock.database.database import Database
-from interlock.errors import InterlockError, OutcomeUnknown, UnavailableError
+from interlock.errors import InterlockError, OutcomeUnknown, Overloaded, UnavailableError
 from tests.integration.postgres.databases.servers import counter, named, value
 from tests.integration.postgres.test_restarts import OwnServer, own_server
 
@@ -159,5 +159,18 @@ def test_a_child_process_does_not_use_its_parents_connections(postgres_url: str)
             assert os.waitstatus_to_exitcode(status) == 0
             await db.execute(ADD)
             assert await value(db) == 2
+
+    asyncio.run(scenario())
+
+
+def test_more_calls_than_may_wait_are_refused_at_once(postgres_url: str) -> None:
+    """G6: what waits is bounded by queue_max, as in a lane."""
+
+    async def scenario() -> None:
+        async with Database.open(postgres_url, queue_max=5) as db:
+            answers = await asyncio.gather(*(db.query("SELECT 1") for _ in range(8)), return_exceptions=True)
+            assert [type(answer) for answer in answers[5:]] == [Overloaded] * 3
+            assert answers[:5] == [[(1,)]] * 5
+            assert await db.query("SELECT 1") == [(1,)]
 
     asyncio.run(scenario())
