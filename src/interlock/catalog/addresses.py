@@ -1,4 +1,4 @@
-"""Where a database lives, as a URL: `lanes:///var/shop/stock` is a file, `memory:` is gone when it is closed.
+"""Where a lane lives, as a URL: `lanes:///var/shop/stock` is a file, `memory:` is gone when it is closed.
 
 A stream's key may come from anywhere (a customer, an article number), so its file name is made from it and never is it.
 """
@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from interlock.errors import BadUsage, InvalidPayload
 from interlock.lanes.objects.addresses import RESERVED, is_bucket, redacted
+from interlock.sql.postgres.address import is_postgres
+from interlock.sql.postgres.address import redacted as redacted_postgres
 
 NAME_CHARACTERS_MAX = 100
 STREAM_KEY_BYTES_MAX = 4_000
@@ -50,8 +52,15 @@ def lane_path(url: str) -> Path | None:
     path = _path(url)
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + SUFFIX)
+    if is_postgres(url):
+        raise BadUsage(
+            f"{redacted_postgres(url)!r} is on PostgreSQL, and this needs a lane.",
+            why="It is about the file or the log of a lane; PostgreSQL has tools of its own for that.",
+            fix="Name a lane: lanes:///var/shop/stock or s3://bucket/name. PostgreSQL has psql and interlock hot.",
+        )
     raise BadUsage(
-        f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
+        f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name, "
+        "postgresql://host/name and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )

@@ -1,0 +1,12 @@
+"""Addresses: what is a lane, and what is said about everything else."""
+
+import pytest
+
+from interlock.catalog.addresses import lane_path
+from interlock.errors import BadUsage
+
+
+def test_postgresql_is_told_from_a_mistake_where_a_lane_is_needed() -> None:
+    with pytest.raises(BadUsage, match="is on PostgreSQL, and this needs a lane") as caught:
+        lane_path("postgresql://ann:secret@db/shop")
+    assert "secret" not in str(caught.value)
