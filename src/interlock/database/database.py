@@ -8,6 +8,7 @@ lane's single writer or by PostgreSQL, so no configuration lets two of them miss
 databases (D17).
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
@@ -17,7 +18,7 @@ from urllib.parse import unquote
 from interlock.catalog.addresses import refuse_no_address, shard_url, stream_name, stream_url
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
-from interlock.catalog.opening import opened_lane
+from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import Place, place_of
 from interlock.database.engines import DatabaseEngine
 from interlock.database.on_lanes import OnLane, opened_here
@@ -51,6 +52,9 @@ ResultT = TypeVar("ResultT")
 
 _STREAM, _SHARD = "stream:", "shard:"
 """Both are databases below a database, and neither can be taken for the other."""
+
+_THEN = "\x00"
+"""Between a stream and what is below it; no key of a stream has it."""
 
 
 class Database:
@@ -269,18 +273,21 @@ class Opening:
         return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
 
     def _of(self, engine: OnLane) -> Database:
-        return Database(engine, _Below(engine, self._below))
+        below = _Below(engine, lambda path: self._opened_below(path, below))
+        return Database(engine, below)
 
-    def _below(self, key: str) -> tuple[Lane, Database]:
-        """Open one stream or shard in this thread, which waits for the disk."""
-        kind, mark, rest = key.partition(":")
-        url = stream_url(self.url, rest) if kind + mark == _STREAM else shard_url(self.url, int(rest))
+    def _opened_below(self, path: str, below: "_Below") -> tuple[Lane, Database]:
+        """Open one stream or shard, perhaps of a stream, in this thread, which waits for the disk."""
+        url = self.url
+        for step in path.split(_THEN):
+            kind, mark, rest = step.partition(":")
+            url = stream_url(url, rest) if kind + mark == _STREAM else shard_url(url, int(rest))
         engine = self._lane(self._place_of(url), url)
-        return engine.lane, self._of(engine)
+        return engine.lane, Database(engine, _Within(below, path, engine))
 
 
 class _Below:
-    """The lanes below a lane."""
+    """All lanes below a lane, however deep: one bound counts them, and they end with it."""
 
     def __init__(self, engine: OnLane, opens: Callable[[str], tuple[Lane, Database]]) -> None:
         self._engine = engine
@@ -291,6 +298,22 @@ class _Below:
 
     async def close(self) -> None:
         await self._streams.close(self._engine.lane.close)
+
+
+class _Within:
+    """The lanes below a stream. They are kept with it, not by it: it may be closed for another one and opened again."""
+
+    def __init__(self, below: _Below, path: str, engine: OnLane) -> None:
+        self._below = below
+        self._path = path
+        self._engine = engine
+
+    async def get(self, key: str) -> Database:
+        return await self._below.get(f"{self._path}{_THEN}{key}")
+
+    async def close(self) -> None:
+        """Only the stream: what is below it is closed with the database that all of them are below."""
+        await asyncio.wrap_future(closing_thread(self._engine.lane.close))
 
 
 class _Beside:
