@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from interlock.catalog.addresses import refuse_no_address, shard_url, stream_name, stream_url
 from interlock.catalog.catalog import Catalog
@@ -66,6 +67,8 @@ class Database:
         self._engine = engine
         self._streams = streams
         self._counters: Counters | None = None
+        self._asked: WeakSet[Database] = WeakSet()
+        """Streams whose counters may have something to roll up, as long as somebody else knows them."""
 
     @staticmethod
     def open(
@@ -132,7 +135,9 @@ class Database:
             return self
         refuse_inside(self.url)
         _ = stream_name(key)  # What is no key is refused at once.
-        return await self._streams.get(_STREAM + key)
+        found = await self._streams.get(_STREAM + key)
+        self._asked.add(found)
+        return found
 
     async def shard(self, number: int) -> "Database":
         """The database for one of several parts of a row that is written too often (D5).
@@ -183,10 +188,16 @@ class Database:
         """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
         refuse_inside(self.url, self._engine)
         try:
-            if self._counters is not None:
-                await self._counters.close()
+            await self._end_counters()
         finally:
             await self._streams.close()
+
+    async def _end_counters(self) -> None:
+        """No roll-up begins any more, here or in a stream: it would find its database closed."""
+        if self._counters is not None:
+            await self._counters.close()
+        for stream in list(self._asked):
+            await stream._end_counters()
 
     def _new_counters(self) -> Counters:
         settings = self._engine.settings

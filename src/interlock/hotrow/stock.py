@@ -121,12 +121,11 @@ class Stock:
         """Units that were sold can be taken again. More than were ever sold is a ConstraintViolation."""
         checked_amount("stock.give_back", quantity)
         await ready(self._db, "hotrow_stock")
-        if not await self._db.execute(GIVE_BACK, self.name, quantity, key=key_of("stock", self.name, key)):
-            raise ConstraintViolation(
-                f"{quantity:,} of {self.name!r} were given back, and fewer are sold. Nothing was changed.",
-                why="Giving back more than was sold would put units on sale that nobody ever added.",
-                fix="Give back what was taken, once (pass a key); new units come with add.",
-            )
+        if key is None:
+            await _give_back(self._db, self.name, quantity)
+        else:
+            # In a transaction, so that what was refused has not used its key up: the sale may be on its way.
+            await self._db.transact(_give_back, self.name, quantity, key=key_of("stock", self.name, key))
 
     async def left(self) -> int:
         """How many can be taken now."""
@@ -179,6 +178,15 @@ class Stock:
             return None
         identifier, expires_at = found
         return Reservation(self, str(identifier), quantity=quantity, expires_at=expires_at)
+
+
+async def _give_back(on: Statements, name: str, quantity: int) -> None:
+    if not await on.execute(GIVE_BACK, name, quantity):
+        raise ConstraintViolation(
+            f"{quantity:,} of {name!r} were given back, and fewer are sold. Nothing was changed.",
+            why="Giving back more than was sold would put units on sale that nobody ever added.",
+            fix="Give back what was taken, once (pass a key); new units come with add.",
+        )
 
 
 async def _reserve(tx: Statements, name: str, quantity: int, seconds: float) -> tuple[UUID, datetime] | None:

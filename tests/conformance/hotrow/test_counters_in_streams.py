@@ -1,7 +1,9 @@
 """D4 and D5 together: every write stream has counters of its own, and on lanes each of them shards of its own."""
 
 import asyncio
+from typing import cast
 
+from interlock.hotrow.counters.counters import Counters
 from interlock.lanes.ownership import owner_of
 from tests.conformance.hotrow.counting import KINDS
 from tests.conformance.hotrow.places import Place, run
@@ -62,5 +64,19 @@ def test_no_lane_of_a_stream_is_owned_when_the_database_around_it_is_closed(kept
             for number in range(4):
                 await stream.counter("n", kind="sharded").add(1, key=f"k{number}")
         assert [file for file in kept.folder.rglob("*.lane") if owner_of(file) is not None] == []
+
+    run(scenario)
+
+
+def test_closing_a_database_ends_the_roll_ups_of_its_streams(place: Place) -> None:
+    """D6: nothing is rolled up, or complained about, in a database that is closed."""
+
+    async def scenario() -> None:
+        async with place.opened(db_per_write_stream=True) as db:
+            streams = [await db.stream(key) for key in STREAMS]
+            for stream in streams:
+                await stream.counter("n", kind="event_log").add(1)
+        timers = [cast("Counters", stream._counters)._inside.rollup._timer for stream in streams]
+        assert [timer is not None and timer.cancelled() for timer in timers] == [True] * len(STREAMS)
 
     run(scenario)
