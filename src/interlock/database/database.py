@@ -197,7 +197,7 @@ class Database:
         if self._counters is not None:
             await self._counters.close()
         for stream in list(self._asked):
-            await stream._end_counters()
+            await stream._end_counters()  # noqa: SLF001 -- of the same class.
 
     def _new_counters(self) -> Counters:
         settings = self._engine.settings

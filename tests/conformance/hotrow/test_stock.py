@@ -137,7 +137,7 @@ def test_more_than_was_sold_cannot_be_given_back(place: Place) -> None:
 
 
 def test_what_could_not_be_given_back_has_not_used_its_key_up(place: Place) -> None:
-    """Only a committed transaction consumes its key: a refund that overtakes its sale is accepted when it is repeated."""
+    """Only a committed transaction consumes its key: a refund that overtakes its sale is accepted later."""
 
     async def scenario() -> None:
         async with place.opened() as db:

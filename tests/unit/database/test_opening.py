@@ -70,6 +70,8 @@ def test_settings_are_checked_when_it_is_opened() -> None:
     with pytest.raises(DefinitionError) as caught:
         _ = Database.open("memory:", group_comit_window=1.0)
     assert "group_commit_window" in caught.value.what
+    with pytest.raises(DefinitionError, match="counter_shard_count is 257; it must be a whole number from 1 to 256"):
+        _ = Database.open("memory:", counter_shard_count=257)
     with pytest.raises(DefinitionError, match="queue_max is 0; it must be a whole number from 1 to 4,000,000,000"):
         _ = Database.open("memory:", queue_max=0)
 
