@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -56,6 +57,6 @@ def test_helpers_go_on_in_another_event_loop(place: Place) -> None:
 
     db = asyncio.run(opened())
     for call in CALLS.values():
-        asyncio.run(crowd(lambda call=call: call(db)))
+        asyncio.run(crowd(partial(call, db)))
     assert asyncio.run(db.stock("n").left()) == 10
     asyncio.run(db.close())
