@@ -25,6 +25,9 @@ from interlock.sql.executor import Executor, Statements
 EXPIRED_MAX = 100
 """G6: reservations that one call gives back."""
 
+EXPIRIES_MAX = 100
+"""G6: so many times a caller who needs the units does so, one transaction after the other."""
+
 HELD_S_MAX = 366 * 24 * 3600.0
 """The longest that a reservation may be held."""
 
@@ -111,7 +114,7 @@ class Stock:
             return True
         # With a key the second look is part of the answer, whatever it finds: a call that is repeated later, when more
         # has expired, must not find another answer than the first.
-        if not await self.expire() and key is None:
+        if not await self._may_be_there(quantity) and key is None:
             return False
         return bool(
             await self._db.execute(TAKE, self.name, quantity, key=key_of("stock", self.name, key, "-second-look"))
@@ -130,8 +133,8 @@ class Stock:
     async def left(self) -> int:
         """How many can be taken now."""
         counts = await self.counts()
-        if counts.reserved and await self.expire():
-            counts = await self.counts()
+        if counts.reserved:
+            counts = await self._without_expired()
         return counts.available
 
     async def counts(self) -> Counts:
@@ -146,7 +149,7 @@ class Stock:
         seconds = checked_seconds("stock.reserve(for_s=)", for_s, HELD_S_MAX)
         await ready(self._db, "hotrow_stock", "hotrow_reservation")
         held = await self._reserve(quantity, seconds, key, "")
-        if held is None and (await self.expire() or key is not None):
+        if held is None and (await self._may_be_there(quantity) or key is not None):
             held = await self._reserve(quantity, seconds, key, "-second-look")
         return held
 
@@ -161,6 +164,16 @@ class Stock:
         if not await self._db.query(ANY_DUE, self.name):
             return 0
         return await self._db.transact(_expire, self.name, EXPIRED_MAX)
+
+    async def _may_be_there(self, quantity: int) -> bool:
+        """Whether a second look is worth it: what has expired came back, by this caller or by another at the time."""
+        return (await self._without_expired()).available >= quantity
+
+    async def _without_expired(self) -> Counts:
+        for _ in range(EXPIRIES_MAX):
+            if not await self.expire():
+                break
+        return await self.counts()
 
     async def end(self, identifier: str, *, confirmed: bool) -> bool:
         """What `confirm` and `release` of a reservation do."""

@@ -1,4 +1,4 @@
-"""What the experiments share on the command line: files that cannot be written are refused before anything is measured."""
+"""What the experiments share: files that cannot be written are refused before anything is measured."""
 
 from pathlib import Path
 
