@@ -51,7 +51,8 @@ def lane_path(url: str) -> Path | None:
     if path is not None and path.name and ".." not in path.parts:
         return path.with_name(path.name + SUFFIX)
     raise BadUsage(
-        f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name and memory: are.",
+        f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name, "
+        "postgresql://host/database and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )
