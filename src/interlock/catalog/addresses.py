@@ -60,7 +60,7 @@ def lane_path(url: str) -> Path | None:
         )
     raise BadUsage(
         f"{redacted(url)!r} is not the address of a database; lanes:///folder/name, s3://bucket/name, "
-        "postgresql://host/name and memory: are.",
+        "postgresql://host/database and memory: are.",
         why="The scheme says which engine keeps the data.",
         fix="Write three slashes and an absolute path: lanes:///var/shop/stock.",
     )

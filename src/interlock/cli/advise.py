@@ -42,6 +42,11 @@ _UNDECLARED = (
 )
 
 
+_NOTHING = (
+    "No advice: nothing was measured. Who writes to a database tells about it every few seconds while it is in use."
+)
+
+
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of one workload."""
 
@@ -147,7 +152,7 @@ def _measured(names: Sequence[str], home: str | None, seconds: float) -> dict[st
 
 
 def _place(name: str, home: str | None) -> tuple[str | None, str]:
-    if "://" in name:
+    if "://" in name or name == "memory:":
         return None, name
     if home is None:
         raise BadUsage(
@@ -253,6 +258,9 @@ def _kept(path: Path | None) -> dict[str, Advisor]:
 
 
 def _show(found: Sequence[Advice]) -> None:
+    if not found:
+        stdout().print(_NOTHING, soft_wrap=True)
+        return
     rows = [
         (
             each.name,

@@ -23,6 +23,7 @@ from interlock.cli.bench_contention import EXAMPLE as CONTENTION_EXAMPLE
 from interlock.cli.bench_contention import contention
 from interlock.cli.bench_durability import EXAMPLE as DURABILITY_EXAMPLE
 from interlock.cli.bench_durability import durability
+from interlock.cli.bench_shown import check_files
 from interlock.cli.output import stderr, stdout, write_file
 
 bench = typer.Typer(
@@ -63,6 +64,7 @@ def group_commit(
     batches = batch or list(experiment.QUICK_BATCHES if quick else experiment.BATCHES)
     seconds = min(seconds, QUICK_SECONDS) if quick else seconds
     experiment.check_bounds(windows_s, batches, clients=clients, seconds=seconds)
+    check_files(json, plot)
     console = stdout()
     settings = len(windows_s) * len(batches)
     console.print(

@@ -17,7 +17,7 @@ from interlock.bench import contention as experiment
 from interlock.bench.contention import Experiment
 from interlock.bench.contention_findings import Point
 from interlock.bench.plots import contention_plot
-from interlock.cli.bench_shown import watching, write_files
+from interlock.cli.bench_shown import check_files, watching, write_files
 from interlock.cli.output import stderr, stdout
 
 QUICK_SECONDS = 0.45
@@ -66,6 +66,7 @@ def contention(
     seconds = min(seconds, QUICK_SECONDS) if quick else seconds
     experiment.check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
     settings = experiment.planned(url, hand_off_ms=hand_off_ms, quick=quick)
+    check_files(json, plot)
     console = stdout()
     console.print(f"{len(settings)} settings in {experiment.ROUNDS} rounds, {seconds:g} s each.", soft_wrap=True)
     with watching(console, len(settings) * experiment.ROUNDS, _told) as watch:

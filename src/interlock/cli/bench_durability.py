@@ -14,7 +14,7 @@ from rich.table import Table
 from interlock.bench import durability as experiment
 from interlock.bench.durability import Cycle, Experiment
 from interlock.bench.plots import durability_plot
-from interlock.cli.bench_shown import watching, write_files
+from interlock.cli.bench_shown import check_files, watching, write_files
 from interlock.cli.output import stdout
 
 QUICK_CYCLES = 8
@@ -48,6 +48,7 @@ def durability(
     """
     cycles = min(cycles, QUICK_CYCLES) if quick else cycles
     experiment.check_bounds(url, cycles=cycles, clients=clients)
+    check_files(json, plot)
     console = stdout()
     console.print(f"{clients:,} clients write; their process is killed {cycles:,} times (seed {seed}).", soft_wrap=True)
     with watching(console, cycles, _told) as watch:

@@ -3,6 +3,7 @@
 Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
 """
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from interlock.cli.output import stderr, write_file
+from interlock.errors import UnusableFile
 
 DoneT = TypeVar("DoneT")
 
@@ -35,6 +37,21 @@ def watching(
     ) as progress:
         task = progress.add_task("beginning", total=total)
         yield lambda done: progress.update(task, advance=1, description=told(done))
+
+
+def check_files(*paths: Path | None) -> None:
+    """Raise UnusableFile for what could not be written: before minutes of measuring, not after them."""
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+        if path.is_dir():
+            raise UnusableFile(f"{path} cannot be written: it is a folder.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UnusableFile(f"{path} cannot be written: permission denied.")
 
 
 def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, draw: Callable[[], str]) -> None:

@@ -8,21 +8,24 @@ lane's single writer or by PostgreSQL, so no configuration lets two of them miss
 databases (D17).
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from interlock.catalog.addresses import refuse_no_address, shard_url, stream_name, stream_url
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
-from interlock.catalog.opening import opened_lane
+from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import Place, place_of
 from interlock.database.engines import DatabaseEngine
 from interlock.database.on_lanes import OnLane, opened_here
 from interlock.database.streams import Streams
 from interlock.database.transactions import refuse_inside
+from interlock.errors import BadUsage
 from interlock.hotrow.balances import Balance
 from interlock.hotrow.counters.choice import Kind
 from interlock.hotrow.counters.counter import Counter
@@ -52,6 +55,9 @@ ResultT = TypeVar("ResultT")
 _STREAM, _SHARD = "stream:", "shard:"
 """Both are databases below a database, and neither can be taken for the other."""
 
+_THEN = "\x00"
+"""Between a stream and what is below it; no key of a stream has it."""
+
 
 class Database:
     """An open database. Make one with `Database.open`."""
@@ -62,6 +68,8 @@ class Database:
         self._engine = engine
         self._streams = streams
         self._counters: Counters | None = None
+        self._asked: WeakSet[Database] = WeakSet()
+        """Streams whose counters may have something to roll up, as long as somebody else knows them."""
 
     @staticmethod
     def open(
@@ -81,6 +89,7 @@ class Database:
         `interlock.toml`. `cache` is the folder for the local file of a database in a bucket.
         """
         refuse_no_address(url, home)
+        _refuse_no_tool(tool)
         name = None if home is None else url
         with opening(home or url):
             address = url if home is None else Catalog(home).locate(url)
@@ -128,7 +137,9 @@ class Database:
             return self
         refuse_inside(self.url)
         _ = stream_name(key)  # What is no key is refused at once.
-        return await self._streams.get(_STREAM + key)
+        found = await self._streams.get(_STREAM + key)
+        self._asked.add(found)
+        return found
 
     async def shard(self, number: int) -> "Database":
         """The database for one of several parts of a row that is written too often (D5).
@@ -179,10 +190,16 @@ class Database:
         """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
         refuse_inside(self.url, self._engine)
         try:
-            if self._counters is not None:
-                await self._counters.close()
+            await self._end_counters()
         finally:
             await self._streams.close()
+
+    async def _end_counters(self) -> None:
+        """No roll-up begins any more, here or in a stream: it would find its database closed."""
+        if self._counters is not None:
+            await self._counters.close()
+        for stream in list(self._asked):
+            await stream._end_counters()  # noqa: SLF001 -- of the same class.
 
     def _new_counters(self) -> Counters:
         settings = self._engine.settings
@@ -193,6 +210,15 @@ class Database:
             contention=self.contention,
             groups=Groups(self.stats, settings.group_commit_max_batch) if self.engine == "lane" else None,
             threshold=settings.contention_flag_threshold,
+        )
+
+
+def _refuse_no_tool(tool: object) -> None:
+    if tool is not None and not isinstance(tool, Tool):
+        raise BadUsage(
+            f"{tool!r} is no tool: it is {type(tool).__name__}.",
+            why="A tool says how fast its writes must be, and how many there are.",
+            fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
         )
 
 
@@ -269,18 +295,21 @@ class Opening:
         return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
 
     def _of(self, engine: OnLane) -> Database:
-        return Database(engine, _Below(engine, self._below))
+        below = _Below(engine, lambda path: self._opened_below(path, below))
+        return Database(engine, below)
 
-    def _below(self, key: str) -> tuple[Lane, Database]:
-        """Open one stream or shard in this thread, which waits for the disk."""
-        kind, mark, rest = key.partition(":")
-        url = stream_url(self.url, rest) if kind + mark == _STREAM else shard_url(self.url, int(rest))
+    def _opened_below(self, path: str, below: "_Below") -> tuple[Lane, Database]:
+        """Open one stream or shard, perhaps of a stream, in this thread, which waits for the disk."""
+        url = self.url
+        for step in path.split(_THEN):
+            kind, mark, rest = step.partition(":")
+            url = stream_url(url, rest) if kind + mark == _STREAM else shard_url(url, int(rest))
         engine = self._lane(self._place_of(url), url)
-        return engine.lane, self._of(engine)
+        return engine.lane, Database(engine, _Within(below, path, engine))
 
 
 class _Below:
-    """The lanes below a lane."""
+    """All lanes below a lane, however deep: one bound counts them, and they end with it."""
 
     def __init__(self, engine: OnLane, opens: Callable[[str], tuple[Lane, Database]]) -> None:
         self._engine = engine
@@ -291,6 +320,22 @@ class _Below:
 
     async def close(self) -> None:
         await self._streams.close(self._engine.lane.close)
+
+
+class _Within:
+    """The lanes below a stream. They are kept with it, not by it: it may be closed for another one and opened again."""
+
+    def __init__(self, below: _Below, path: str, engine: OnLane) -> None:
+        self._below = below
+        self._path = path
+        self._engine = engine
+
+    async def get(self, key: str) -> Database:
+        return await self._below.get(f"{self._path}{_THEN}{key}")
+
+    async def close(self) -> None:
+        """Only the stream: what is below it is closed with the database that all of them are below."""
+        await asyncio.wrap_future(closing_thread(self._engine.lane.close))
 
 
 class _Beside:

@@ -103,8 +103,9 @@ def refuse_inside(url: str, database: object = None) -> None:
     if database is its_own:
         raise TransactionError(
             f"{url} was used inside a transaction of its own.",
-            why="The lane's single writer is busy with that very transaction, so the call would wait for itself.",
-            fix="Use tx.execute and tx.query inside the function.",
+            why="It would be a transaction beside the one that is running: a lane's single writer is busy with that, "
+            "and in PostgreSQL each could commit without the other.",
+            fix="Use tx.execute and tx.query inside the function, and helpers such as stock and counter outside of it.",
         )
     raise TransactionError(
         f"{url} was used inside a transaction of {around}; a transaction cannot span databases.",

@@ -25,6 +25,9 @@ from interlock.sql.executor import Executor, Statements
 EXPIRED_MAX = 100
 """G6: reservations that one call gives back."""
 
+EXPIRIES_MAX = 100
+"""G6: so many times a caller who needs the units does so, one transaction after the other."""
+
 HELD_S_MAX = 366 * 24 * 3600.0
 """The longest that a reservation may be held."""
 
@@ -80,6 +83,9 @@ class Reservation:
         """Until when, by the database's clock; None for one that was asked for by its id."""
         self._stock = stock
 
+    def __repr__(self) -> str:
+        return f"Reservation({self.id!r}, quantity={self.quantity}, expires_at={self.expires_at})"
+
     async def confirm(self) -> bool:
         """The units are sold. False when it was not in time, or was released; asked again, the answer is the same."""
         return await self._stock.end(self.id, confirmed=True)
@@ -111,7 +117,7 @@ class Stock:
             return True
         # With a key the second look is part of the answer, whatever it finds: a call that is repeated later, when more
         # has expired, must not find another answer than the first.
-        if not await self.expire() and key is None:
+        if not await self._may_be_there(quantity) and key is None:
             return False
         return bool(
             await self._db.execute(TAKE, self.name, quantity, key=key_of("stock", self.name, key, "-second-look"))
@@ -121,18 +127,17 @@ class Stock:
         """Units that were sold can be taken again. More than were ever sold is a ConstraintViolation."""
         checked_amount("stock.give_back", quantity)
         await ready(self._db, "hotrow_stock")
-        if not await self._db.execute(GIVE_BACK, self.name, quantity, key=key_of("stock", self.name, key)):
-            raise ConstraintViolation(
-                f"{quantity:,} of {self.name!r} were given back, and fewer are sold. Nothing was changed.",
-                why="Giving back more than was sold would put units on sale that nobody ever added.",
-                fix="Give back what was taken, once (pass a key); new units come with add.",
-            )
+        if key is None:
+            await _give_back(self._db, self.name, quantity)
+        else:
+            # In a transaction, so that what was refused has not used its key up: the sale may be on its way.
+            await self._db.transact(_give_back, self.name, quantity, key=key_of("stock", self.name, key))
 
     async def left(self) -> int:
         """How many can be taken now."""
         counts = await self.counts()
-        if counts.reserved and await self.expire():
-            counts = await self.counts()
+        if counts.reserved:
+            counts = await self._without_expired()
         return counts.available
 
     async def counts(self) -> Counts:
@@ -147,7 +152,7 @@ class Stock:
         seconds = checked_seconds("stock.reserve(for_s=)", for_s, HELD_S_MAX)
         await ready(self._db, "hotrow_stock", "hotrow_reservation")
         held = await self._reserve(quantity, seconds, key, "")
-        if held is None and (await self.expire() or key is not None):
+        if held is None and (await self._may_be_there(quantity) or key is not None):
             held = await self._reserve(quantity, seconds, key, "-second-look")
         return held
 
@@ -162,6 +167,16 @@ class Stock:
         if not await self._db.query(ANY_DUE, self.name):
             return 0
         return await self._db.transact(_expire, self.name, EXPIRED_MAX)
+
+    async def _may_be_there(self, quantity: int) -> bool:
+        """Whether a second look is worth it: what has expired came back, by this caller or by another at the time."""
+        return (await self._without_expired()).available >= quantity
+
+    async def _without_expired(self) -> Counts:
+        for _ in range(EXPIRIES_MAX):
+            if not await self.expire():
+                break
+        return await self.counts()
 
     async def end(self, identifier: str, *, confirmed: bool) -> bool:
         """What `confirm` and `release` of a reservation do."""
@@ -179,6 +194,15 @@ class Stock:
             return None
         identifier, expires_at = found
         return Reservation(self, str(identifier), quantity=quantity, expires_at=expires_at)
+
+
+async def _give_back(on: Statements, name: str, quantity: int) -> None:
+    if not await on.execute(GIVE_BACK, name, quantity):
+        raise ConstraintViolation(
+            f"{quantity:,} of {name!r} were given back, and fewer are sold. Nothing was changed.",
+            why="Giving back more than was sold would put units on sale that nobody ever added.",
+            fix="Give back what was taken, once (pass a key); new units come with add.",
+        )
 
 
 async def _reserve(tx: Statements, name: str, quantity: int, seconds: float) -> tuple[UUID, datetime] | None:

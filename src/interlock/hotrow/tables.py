@@ -7,11 +7,12 @@ On PostgreSQL two sessions that create one table at the same time can fail altho
 looks again, and finds it.
 """
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from interlock.errors import TransactionError
+from interlock.hotrow.counters.once import Once
 from interlock.sql.executor import Executor, Statements
 
 ATTEMPTS_MAX = 5
@@ -73,7 +74,7 @@ class _Made:
 
     def __init__(self) -> None:
         self.tables: set[str] = set()
-        self.lock = asyncio.Lock()
+        self.making: Once[None] = Once()
 
 
 _made: WeakKeyDictionary[Executor, _Made] = WeakKeyDictionary()
@@ -86,11 +87,10 @@ async def ready(db: Executor, *tables: str) -> None:
         made = _made.setdefault(db, _Made())
     if made.tables.issuperset(tables):
         return
-    async with made.lock:
-        for table in tables:
-            if table not in made.tables:
-                await _made_by_somebody(db, table)
-                made.tables.add(table)
+    for table in tables:
+        if table not in made.tables:
+            await made.making.do(table, partial(_made_by_somebody, db, table))
+            made.tables.add(table)
 
 
 async def _made_by_somebody(db: Executor, table: str) -> None:

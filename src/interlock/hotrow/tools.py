@@ -17,7 +17,7 @@ import msgspec
 from interlock.catalog.configuration import FILE, KNOBS, configured_tool, lane_settings
 from interlock.core.ranges import number, whole
 from interlock.errors import BadUsage, DefinitionError
-from interlock.lanes.settings import KINDS
+from interlock.lanes.settings import COUNTER_SHARDS_MAX, KINDS
 
 NAME_CHARACTERS_MAX = 100
 BUDGET_S_MAX = 3_600.0
@@ -63,7 +63,8 @@ class Tool(_Named, frozen=True, kw_only=True):
         shardable: object = self.shardable
         _demand(shardable is None or isinstance(shardable, bool), "shardable", shardable, "True, False, or None")
         shards = self.counter_shard_count
-        _demand(shards is None or whole(shards), "counter_shard_count", shards, "a whole number from 1 up, or None")
+        counted = shards is None or (whole(shards) and shards <= COUNTER_SHARDS_MAX)
+        _demand(counted, "counter_shard_count", shards, f"a whole number from 1 to {COUNTER_SHARDS_MAX}, or None")
         _ = lane_settings(tool_settings(self))  # The other knobs have their ranges there.
 
 

@@ -85,10 +85,8 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
             if kind is bool:
                 good, allowed = isinstance(value, bool), "True or False"
             else:
-                good, allowed = (
-                    _within(value, kind, _LEAST[name]),
-                    f"{_ALLOWED[kind]} from {_LEAST[name]:g} to {MOST:,}",
-                )
+                least, most = _LEAST[name], _MOST.get(name, MOST)
+                good, allowed = _within(value, kind, least, most), f"{_ALLOWED[kind]} from {least:g} to {most:,}"
             if not good:
                 raise DefinitionError(
                     f"{name} is {value!r}; it must be {allowed}.",
@@ -104,14 +102,20 @@ KINDS: dict[str, type[float]] = {field.name: field.type for field in msgspec.str
 _ALLOWED: dict[type[float], str] = {int: "a whole number", float: "a number"}
 
 
-def _within(value: object, kind: type[float], least: float) -> bool:
+def _within(value: object, kind: type[float], least: float, most: int) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float) or (kind is int and isinstance(value, float)):
         return False
-    return least <= value <= MOST
+    return least <= value <= most
 
 
 MOST = 4_000_000_000
 """No bound is larger than this: it is a bound no more, and a thread cannot wait so long."""
+
+COUNTER_SHARDS_MAX = 256
+"""Each shard is a row, on lanes a database of its own, and reading a counter reads all of them."""
+
+_MOST: dict[str, int] = {"counter_shard_count": COUNTER_SHARDS_MAX}
+"""Those that end earlier."""
 
 _LEAST: dict[str, float] = {
     "group_commit_window": 0.0,

@@ -148,3 +148,45 @@ def test_confirming_and_expiring_at_once_do_one_of_the_two(place: Place) -> None
             assert await stock.counts() == Counts(12 - sum(confirmed), 0, sum(confirmed))
 
     run(scenario)
+
+
+def test_everybody_who_comes_for_what_has_expired_gets_his_unit(place: Place) -> None:
+    """D8: who finds too little while another gives back what has expired is not sent away with units left."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(20)
+            for _ in range(20):
+                await held(stock, 1)
+            await let_all_expire(db)
+            taken = await asyncio.gather(*[stock.take(1) for _ in range(10)])
+            reserved = await asyncio.gather(*[stock.reserve(1, for_s=60) for _ in range(10)])
+            assert (sum(taken), len([each for each in reserved if each is not None])) == (10, 10)
+            assert await stock.counts() == Counts(0, 10, 10)
+
+    run(scenario)
+
+
+def test_all_that_has_expired_can_be_taken_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D8: one transaction gives back a bounded number, and a caller needs what several of them give back."""
+    monkeypatch.setattr(module, "EXPIRED_MAX", 3)
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(10)
+            for again in range(3):
+                for _ in range(10):
+                    await held(stock, 1)
+                await let_all_expire(db)
+                match again:
+                    case 0:
+                        assert await stock.left() == 10
+                    case 1:
+                        assert await (await held(stock, 10)).release()
+                    case _:
+                        assert await stock.take(10)
+            assert await stock.counts() == Counts(0, 0, 10)
+
+    run(scenario)

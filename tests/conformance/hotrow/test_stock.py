@@ -136,6 +136,23 @@ def test_more_than_was_sold_cannot_be_given_back(place: Place) -> None:
     run(scenario)
 
 
+def test_what_could_not_be_given_back_has_not_used_its_key_up(place: Place) -> None:
+    """Only a committed transaction consumes its key: a refund that overtakes its sale is accepted later."""
+
+    async def scenario() -> None:
+        async with place.opened() as db:
+            stock = Stock(db, "sku")
+            await stock.add(10)
+            with pytest.raises(ConstraintViolation):
+                await stock.give_back(4, key="refund")
+            await stock.take(5)
+            await stock.give_back(4, key="refund")
+            await stock.give_back(4, key="refund")
+            assert await stock.counts() == Counts(9, 0, 1)
+
+    run(scenario)
+
+
 def test_a_key_takes_once_and_always_gives_the_same_answer(place: Place) -> None:
     async def scenario() -> None:
         async with place.opened() as db:

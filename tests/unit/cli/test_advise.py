@@ -194,15 +194,20 @@ def test_a_name_without_evidence_is_not_found(advise: Advise) -> None:
 
 
 def test_a_file_without_evidence_is_refused(interlock: Interlock, folder: Path) -> None:
-    assert interlock("advise", "--evidence", "missing.json").code == 4
+    missing = interlock("advise", "--evidence", "missing.json")
+    assert missing.code == 4
+    assert "there is no file missing.json" in missing.err
+    assert "advice is given on what was measured" in missing.err
     (folder / "bad.json").write_text("{}", encoding="utf-8")
     done = interlock("advise", "--evidence", "bad.json")
     assert done.code == 1
     assert "bad.json holds no evidence" in done.err
 
 
-def test_an_empty_file_of_windows_is_an_empty_listing(advise: Advise) -> None:
-    assert advise([]).out.split() == ["name", "lives", "verdict", "target", "proposed"]
+def test_without_any_window_it_says_that_nothing_was_measured(advise: Advise) -> None:
+    done = advise([])
+    assert done.code == 0
+    assert done.out.startswith("No advice: nothing was measured.")
     assert json.loads(advise([], "-o", "json").out) == []
 
 
@@ -214,6 +219,7 @@ def test_without_names_and_evidence_there_is_nothing_to_advise_on(
     assert done.code == 2
     assert "--evidence FILE" in done.err
     assert "there is no home" in interlock("advise", "stock").err
+    assert "cannot be looked at from outside" in interlock("advise", "memory:").err
     Catalog(f"lanes://{folder}/home").place("stock", "")
     missing = interlock("advise", "views", "--home", f"lanes://{folder}/home")
     assert missing.code == 4

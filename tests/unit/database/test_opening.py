@@ -70,6 +70,8 @@ def test_settings_are_checked_when_it_is_opened() -> None:
     with pytest.raises(DefinitionError) as caught:
         _ = Database.open("memory:", group_comit_window=1.0)
     assert "group_commit_window" in caught.value.what
+    with pytest.raises(DefinitionError, match="counter_shard_count is 257; it must be a whole number from 1 to 256"):
+        _ = Database.open("memory:", counter_shard_count=257)
     with pytest.raises(DefinitionError, match="queue_max is 0; it must be a whole number from 1 to 4,000,000,000"):
         _ = Database.open("memory:", queue_max=0)
 
@@ -155,3 +157,10 @@ def test_what_is_no_key_of_a_stream_is_refused(key: str) -> None:
 
     with pytest.raises(InvalidPayload):
         asyncio.run(scenario())
+
+
+def test_what_is_no_tool_is_refused_in_words() -> None:
+    """D16."""
+    with pytest.raises(BadUsage, match="'stock' is no tool: it is str") as caught:
+        _ = Database.open("memory:", tool="stock")  # type: ignore[arg-type]  # The mistake under test.
+    assert "write_latency_budget" in caught.value.fix

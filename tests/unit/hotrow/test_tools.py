@@ -57,6 +57,7 @@ def test_every_declaration_and_knob_of_the_file_is_one_of_the_tool() -> None:
         ("shardable", "yes"),
         ("counter_shard_count", 0),
         ("counter_shard_count", 1.5),
+        ("counter_shard_count", 257),
         ("counter_shard_count", True),
         ("group_commit_window", -0.1),
         ("group_commit_window", math.nan),

@@ -70,7 +70,11 @@ def read_evidence(path: Path) -> list[Evidence]:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise TargetNotFound(f"there is no file {path}.", fix="Check the path of the evidence.") from error
+        raise TargetNotFound(
+            f"there is no file {path}.",
+            why="Without it there is no evidence, and advice is given on what was measured.",
+            fix="Check the path of the evidence.",
+        ) from error
     except OSError as error:
         raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
     try:

@@ -5,6 +5,7 @@ one. Nothing is opened and nothing is disturbed; what could not be seen is told 
 and nothing hot look alike.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -18,6 +19,9 @@ from interlock.hotrow.signal.windows import Window
 from interlock.lanes.published import EVERY_S
 from interlock.seams import Clock
 from interlock.sql.postgres.address import is_postgres
+
+_BELOW = re.compile(r"\.(?:streams|shards)/")
+"""What follows it in an address is a stream or a shard."""
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -78,11 +82,11 @@ def _joined(database: str, windows: Sequence[Window], *, streams: int) -> Eviden
         p99_s=max(latencies_s, default=None),
         streams=streams,
         flag_threshold=last.flag_threshold,
-        url=min((each.url for each in windows), key=len).partition(".streams/")[0],
+        url=_BELOW.split(min((each.url for each in windows), key=len))[0],
         at_s=last.at_s,
     )
 
 
 def _base(database: str) -> str:
-    """A stream is named after its database: no name of a database has a slash."""
+    """Streams and shards are named after their database: no name of a database has a slash."""
     return database.partition("/")[0]

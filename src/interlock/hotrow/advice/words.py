@@ -14,7 +14,7 @@ from interlock.hotrow.advice.seen import Seen
 from interlock.hotrow.advice.verdict import CHOICES, Case, Verdict
 from interlock.hotrow.signal.windows import Engine
 from interlock.hotrow.tools import BUDGET_S_MAX, Tool
-from interlock.lanes.settings import LaneSettings
+from interlock.lanes.settings import COUNTER_SHARDS_MAX, LaneSettings
 
 KEY_CHARACTERS_MAX = 60
 WINDOW_SHARE = 0.1
@@ -187,7 +187,7 @@ def _tuning(tool: Tool, evidence: Evidence) -> tuple[str, str]:
 def _helping(case: Case, evidence: Evidence, found: Seen) -> tuple[str, str]:
     if case == "crowded":
         knob = f"{_section(evidence)}\ncounter_shard_count ="
-        return f"{knob} {found.shards * 2}", f"{knob} {found.shards}"
+        return f"{knob} {min(found.shards * 2, COUNTER_SHARDS_MAX)}", f"{knob} {found.shards}"
     key = found.counter or (found.row.key if found.row is not None and isinstance(found.row.key, str) else "NAME")
     counter = f"db.counter({json.dumps(key, ensure_ascii=False)}, kind="
     if case == "skewed":

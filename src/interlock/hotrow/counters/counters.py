@@ -15,11 +15,11 @@ from interlock.hotrow.counters.keys import refuse_name
 from interlock.hotrow.counters.rollup import CADENCE_S, Rollup
 from interlock.hotrow.counters.signal import Contended, Groups, Signal
 from interlock.hotrow.counters.tables import Tables
+from interlock.lanes.settings import COUNTER_SHARDS_MAX
 from interlock.seams import Chance, Clock, SystemChance, SystemClock
 from interlock.sql.executor import Executor
 
 SHARD_COUNT: Final = 16
-SHARD_COUNT_MAX: Final = 256
 THRESHOLD: Final = 50.0
 
 _KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -81,10 +81,10 @@ class Counters:
 
 
 def _refuse_shard_count(count: object) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= SHARD_COUNT_MAX:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= COUNTER_SHARDS_MAX:
         raise DefinitionError(
-            f"counter_shard_count is {count!r}; it must be a whole number from 1 to {SHARD_COUNT_MAX}.",
+            f"counter_shard_count is {count!r}; it must be a whole number from 1 to {COUNTER_SHARDS_MAX}.",
             why="Each shard is a row, on lanes a database of its own, and reading a counter reads all of them.",
-            fix=f"Give counter_shard_count a whole number from 1 to {SHARD_COUNT_MAX}; {SHARD_COUNT} is the default.",
+            fix=f"Give it a whole number from 1 to {COUNTER_SHARDS_MAX}; {SHARD_COUNT} is the default.",
             rule="value-out-of-range",
         )

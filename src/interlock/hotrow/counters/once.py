@@ -19,8 +19,13 @@ class Once(Generic[ResultT]):
 
     async def do(self, what: Hashable, function: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         """What the function returns, called by this caller or by another one in the same event loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # A function given to `transact` runs outside of any loop: what it calls says by itself that it may not.
+            return await function()
         # A task can only be awaited in its own event loop, and a database may be used from several.
-        place = asyncio.get_running_loop(), what
+        place = loop, what
         task = self._under_way.get(place)
         if task is None:
             task = self._under_way[place] = asyncio.create_task(function())

@@ -31,6 +31,9 @@ FOLDS_PER_TURN: Final = 100
 FAILURES_MAX: Final = 5
 """Turns that a counter may fail one after the other."""
 
+OWED_MAX: Final = 10_000
+"""G6: counters that wait for a turn. One more is left alone until its next append; its entries count all the same."""
+
 log = logging.getLogger("interlock.hotrow")
 
 
@@ -61,7 +64,8 @@ class Rollup:
 
     def appended(self, name: str) -> None:
         """Something was appended to the log of this counter: it is rolled up within the cadence."""
-        self._owed.setdefault(name, 0)
+        if len(self._owed) < OWED_MAX:
+            self._owed.setdefault(name, 0)
         # The event loop that the next turn waited in may have ended without it.
         if not self._closed and (self._loop is None or self._loop.is_closed()):
             self._wait()

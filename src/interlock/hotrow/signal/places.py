@@ -1,4 +1,4 @@
-"""From an address to the lanes behind it: a database, a home with all of its databases, and their streams.
+"""From an address to the lanes behind it: a database, a home with all of its databases, their streams and shards.
 
 Nothing is opened and nothing is created: the owner of a lane may be any process, and what it tells lies beside the
 lane's file. A database in a bucket tells it beside its local file, so only on the host where its owner runs.
@@ -66,14 +66,14 @@ def _candidates(url: str) -> Iterator[LanePlace]:
     assert path is not None, "memory was refused before"
     if path.exists():
         yield LanePlace(path.name.removesuffix(SUFFIX), url, path)
-    yield from _streams(path, url)
+    yield from _below(path, url)
     folder = path.with_name(path.name.removesuffix(SUFFIX))
     if not folder.is_dir():
         return
     for file in sorted(folder.glob(f"*{SUFFIX}")):
         name = file.name.removesuffix(SUFFIX)
         yield LanePlace(name, f"{url.rstrip('/')}/{quote(name)}", file)
-        yield from _streams(file, f"{url.rstrip('/')}/{quote(name)}")
+        yield from _below(file, f"{url.rstrip('/')}/{quote(name)}")
     for name, place in Catalog(url).names().items():
         # What was moved elsewhere is followed once: a catalog names databases, never homes.
         if is_bucket(place.url):
@@ -81,16 +81,20 @@ def _candidates(url: str) -> Iterator[LanePlace]:
             yield LanePlace(name, str(address), cache_path(address), "object")
         elif place.url and not is_postgres(place.url) and (moved := lane_path(place.url)) is not None:
             yield LanePlace(name, place.url, moved)
-            yield from _streams(moved, place.url)
+            yield from _below(moved, place.url)
 
 
-def _streams(path: Path, url: str) -> Iterator[LanePlace]:
-    name = path.name.removesuffix(SUFFIX)
-    folder = path.with_name(f"{name}.streams")
-    if folder.is_dir():
-        for file in sorted(folder.glob(f"*{SUFFIX}")):
-            stream = file.name.removesuffix(SUFFIX)
-            yield LanePlace(f"{name}/{stream}", f"{url.rstrip('/')}.streams/{quote(stream)}", file)
+def _below(path: Path, url: str, called: str = "") -> Iterator[LanePlace]:
+    """The streams of a database, the shards of its counters, and those of its streams' counters."""
+    file_name = path.name.removesuffix(SUFFIX)
+    name = called or file_name
+    # A shard has a number for its name, and so may a stream.
+    for folder, prefix in (("streams", name), ("shards", f"{name}/shards")):
+        for file in sorted(path.with_name(f"{file_name}.{folder}").glob(f"*{SUFFIX}")):
+            part = file.name.removesuffix(SUFFIX)
+            below = f"{url.rstrip('/')}.{folder}/{quote(part)}"
+            yield LanePlace(f"{prefix}/{part}", below, file)
+            yield from _below(file, below, f"{prefix}/{part}")
 
 
 def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:

@@ -69,6 +69,15 @@ def test_a_database_and_its_streams_are_one_workload() -> None:
     assert (other.database, other.streams) == ("other", 1)
 
 
+def test_a_database_that_only_its_shards_have_told_of_is_named_by_its_own_address() -> None:
+    """D10: the address in a command that a person runs is the database's, never a shard's."""
+    shard = msgspec.structs.replace(told("stock/shards/3"), url="lanes:///var/shop/stock.shards/3")
+    nested = msgspec.structs.replace(told("stock/eu/shards/3"), url="lanes:///var/shop/stock.streams/eu.shards/3")
+    for windows in ([shard], [nested]):
+        [found] = as_evidence(windows)
+        assert (found.database, found.url) == ("stock", "lanes:///var/shop/stock")
+
+
 def test_the_rows_of_a_window_are_bounded() -> None:
     many = msgspec.structs.replace(told(), rows=[row(number, key=number) for number in range(500)])
     [found] = as_evidence([many])

@@ -114,6 +114,8 @@ def test_a_helper_is_a_line_of_python() -> None:
     assert advise(count, window(row(400, key=7))).command == 'db.counter("NAME", kind="sharded")'
     shard = row(400, writes=31, table="hotrow_counter_shard", key=("likes", 3))
     assert advise(a_tool(), window(shard)).command == "[tools.stock]\ncounter_shard_count = 32"
+    most = window(row(60, writes=3), shards=200)
+    assert advise(count, most).command == "[tools.stock]\ncounter_shard_count = 256", "no database has more"
     crooked = row(400, table="hotrow_counter_shard", key=("likes", 3))
     assert advise(a_tool(), window(crooked)).command == 'db.counter("likes", kind="event_log")'
     skewed = advise(count, window(row(400), shards=16))

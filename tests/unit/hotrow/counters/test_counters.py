@@ -7,10 +7,11 @@ import pytest
 from interlock.database.database import Database
 from interlock.errors import BadUsage, DefinitionError
 from interlock.hotrow.counters.choice import Kind
-from interlock.hotrow.counters.counters import SHARD_COUNT_MAX, Counters
+from interlock.hotrow.counters.counters import Counters
+from interlock.lanes.settings import COUNTER_SHARDS_MAX
 
 
-@pytest.mark.parametrize("count", [0, -1, SHARD_COUNT_MAX + 1, True, 1.5, "4", None])
+@pytest.mark.parametrize("count", [0, -1, COUNTER_SHARDS_MAX + 1, True, 1.5, "4", None])
 def test_what_is_no_number_of_shards_is_refused(count: int) -> None:
     async def scenario() -> None:
         async with Database.open("memory:") as db:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from interlock.errors import TransactionError
+from interlock.hotrow.counters import rollup
 from interlock.hotrow.counters.rollup import FAILURES_MAX, FOLDS_PER_TURN, Rollup
 from interlock.sql.executor import Executor
 from interlock.testing.virtual import VirtualLoop
@@ -123,6 +124,19 @@ def test_what_is_appended_during_a_fold_is_folded_in_the_next_turn() -> None:
         here.log.entries["n"] += 2  # As many as the fold that was under way could not see.
         assert here.at(2.1) == 2
         assert here.log.entries["n"] == 0
+
+
+def test_counters_that_wait_for_a_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6: with new names faster than they can be folded the process does not grow; who was left out comes later."""
+    monkeypatch.setattr(rollup, "OWED_MAX", 3)
+    with world() as here:
+        for name in "abcd":
+            here.append(name)
+        assert here.at(1.0) == 3
+        assert here.log.entries["d"] == 1
+        here.append("d")
+        assert here.at(2.0) == 4
+        assert here.log.entries["d"] == 0
 
 
 def test_a_fold_that_fails_is_counted_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

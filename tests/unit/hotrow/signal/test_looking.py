@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from interlock.catalog.addresses import lane_path
 from interlock.catalog.catalog import Catalog
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.hotrow.signal import places
@@ -85,6 +86,19 @@ def test_a_home_is_all_of_its_databases_and_their_streams_wherever_they_live(tmp
     ]  # fmt: skip
     assert [place.name for place in lanes_at(f"{home}/stock")] == ["stock", "stock/eu"]
     assert [place.url for place in lanes_at(f"{home}/stock")] == [f"{home}/stock", f"{home}/stock.streams/eu"]
+
+
+def test_the_shards_of_counters_are_looked_at_too_those_of_streams_included(tmp_path: Path) -> None:
+    """D5, D9: on lanes the shards of a counter are databases of their own, and each of them can be hot."""
+    url = f"lanes://{tmp_path}/stock"
+    for file in ("stock", "stock.shards/0", "stock.streams/0", "stock.streams/eu", "stock.streams/eu.shards/1"):
+        lane(tmp_path / f"{file}.lane")
+    found = lanes_at(url)
+    assert [place.name for place in found] == [
+        "stock", "stock/0", "stock/eu", "stock/eu/shards/1", "stock/shards/0",
+    ]  # fmt: skip
+    assert found[3].url == f"{url}.streams/eu.shards/1"
+    assert [lane_path(place.url) for place in found] == [place.file for place in found]
 
 
 def test_an_address_without_a_database_is_not_found_and_memory_cannot_be_looked_into(tmp_path: Path) -> None:
