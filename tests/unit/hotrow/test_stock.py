@@ -16,6 +16,7 @@ def test_a_reservation_expires_when_the_lanes_clock_says_so(tmp_path: Path) -> N
             early, late = await stock.reserve(1, for_s=60), await stock.reserve(2, for_s=60.5)
             assert early is not None
             assert late is not None
+            assert repr(late).startswith(f"Reservation({late.id!r}, quantity=2, expires_at=")
             clock.now_s += 59.999
             assert await stock.left() == 1
             clock.now_s += 0.001
