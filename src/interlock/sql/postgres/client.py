@@ -81,6 +81,7 @@ class Client(Link):
         self._timeout = address.statement_timeout_s
         self.pooled = address.pgbouncer
         self._begun = False
+        self._unsettled = False
         self._names = 0
 
     async def run(self, sql: str, args: Sequence[object], *, schema: str, writing: bool) -> Answer:
@@ -120,8 +121,7 @@ class Client(Link):
 
     async def commit(self) -> None:
         """Raises Conflict when the server has undone it instead, OutcomeUnknown when nobody can know."""
-        if self.driver.is_closed():
-            raise LostConnection("the connection to PostgreSQL was lost before a commit was sent.")
+        self._refuse_lost("a commit")
         self._begun = False
         with said(writing=True):
             await self.driver.execute("COMMIT", timeout=self._timeout)
@@ -139,23 +139,18 @@ class Client(Link):
                 raise
 
     async def _run(self, sql: str, args: Sequence[object], schema: str, *, writing: bool) -> Answer:
-        with said(writing=False):
-            # To prepare a statement is not to run it: what breaks here has changed nothing.
-            kept = (schema, sql) in self._known
-            known = await self._prepared_for(sql, schema)
-            try:
-                values = sent(args, known.sends)
-            except TransactionError:
-                # The parameters may have other types by now.
-                self._known.pop((schema, sql), None)
-                if not kept:
-                    raise
-                known = await self._prepared_for(sql, schema)
-                values = sent(args, known.sends)
-        if self.driver.is_closed():
-            raise LostConnection("the connection to PostgreSQL was lost before a statement was sent.")
-        with said(writing=writing), _decoded(writing=writing):
-            rows = await known.statement.fetch(*values, timeout=self._timeout)
+        try:
+            with said(writing=False):
+                # To prepare a statement is not to run it: what breaks here has changed nothing.
+                known, values = await self._ready(sql, args, schema)
+            self._refuse_lost("a statement")
+            with said(writing=writing), _decoded(writing=writing):
+                rows = await known.statement.fetch(*values, timeout=self._timeout)
+        except Exception:
+            if self._unsettled:
+                await self._settle()
+            raise
+        self._unsettled = False
         read, row = known.receives, known.row
         if read is None:
             made = [row(each) for each in rows]
@@ -165,6 +160,37 @@ class Client(Link):
                 for each in rows
             ]
         return Answer(made, _count(known.statement.get_statusmsg(), len(made)))
+
+    def _refuse_lost(self, what: str) -> None:
+        if self.driver.is_closed():
+            raise LostConnection(f"the connection to PostgreSQL was lost before {what} was sent.")
+
+    async def _settle(self) -> None:
+        """End what a statement has begun that was prepared and not run: the driver leaves that to its run.
+
+        Otherwise the next transaction would be a part of it, and could not choose its isolation.
+        """
+        self._unsettled = False
+        if self.driver.is_closed():
+            return
+        try:
+            await self.driver.execute("SELECT", timeout=self._timeout)
+        except Exception:  # noqa: BLE001 -- whatever it is, the connection is not used again.
+            self.spent = True
+
+    async def _ready(self, sql: str, args: Sequence[object], schema: str) -> tuple[_Known, list[object]]:
+        """The statement as the server knows it, and the values for it."""
+        kept = (schema, sql) in self._known
+        known = await self._prepared_for(sql, schema)
+        try:
+            return known, sent(args, known.sends)
+        except TransactionError:
+            # The parameters may have other types by now.
+            self._known.pop((schema, sql), None)
+            if not kept:
+                raise
+        known = await self._prepared_for(sql, schema)
+        return known, sent(args, known.sends)
 
     async def _prepared_for(self, sql: str, schema: str) -> _Known:
         known = self._known.get((schema, sql))
@@ -176,6 +202,7 @@ class Client(Link):
         self._names += 1
         name = "" if self.pooled else f"interlock_{self._names}"
         statement = await self.driver.prepare(sql, name=name, timeout=self._timeout)
+        self._unsettled = not self._begun
         attributes = cast("_Statement", statement).get_attributes()
         known = _Known(
             cast("_Statement", statement),

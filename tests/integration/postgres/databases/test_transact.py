@@ -193,3 +193,22 @@ def test_a_caller_that_is_cancelled_leaves_no_transaction_open(postgres_url: str
             await other.transact(reads_and_adds)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wrong", [5, "soon", object()], ids=["int", "text", "object"])
+def test_a_value_that_was_refused_leaves_nothing_open_on_its_connection(postgres_url: str, wrong: object) -> None:
+    """The driver prepares and waits with the end of that for the run, which never comes."""
+
+    async def add(tx: Transaction) -> int:
+        return await tx.execute("UPDATE moment SET at = now() WHERE id = 1")
+
+    async def scenario() -> None:
+        async with Database.open(f"{postgres_url}&connections_max=1") as db:
+            await db.execute("CREATE TABLE moment (id integer PRIMARY KEY, at timestamptz)")
+            await db.execute("INSERT INTO moment VALUES (1, now())")
+            for sql in ("SELECT at + $1::interval FROM moment", "UPDATE moment SET at = $1 WHERE id = 1"):
+                with pytest.raises(TransactionError):
+                    await db.query(sql, wrong)
+                assert await db.transact(add) == 1
+
+    asyncio.run(scenario())
