@@ -62,6 +62,8 @@ class World:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for writer in self._writers:
             writer.transport.abort()
+        # An aborted transport is gone when its protocol was told, however many turns that takes.
+        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
         await self._turns()
 
     @staticmethod
