@@ -22,13 +22,11 @@ from interlock.sql.postgres.extra import asyncpg
 from interlock.sql.postgres.failures import (
     CONNECTION_STATES,
     LostConnection,
-    can_fail_to_connect,
     is_stale,
-    not_reached,
     state_of,
     told,
 )
-from interlock.sql.postgres.link import NAME, Driver, Link
+from interlock.sql.postgres.link import Driver, Link, driver_of
 from interlock.sql.rows import Row, row_class
 
 PLAIN_TEXTS: Final = {"standard_conforming_strings": "on"}
@@ -280,20 +278,5 @@ def _refused(cause: BaseException, state: str | None) -> TransactionError | None
 
 async def opened(address: Address) -> Client:
     """Open a connection for statements of users."""
-    settings = (
-        {} if address.pgbouncer else {"search_path": address.schema, "timezone": "UTC", "jit": "off", **PLAIN_TEXTS}
-    )
-    if "application_name=" not in address.url:
-        settings = {**settings, "application_name": NAME}
-    try:
-        driver: object = await asyncpg.connect(
-            address.url,
-            timeout=address.connect_timeout_s,  # pyright: ignore[reportArgumentType] -- guessed from its default.
-            statement_cache_size=0,
-            server_settings=settings,
-        )
-    except Exception as failure:
-        if can_fail_to_connect(failure):
-            raise not_reached(failure, address.shown) from failure
-        raise
-    return Client(cast("Driver", driver), address)
+    settings = {"search_path": address.schema, "timezone": "UTC", "jit": "off", **PLAIN_TEXTS}
+    return Client(await driver_of(address, settings), address)

@@ -14,7 +14,7 @@ all of them for each row of a group, until the statistics catch up.
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from interlock.sql.postgres.address import Address
@@ -191,18 +191,23 @@ class Link:
 
 async def connected(address: Address) -> Link:
     """Open a connection. Raises UnavailableError when the server cannot be reached, NotNow when it may be soon."""
-    settings = {} if address.pgbouncer else PLANNING
+    return Link(await driver_of(address, PLANNING), address)
+
+
+async def driver_of(address: Address, settings: Mapping[str, str]) -> Driver:
+    """The driver's connection with these settings of the server; a pooler takes none of them."""
+    chosen = {} if address.pgbouncer else dict(settings)
     if "application_name=" not in address.url:
-        settings = {**settings, "application_name": NAME}
+        chosen["application_name"] = NAME
     try:
         driver: object = await asyncpg.connect(
             address.url,
             timeout=address.connect_timeout_s,  # pyright: ignore[reportArgumentType] -- guessed from its default.
             statement_cache_size=0,
-            server_settings=settings,
+            server_settings=chosen,
         )
     except Exception as failure:
         if can_fail_to_connect(failure):
             raise not_reached(failure, address.shown) from failure
         raise
-    return Link(cast("Driver", driver), address)
+    return cast("Driver", driver)
