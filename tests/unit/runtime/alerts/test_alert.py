@@ -55,6 +55,7 @@ def test_the_body_of_a_webhook_is_exactly_this() -> None:
         "resolved": False,
         "dedup_key": "interlock/stalled/order/o-1/3",
         "advice": STALLED.advice,
+        "runbook": "docs/how-to/runbooks.md#interlockstalled",
         "details": {"version": 4, "visit": 3, "dwell_max_s": 120.0, "stay_s": 7200.0},
     }
 
@@ -79,6 +80,7 @@ def test_the_trigger_event_of_pagerduty_is_exactly_this() -> None:
                 "state": "charging",
                 "since": "2023-11-14T20:13:20.123+00:00",
                 "advice": STALLED.advice,
+                "runbook": "docs/how-to/runbooks.md#interlockstalled",
                 "version": 4,
                 "visit": 3,
                 "dwell_max_s": 120.0,
