@@ -1,7 +1,8 @@
 # Everything a contributor runs. `make` alone lists the targets.
 #
 # A fresh clone needs only make and Python >= 3.11 with pip and venv: the environment is made on first use, and again
-# whenever pyproject.toml or constraints.txt change. The demo installs the package alone; the tools come with the rest.
+# whenever pyproject.toml or constraints.txt change. The demo installs the package with its server; the tools come with
+# the rest.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -34,7 +35,7 @@ help: ## List the targets
 	@printf '\nVariables: PYTHON=python3.12, VENV=.venv, WORKERS=auto (test processes), ARGS="…" (for demo, test, bench)\n'
 
 .PHONY: demo
-demo: $(BASE) ## Thousands of durable orders, killed in the middle, nothing lost (ARGS="--help" for its options)
+demo: $(BASE) ## A shop's bad day: an outage, a stall, a kill -9, a dashboard, and nothing lost (ARGS="--help" for more)
 	@$(BIN)/interlock demo $(ARGS)
 
 .PHONY: bench
@@ -44,6 +45,10 @@ bench: $(DEV) ## Compare the core with its peers, quickly
 .PHONY: bench-orders
 bench-orders: $(DEV) ## Compare durable orders with SQL by hand, DBOS and Restate (installed into .venv/peers), quickly
 	@$(PY) -m benchmarks.orders --quick $(ARGS)
+
+.PHONY: chaos
+chaos: $(DEV) ## Break a PostgreSQL, a Redis, workers and a disk of its own under running orders (ARGS="--list" for more)
+	@$(BIN)/interlock chaos $(ARGS)
 
 ##@ Check
 
@@ -75,7 +80,7 @@ arch: $(DEV) ## Architecture: the order of layers, the purity of the core
 # Measured by `coverage run` and not by pytest's own option: a plugin of pytest may import the package before any option
 # is read, and what runs then would count as never run.
 .PHONY: coverage
-coverage: $(DEV) ## The tests, every branch of the core taken by them, and nearly all of the lanes
+coverage: $(DEV) ## The tests; every branch of the core is taken by them, and nearly all of the rest
 	@$(call section,coverage)
 	@$(PY) -m coverage erase
 	@$(PY) -m coverage run -m pytest -n $(WORKERS) $(ARGS)
@@ -84,6 +89,8 @@ coverage: $(DEV) ## The tests, every branch of the core taken by them, and nearl
 	@$(PY) -m coverage report --include='src/interlock/lanes/*,src/interlock/database/*,src/interlock/catalog/*,src/interlock/hotrow/*' \
 		--skip-covered --fail-under=97
 	@$(PY) -m coverage report --include='src/interlock/store/*,src/interlock/runtime/*' --skip-covered --fail-under=96
+	@$(PY) -m coverage report --include='src/interlock/server/*,src/interlock/client/*' --skip-covered --fail-under=96
+	@$(PY) -m coverage report --include='src/interlock/coordination/*,src/interlock/observe/*' --skip-covered --fail-under=95
 
 .PHONY: mutants
 mutants: $(DEV) ## Break the core on purpose; the tests must notice
@@ -91,11 +98,12 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 	@$(PY) -m tests.mutation
 
 .PHONY: proof
-proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds
+proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds, chaos
 	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large INTERLOCK_FLEETS=10000 \
 		INTERLOCK_LEAK_STEPS=1000000 $(PYTEST) $(ARGS)
 	@$(BIN)/interlock simulate lanes --seeds 100000
 	@$(BIN)/interlock simulate engine --seeds 50000
+	@for seed in 1 2 3; do $(BIN)/interlock chaos --seed $$seed || exit 1; done
 
 .PHONY: docs
 docs: $(DEV) ## Build the documentation into docs/_build, warnings are errors
@@ -126,6 +134,20 @@ pgbouncer: ## Install PgBouncer from the distribution's packages (needs root); w
 	elif command -v apt-get >/dev/null; then \
 		$$([ "$$(id -u)" -eq 0 ] || echo sudo) apt-get install -y --no-install-recommends pgbouncer; \
 	else echo "error: install the package pgbouncer of this system, or name one: INTERLOCK_PGBOUNCER=…" >&2; exit 1; fi
+
+.PHONY: browser
+browser: ## Install Chromium from the distribution's packages (needs root); without it the tests of the dashboard are skipped
+	@if command -v chromium >/dev/null; then chromium --version; \
+	elif command -v apt-get >/dev/null; then \
+		$$([ "$$(id -u)" -eq 0 ] || echo sudo) apt-get install -y --no-install-recommends chromium; \
+	else echo "error: install the package chromium of this system, or name one: INTERLOCK_CHROMIUM=…" >&2; exit 1; fi
+
+.PHONY: prometheus
+prometheus: ## Install Prometheus from the distribution's packages (needs root); without it the tests of ops/ are skipped
+	@if command -v prometheus >/dev/null; then prometheus --version 2>&1 | head -n 1; \
+	elif command -v apt-get >/dev/null; then \
+		$$([ "$$(id -u)" -eq 0 ] || echo sudo) apt-get install -y --no-install-recommends prometheus; \
+	else echo "error: install the package prometheus of this system, or name its folder: INTERLOCK_PROMETHEUS=…" >&2; exit 1; fi
 
 .PHONY: constraints
 constraints: | $(PY) ## Resolve the newest versions within the ranges into constraints.txt
@@ -159,8 +181,8 @@ $(PY):
 	@$(PYTHON) -m venv --clear $(VENV)
 
 $(BASE): pyproject.toml constraints.txt | $(PY)
-	@echo "Installing Interlock…"
-	@$(PIP) -e .
+	@echo "Installing Interlock and its server…"
+	@$(PIP) -e ".[server]"
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(PY)

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import sleep
 from typing import NamedTuple
 
+from interlock.catalog.places import Place as LanePlace
 from interlock.database.database import Opening
 from interlock.lanes.beyond import DurableLog
 from interlock.lanes.objects.addresses import parse
@@ -90,15 +91,16 @@ class Place(NamedTuple):
 
 def opening(bucket: Bucket, folder: Path, settings: LaneSettings) -> Opening:
     """A database on any bucket, which has no address: its log is put in where a URL would have led to one."""
-    begun = _addressed(f"lanes://{folder}/database", settings)
 
     def log(path: Path | None) -> DurableLog:
         assert path is not None
         return open_log(bucket, path, settings=settings, world=World())
 
-    assert begun._place is not None  # noqa: SLF001 -- see above.
-    begun._place = begun._place._replace(open_log=log)  # noqa: SLF001
-    return begun
+    class OnBucket(Opening):
+        def _place_of(self, url: str) -> LanePlace:
+            return super()._place_of(url)._replace(open_log=log)
+
+    return OnBucket(f"lanes://{folder}/database", clock=SystemClock(), hand_off=None, cache=None, settings=settings)
 
 
 def _addressed(url: str, settings: LaneSettings, cache: Path | None = None) -> Opening:

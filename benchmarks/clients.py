@@ -18,7 +18,7 @@ Ask = Callable[[], Awaitable[object]]
 async def run_clients(
     asks: Sequence[Ask], *, seconds: float, cpu_seconds: Callable[[], float] = time.process_time
 ) -> Round:
-    """Run one client per `ask` for so many seconds. CPU is this process's, or what `cpu_seconds` counts."""
+    """Run one client per `ask` for so many seconds, each once at least. CPU is this process's, or by `cpu_seconds`."""
     latencies: list[float] = []
     gc.collect()
     cpu = cpu_seconds()
@@ -26,9 +26,14 @@ async def run_clients(
     end = begun + seconds
 
     async def client(ask: Ask) -> None:
-        while (asked := time.perf_counter()) < end:
+        now = time.perf_counter()
+        while True:
+            asked = now
             await ask()
-            latencies.append(time.perf_counter() - asked)
+            now = time.perf_counter()
+            latencies.append(now - asked)
+            if now >= end:
+                return
 
     await asyncio.gather(*(client(ask) for ask in asks))
     elapsed = time.perf_counter() - begun

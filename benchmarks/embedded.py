@@ -13,93 +13,10 @@ from enum import Enum
 
 from benchmarks.clients import run_clients
 from benchmarks.report import Round
-from interlock import Engine, Event, Machine, StepContext
+from interlock import Engine, Event, Machine
+from interlock.bench.orders_machine import EVENTS, TRANSITIONS, Order, State, sent, stepped
 
-TRANSITIONS = 4
-
-
-class State(Enum):
-    """Where the order is."""
-
-    RECEIVED = "received"
-    CHARGED = "charged"
-    RESERVED = "reserved"
-    PACKED = "packed"
-    SHIPPED = "shipped"
-
-
-@dataclass(frozen=True)
-class Order:
-    """The context."""
-
-    cents: int = 0
-
-
-class OrderEvent(Event):
-    """The alphabet."""
-
-
-@dataclass(frozen=True)
-class Charged(OrderEvent):
-    """The first step is done; the others follow."""
-
-
-@dataclass(frozen=True)
-class Reserved(OrderEvent):
-    """The second."""
-
-
-@dataclass(frozen=True)
-class Packed(OrderEvent):
-    """The third."""
-
-
-@dataclass(frozen=True)
-class Shipped(OrderEvent):
-    """The last."""
-
-
-def _declared(name: str) -> Machine[State, Order, OrderEvent]:
-    machine = Machine(
-        name, states=State, context=Order, events=OrderEvent, initial=State.RECEIVED, final={State.SHIPPED}, version=1
-    )
-    machine.on(Charged, State.RECEIVED, to=State.CHARGED)
-    machine.on(Reserved, State.CHARGED, to=State.RESERVED)
-    machine.on(Packed, State.RESERVED, to=State.PACKED)
-    machine.on(Shipped, State.PACKED, to=State.SHIPPED)
-    return machine
-
-
-stepped = _declared("order")
-sent = _declared("sent_order")
-
-
-@stepped.step(State.RECEIVED, timeout_s=10)
-async def charge(order: Order, ctx: StepContext) -> Charged:
-    """The first step; like the others it does nothing."""
-    del order, ctx
-    return Charged()
-
-
-@stepped.step(State.CHARGED, timeout_s=10)
-async def reserve(order: Order, ctx: StepContext) -> Reserved:
-    """The second."""
-    del order, ctx
-    return Reserved()
-
-
-@stepped.step(State.RESERVED, timeout_s=10)
-async def pack(order: Order, ctx: StepContext) -> Packed:
-    """The third."""
-    del order, ctx
-    return Packed()
-
-
-@stepped.step(State.PACKED, timeout_s=10)
-async def ship(order: Order, ctx: StepContext) -> Shipped:
-    """The last."""
-    del order, ctx
-    return Shipped()
+__all__ = ["MACHINES", "TRANSITIONS", "Count", "Counter", "Embedded", "Order", "counter", "stepped"]
 
 
 class Counting(Enum):
@@ -143,7 +60,6 @@ def count(counter: Counter, event: Count) -> Counter:
 
 
 MACHINES = (stepped, sent, counter)
-EVENTS = (Charged(), Reserved(), Packed(), Shipped())
 
 
 class Embedded:

@@ -17,7 +17,7 @@ nitpicky = True
 suppress_warnings = ["misc.highlighting_failure"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = "Interlock"

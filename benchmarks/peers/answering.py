@@ -41,9 +41,12 @@ async def turn(order: Order, in_flight: int, seconds: float) -> dict[str, object
     end = begun + seconds
 
     async def client(number: int) -> None:
-        while (asked := time.perf_counter()) < end:
+        while True:
+            asked = time.perf_counter()
             await order(number)
             latencies.append(time.perf_counter() - asked)
+            if time.perf_counter() >= end:
+                return
 
     await asyncio.gather(*(client(number) for number in range(in_flight)))
     elapsed = time.perf_counter() - begun

@@ -7,6 +7,7 @@ importing it imports none of the optional dependencies, and what needs a databas
 import importlib
 from typing import TYPE_CHECKING
 
+from interlock.access import NotAuthenticated, NotPermitted
 from interlock.core.breakers import Breaker
 from interlock.core.codec import Codec
 from interlock.core.description import MachineDescription
@@ -56,6 +57,7 @@ from interlock.signals import (
     AlertRaised,
     BreakerChanged,
     Observer,
+    RedisChanged,
     ResultLate,
     Signal,
     StepAttempted,
@@ -65,6 +67,8 @@ from interlock.signals import (
 )
 
 if TYPE_CHECKING:
+    from interlock.client.blocking import BlockingClient
+    from interlock.client.client import Client
     from interlock.database.database import Database
     from interlock.hotrow.balances import Balance
     from interlock.hotrow.counters.counter import Counter
@@ -93,6 +97,9 @@ if TYPE_CHECKING:
         View,
         Workflow,
     )
+    from interlock.server.app import App
+    from interlock.server.asgi import asgi
+    from interlock.server.webhooks import Webhook
     from interlock.sql.rows import Row
     from interlock.store.leases import Granted, Held, Leases
 
@@ -101,7 +108,9 @@ __all__ = [
     "AlertRaised",
     "AlertWebhook",
     "Allowed",
+    "App",
     "Balance",
+    "BlockingClient",
     "BlockingEngine",
     "BlockingLease",
     "BlockingTransaction",
@@ -112,6 +121,7 @@ __all__ = [
     "Breakers",
     "Budget",
     "Classification",
+    "Client",
     "Codec",
     "Compensation",
     "ConstraintViolation",
@@ -149,6 +159,8 @@ __all__ = [
     "Moved",
     "MovedElsewhere",
     "NonRetryable",
+    "NotAuthenticated",
+    "NotPermitted",
     "Observer",
     "OutcomeUnknown",
     "Overloaded",
@@ -164,6 +176,7 @@ __all__ = [
     "Pruned",
     "Quota",
     "Record",
+    "RedisChanged",
     "Refusal",
     "Refused",
     "RequestError",
@@ -193,10 +206,12 @@ __all__ = [
     "View",
     "WaitFailed",
     "WaitTimeout",
+    "Webhook",
     "Workflow",
     "WorkflowExists",
     "WorkflowNotFound",
     "Workflows",
+    "asgi",
     "pipeline",
     "plan",
     "step",
@@ -209,13 +224,16 @@ _VIEWS = "interlock.runtime.views"
 _LATER = {
     "Admission": "interlock.runtime.settings",
     "AlertWebhook": "interlock.runtime.alerts.receivers",
+    "App": "interlock.server.app",
     "Balance": "interlock.hotrow.balances",
+    "BlockingClient": "interlock.client.blocking",
     "BlockingEngine": _BLOCKING,
     "BlockingLease": _BLOCKING,
     "BlockingTransaction": _BLOCKS,
     "BlockingWorkflows": _BLOCKING,
     "BreakerView": "interlock.runtime.resilience.views",
     "Breakers": "interlock.runtime.resilience.views",
+    "Client": "interlock.client.client",
     "Compensation": _VIEWS,
     "Counter": "interlock.hotrow.counters.counter",
     "Counts": _VIEWS,
@@ -241,8 +259,10 @@ _LATER = {
     "Tool": "interlock.hotrow.tools",
     "Transaction": _BLOCKS,
     "View": _VIEWS,
+    "Webhook": "interlock.server.webhooks",
     "Workflow": _VIEWS,
     "Workflows": "interlock.runtime.typed",
+    "asgi": "interlock.server.asgi",
 }
 
 

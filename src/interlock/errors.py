@@ -13,6 +13,7 @@
     │   ├── WorkflowNotFound · WorkflowExists · VersionConflict · KeyReused
     │   ├── WaitFailed · WaitTimeout
     │   ├── TargetNotFound · BadUsage · UnusableFile      what is named from outside
+    │   ├── NotAuthenticated · NotPermitted               a server's API keys say no (`interlock.access`)
     │   ├── DialectError           SQL outside the documented subset
     │   └── TransactionError       a transaction that did not commit
     │       └── ConstraintViolation
@@ -107,8 +108,7 @@ class Refusal(RequestError):
     code = "refused"
 
     def __init__(self, what: str, *, machine: str, state: str, event: str, allowed: Iterable[str], fix: str) -> None:
-        self.machine, self.state, self.event = machine, state, event
-        self.allowed = tuple(allowed)
+        self.machine, self.state, self.event, self.allowed = machine, state, event, tuple(allowed)
         super().__init__(what, fix=fix)
 
 
@@ -137,10 +137,8 @@ class GuardRejected(Refusal):
         self.reasons = tuple(reason for _, reason in guards if reason)
         self.guard = self.guards[0]
         told = "; ".join(f"{name} ({reason})" if reason else name for name, reason in guards)
-        what = (
-            f"{machine}: event {event} in state {state!r} was rejected by guard {told}; "
-            f"events with a transition here: {_listed(allowed)}."
-        )
+        what = f"{machine}: event {event} in state {state!r} was rejected by guard {told}; "
+        what += f"events with a transition here: {_listed(allowed)}."
         fix = "Send it when the condition holds, or with a payload that satisfies it."
         super().__init__(what, machine=machine, state=state, event=event, allowed=allowed, fix=fix)
 
@@ -376,6 +374,10 @@ class MovedElsewhere(UnavailableError):
     retry = "now"
     default_why = "It was routed to another store; the old place is sealed for ever."
     default_fix = "Open it by its name at the home, or at the address that is given."
+
+    def __init__(self, what: str, *, url: str = "", epoch: int = 0) -> None:
+        self.url, self.epoch = url, epoch
+        super().__init__(what)
 
 
 class CorruptionError(InterlockError):

@@ -1,4 +1,4 @@
-"""The three seams to the real world: Clock, Ids and Chance, and the only real implementations of them.
+"""The seams to the real world: Clock, Ids, Chance and Secrets, and the only real implementations of them.
 
 Everything that needs time, identity or luck is handed one of these protocols. The virtual ones of
 `interlock.testing` make the whole engine deterministic and let a test skip a year in a millisecond; a lint rule
@@ -9,6 +9,7 @@ G8: `wall_s` is for people and for a lane's own log; durations and expiry are me
 
 import os
 import random
+import secrets
 import threading
 import time
 import uuid
@@ -44,6 +45,14 @@ class Chance(Protocol):
 
     def fraction(self) -> float:
         """A number that is at least 0 and less than 1."""
+        ...
+
+
+class Secrets(Protocol):
+    """Where secrets come from: bytes that nobody can guess."""
+
+    def token(self, size_bytes: int) -> bytes:
+        """So many fresh bytes."""
         ...
 
 
@@ -129,3 +138,11 @@ class SystemChance:
     def fraction(self) -> float:
         """A number that is at least 0 and less than 1."""
         return self._random.random()
+
+
+class SystemSecrets:
+    """The operating system's source of randomness for cryptography."""
+
+    def token(self, size_bytes: int) -> bytes:
+        """So many fresh bytes, which nobody can guess."""
+        return secrets.token_bytes(size_bytes)

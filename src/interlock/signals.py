@@ -8,8 +8,9 @@ The invariant: a failing observer never harms a workflow. Its error is counted a
 """
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeGuard, get_args
 
 from interlock.errors import DefinitionError
 
@@ -73,13 +74,22 @@ class BreakerChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class RedisChanged:
+    """Redis answers, or it does not: then leases come from the store, and limits and breakers are the process's own."""
+
+    address: str
+    up: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AlertRaised:
-    """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt.
+    """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt, a Redis gone.
 
     It comes once more, with `resolved`, when it is over.
     """
 
-    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt"]
+    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone"]
     subject: str
     summary: str
     machine: str | None = None
@@ -87,7 +97,11 @@ class AlertRaised:
     resolved: bool = False
 
 
-Signal = TransitionApplied | TransitionRejected | StepAttempted | ResultLate | BreakerChanged | AlertRaised
+Signal = (
+    TransitionApplied | TransitionRejected | StepAttempted | ResultLate | BreakerChanged | RedisChanged | AlertRaised
+)
+
+KINDS: tuple[type[Signal], ...] = get_args(Signal)
 
 
 class Observer(Protocol):
@@ -98,11 +112,32 @@ class Observer(Protocol):
         ...
 
 
+class Counting(Protocol):
+    """Counts what is frequent instead of being told of each: no record is built for it."""
+
+    def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float, /) -> None:
+        """A group is durable: how many workflows moved, by machine, from and to; all of them so long after it began."""
+        ...
+
+    def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float, /) -> None:
+        """One attempt of a step, effect or undo ended."""
+        ...
+
+
 class Subscribers:
-    """The observers of one engine, in the order they subscribed. Emitting never raises."""
+    """The observers of one engine, in the order they subscribed. Emitting never raises.
+
+    An observer with an attribute `only_signals` is told only of those kinds; one with an attribute `counting` has sums
+    counted there.
+    """
 
     def __init__(self) -> None:
         self._observers: tuple[Observer, ...] = ()
+        self._of: dict[type[Signal], tuple[Observer, ...]] = {}
+        self.counting: tuple[Counting, ...] = ()
+        """Those who want sums."""
+        self.moves = self.attempts = False
+        """Whether anybody wants each move, each attempt, as a record."""
         self.failures = 0
         self.last_failure: Exception | None = None
 
@@ -119,11 +154,22 @@ class Subscribers:
                 fix="Make it a plain function that hands the signal on, for example to an asyncio.Queue.",
                 rule="wrong-signature",
             )
-        self._observers = (*self._observers, observer)
+        self._set((*self._observers, observer))
 
     def unsubscribe(self, observer: Observer) -> None:
         """Stop calling `observer`; not subscribed is not an error."""
-        self._observers = tuple(known for known in self._observers if known != observer)
+        self._set(tuple(known for known in self._observers if known != observer))
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """All of them."""
+        return self._observers
+
+    def _set(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+        self._of = {kind: tuple(each for each in observers if _wants(each, kind)) for kind in KINDS}
+        self.counting = tuple(each.counting for each in observers if _counts(each))
+        self.moves, self.attempts = bool(self._of[TransitionApplied]), bool(self._of[StepAttempted])
 
     def __bool__(self) -> bool:
         """True when anybody listens, so that a hot path can skip building signals for nobody."""
@@ -131,9 +177,26 @@ class Subscribers:
 
     def emit(self, signal: Signal) -> None:
         """Hand the signal to every observer; one that raises is counted and does not stop the others."""
-        for observer in self._observers:
+        for observer in self._of.get(type(signal), ()):
             try:
                 observer(signal)
             except Exception as error:  # noqa: BLE001 -- whatever an observer raises, the workflow goes on (A9).
-                self.failures += 1
-                self.last_failure = error
+                self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Count what an observer has raised."""
+        self.failures += 1
+        self.last_failure = error
+
+
+def _wants(observer: Observer, kind: type[Signal]) -> bool:
+    return kind in getattr(observer, "only_signals", KINDS)
+
+
+class _Counts(Protocol):
+    counting: Counting
+
+
+def _counts(observer: object) -> TypeGuard[_Counts]:
+    counting = getattr(observer, "counting", None)
+    return hasattr(counting, "grouped") and hasattr(counting, "attempted")

@@ -5,6 +5,7 @@ the Markdown file itself. The blocks of a page share one module: a page reads, a
 
 A tutorial also has files: `<!-- saved as: shop.py -->` above a block puts it into the reader's folder instead, and a
 line `$ python shop.py` of a console block runs it there. What the page shows below that line must be what it prints.
+`<!-- as soon as it is so -->` above a console block says that a server gets there by itself, behind its answer.
 """
 
 import os
@@ -22,6 +23,7 @@ from markdown_it import MarkdownIt
 
 _SKIPPED = re.compile(r"<!--\s*not executed:\s*\S.*?-->\s*$", re.DOTALL)
 _SAVED = re.compile(r"<!--\s*saved as:\s*(\S+)\s*-->\s*$")
+_SOON = re.compile(r"<!--\s*as soon as it is so\s*-->\s*$")
 _RUN = re.compile(r"\$ python (\w+\.py)$")
 _SHELL_OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
 _EXPORT = re.compile(r"^\$ export ([A-Z_]+)=(.*)$", re.MULTILINE)
@@ -37,6 +39,8 @@ class Block:
     line: int
     executed: bool
     saved_as: str | None = None
+    soon: bool = False
+    """What it shows becomes true a moment later: a reader who is quick looks again."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,9 @@ def read_blocks(text: str) -> list[Block]:
             language = token.info.split()[0] if token.info.strip() else ""
             saved = _SAVED.search(above)
             executed = not _SKIPPED.search(above)
+            line, soon = token.map[0] + 2, _SOON.search(above) is not None
             blocks.append(
-                Block(language, token.content, token.map[0] + 2, executed=executed, saved_as=saved and saved[1])
+                Block(language, token.content, line, executed=executed, saved_as=saved and saved[1], soon=soon)
             )
         above = token.content if token.type == "html_block" else ""
     return blocks
@@ -110,11 +115,11 @@ def _run_programs(block: Block, shown: str, saved: set[str], folder: Path) -> No
         done = subprocess.run(
             [sys.executable, found[1]], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False
         )
-        if done.returncode or not _printed(expected, done.stdout):
+        if done.returncode or not printed(expected, done.stdout):
             raise PageFailed(f"{shown}:{number}: {typed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def _printed(expected: list[str], output: str) -> bool:
+def printed(expected: list[str], output: str) -> bool:
     """Whether every line that is shown was printed, in that order; `…` stands for anything."""
     printed = iter(output.splitlines())
     patterns = [

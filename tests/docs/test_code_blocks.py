@@ -23,8 +23,9 @@ import pytest
 from typer.main import get_command
 
 import interlock
-from interlock.cli.program import app
+from interlock.cli.program import program_for
 from tests.docs.blocks import Command, PageFailed, read_blocks, read_commands, read_exports, run_page
+from tests.docs.sessions import is_session
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
@@ -62,7 +63,7 @@ def disarm(command: Any) -> None:  # noqa: ANN401 - Typer has its own click, unt
 def refusal(arguments: tuple[str, ...]) -> str:
     """What the command line says against these arguments; nothing when it understands them. No command acts."""
     # A tree of commands that is made anew for every question, so that the program itself keeps its functions.
-    program = get_command(app)
+    program = get_command(program_for())
     disarm(program)
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit) as left:
@@ -96,14 +97,15 @@ def objection(command: Command, folder: Path, *, run: bool = False) -> str:
 def test_the_commands_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     commands = read_commands(text)
-    # A page that makes a home of its own in the reader's folder is run as a whole.
+    # A page that makes a home of its own in the reader's folder is run as a whole; one that serves, by test_sessions.
     for name, value in (exports := read_exports(text, tmp_path)).items():
         monkeypatch.setenv(name, value)
-    whole = any(str(tmp_path) in value for value in exports.values())
+    session = is_session(text)
+    whole = not session and any(str(tmp_path) in value for value in exports.values())
     wrong = [
         f"{page}:{command.line}: interlock {' '.join(command.arguments)}\n{said}"
         for command in commands
-        if (said := objection(command, tmp_path, run=whole))
+        if (said := refusal(command.arguments) if session else objection(command, tmp_path, run=whole))
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
@@ -274,6 +276,13 @@ def test_the_python_reference_names_everything_of_the_harness() -> None:
     words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
     harness = import_module("interlock.testing").Harness
     assert not (surface(harness) | parameters(harness)) - words
+
+
+def test_the_python_reference_names_everything_of_servers_and_clients() -> None:
+    words = in_code((ROOT / "docs/reference/python.md").read_text(encoding="utf-8"))
+    assert not parameters(interlock.asgi) - words
+    assert not (surface(interlock.App, interlock.Webhook) | parameters(interlock.App, interlock.Webhook)) - words
+    assert not (surface(interlock.Client) | parameters(interlock.Client, interlock.BlockingClient)) - words
 
 
 def test_the_python_reference_names_everything_of_databases() -> None:

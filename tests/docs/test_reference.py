@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from msgspec.structs import fields
 
+from interlock.catalog.configuration import PREFIX, PROGRAM
 from interlock.core.breakers import Breaker
 from interlock.core.plan.findings import WITHOUT_PROOF
-from interlock.lanes.settings import KINDS, LaneSettings
+from interlock.lanes.settings import CHOICES, KINDS, LaneSettings
 from interlock.runtime.settings import RANGES, Admission, EngineSettings
 from interlock.store.tables import FORMAT, NAMES, TABLES
 
@@ -58,8 +59,10 @@ def test_every_setting_is_on_the_page_with_its_default_and_no_other() -> None:
     page = (PROJECT / "docs" / "reference" / "python.md").read_text()
     [table] = re.findall(r"\| setting \|.*?\n\n", page, re.DOTALL)
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)
-    shown = {field.name: "false" if field.default is False else f"{field.default:,g}" for field in fields(LaneSettings)}
+    numbers = [field for field in fields(LaneSettings) if field.name not in CHOICES]
+    shown = {field.name: "false" if field.default is False else f"{field.default:,g}" for field in numbers}
     shown |= {name: f"{getattr(LaneSettings(), name):,}" for name, kind in KINDS.items() if kind is int}
+    shown |= {name: f'`"{getattr(LaneSettings(), name)}"`' for name in CHOICES}
     assert dict(rows) == {name: text.removesuffix(".0") for name, text in shown.items()}
 
 
@@ -89,6 +92,13 @@ def test_the_range_of_every_setting_of_an_engine_is_told() -> None:
         name: f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
         for name, (least, most) in ranges.items()
     }
+
+
+def test_every_setting_of_the_program_is_on_its_page_with_its_flag_and_its_variable() -> None:
+    page = (PROJECT / "docs" / "reference" / "settings.md").read_text()
+    [table] = re.findall(r"\| program \|.*?\n\n", page, re.DOTALL)
+    told = re.findall(r"^\| `(\w+)` \| `([\w-]+)` \| `(\w+)` \|", table, re.MULTILINE)
+    assert told == [(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}") for name in PROGRAM]
 
 
 def test_every_column_of_the_tables_of_workflows_is_explained_and_no_other() -> None:

@@ -17,9 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutation.alerting import ALERTING
 from tests.mutation.breaking import BREAKING
 from tests.mutation.child import NOTICED, PASSED, WRONG_COPY
 from tests.mutation.compensating import COMPENSATING
+from tests.mutation.coordinating import COORDINATING
 from tests.mutation.counting import COUNTING
 from tests.mutation.deciding import DECIDING
 from tests.mutation.guarding import GUARDING
@@ -96,7 +98,7 @@ def show(outcomes: list[Outcome]) -> None:
 
 def main() -> int:
     started = time.perf_counter()
-    every = [*DECIDING, *UNDOING, *COMPENSATING, *GUARDING, *BREAKING, *COUNTING]
+    every = [*DECIDING, *UNDOING, *COMPENSATING, *GUARDING, *BREAKING, *COUNTING, *COORDINATING, *ALERTING]
     chosen = [mutant for mutant in every if not sys.argv[1:] or mutant.name in sys.argv[1:]]
     assert sys.argv[1:] or len(chosen) >= MUTANTS_MIN
     assert len({mutant.name for mutant in chosen}) == len(chosen) > 0

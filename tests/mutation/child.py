@@ -27,9 +27,10 @@ def main() -> int:
     copy, tests = Path(sys.argv[1]).resolve(), sys.argv[2:]
     assert interlock.__file__
     # The shared settings are those of Hypothesis, which takes a third of the time only to be imported, and the places
-    # of the conformance suites.
+    # and servers of the conformance suites and of those with real ones.
     files = [test for test in tests if test.endswith(".py")]
     needed = any("conformance" in test or "hypothesis" in Path(test).read_text(encoding="utf-8") for test in files)
+    needed = needed or any("integration" in test for test in tests)
     options = OPTIONS if needed else [*OPTIONS, "--noconftest"]
     if strangers(copy):
         return WRONG_COPY

@@ -159,7 +159,8 @@ GUARDING = [
     Mutant(
         "unknown field accepted",
         CODEC,
-        "        if strict:\n            _refuse_surplus(raw, value, what)\n",
+        '            if not flat or not _all_known(raw, cast("type[object]", type(value))):\n'
+        "                _refuse_surplus(raw, value, what)\n",
         "",
         "A field that nobody reads is refused when it comes from outside.",
         BYTES,

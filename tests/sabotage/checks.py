@@ -5,12 +5,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from interlock.errors import MovedElsewhere
 from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from interlock.testing.faults.disk import FaultyDisk
 from tests.crash.power import work_through_cuts
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, sql
+from tests.unit.lanes.movers import THERE, WAIT_S, leaving, meeting
 
 Check = Callable[[Path], Awaitable[None]]
 
@@ -122,3 +124,17 @@ async def no_read_before_the_hand_off(folder: Path) -> None:
 
 async def read_count(lane: Lane) -> object:
     return await lane.read(lambda connection: connection.execute("SELECT n FROM counter WHERE id = 1").get)
+
+
+async def nothing_happens_at_a_place_that_was_left(folder: Path) -> None:
+    """Whoever waits at the seal when the mover leaves has not written, and nobody reads there any more."""
+    with opened(folder / "x") as lane, leaving(folder / "x") as mover:
+        await make_counter(lane)
+        with meeting() as met, mover.sealed(WAIT_S) as seal:
+            waiting = asyncio.ensure_future(lane.run(increment()))
+            await asyncio.to_thread(met.wait)
+            seal.leave(THERE, 1)
+        read = lane.read(lambda connection: connection.execute("SELECT n FROM counter").get)
+        answers = await asyncio.gather(waiting, read, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [MovedElsewhere, MovedElsewhere], answers
+        assert mover.connection.execute("SELECT n FROM counter").get == 0

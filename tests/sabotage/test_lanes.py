@@ -11,6 +11,7 @@ from interlock.lanes import connection as connections
 from interlock.lanes.keys import Keys
 from interlock.lanes.lane import Lane
 from interlock.lanes.session import Session
+from interlock.lanes.tombstone import Lookout
 from interlock.lanes.work import Work
 from interlock.lanes.writer import Writer
 from tests.sabotage import checks
@@ -119,6 +120,19 @@ def keys_in_another_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Writer, "commit", both)
 
 
+def no_look_for_a_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lookout, "look", lambda _lookout: None)
+
+
+def a_look_before_the_lock(patch: pytest.MonkeyPatch) -> None:
+    def careless(writer: Writer) -> None:
+        with writer._wall.down():
+            writer._lookout.look()
+        writer._control(writer._begin)
+
+    patch.setattr(Writer, "_open_group", careless)
+
+
 SABOTAGES: list[tuple[Sabotage, Check]] = [
     (acknowledge_before_commit, checks.acknowledged_survives_power_cuts),
     (no_sync, checks.acknowledged_survives_power_cuts),
@@ -128,6 +142,8 @@ SABOTAGES: list[tuple[Sabotage, Check]] = [
     (control_statements_without_the_mark, checks.a_commit_inside_is_refused),
     (hand_off_ignored, checks.no_acknowledgement_before_the_hand_off),
     (reads_that_skip_g7, checks.no_read_before_the_hand_off),
+    (no_look_for_a_tombstone, checks.nothing_happens_at_a_place_that_was_left),
+    (a_look_before_the_lock, checks.nothing_happens_at_a_place_that_was_left),
 ]
 CHECKS = list(dict.fromkeys(check for _, check in SABOTAGES))
 

@@ -1,4 +1,4 @@
-"""The engine on its store in virtual time: a thousand seeds keep every promise, and each of them repeats exactly."""
+"""The engine on its store in virtual time: hundreds of seeds keep every promise, and each of them repeats exactly."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from interlock.testing.engines.gateway import FAULTS
 from interlock.testing.engines.run import play, run_campaign
 from interlock.testing.engines.stores import COMMIT_FAULTS
 
-SEEDS = 1_000
+SEEDS = 400
 PROGRAM = """
 import hashlib
 from interlock.testing.engines.run import play
@@ -35,7 +35,7 @@ def test_every_seed_keeps_every_promise() -> None:
     assert campaign.counts["crashes"] > SEEDS
     assert campaign.counts["clean ends"] > SEEDS / 4
     for kind in ("timers: fixed", "timers: paused", "timers: anew", "dead letters: undo", "dead letters: step"):
-        assert campaign.counts[kind] > 20, kind
+        assert campaign.counts[kind] > SEEDS / 50, kind
 
 
 def test_a_seed_repeats_exactly() -> None:

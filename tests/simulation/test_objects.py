@@ -15,7 +15,7 @@ from interlock.testing.simulation.run import play, simulate
 from interlock.testing.simulation.weather import READ_FAULTS, STORMS, WRITE_FAULTS
 from tests.simulation.tracing import untraced
 
-SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "5000"))
+SEEDS = int(os.environ.get("INTERLOCK_SEEDS", "1500"))
 PORTION = 50
 ROOT = Path(__file__).resolve().parents[2]
 

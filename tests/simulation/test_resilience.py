@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.fleet import Fleet, run_campaign
 
-SEEDS = int(os.environ.get("INTERLOCK_FLEETS", "500"))
+SEEDS = int(os.environ.get("INTERLOCK_FLEETS", "200"))
 
 RACES = (
     "cancels during a call",

@@ -3,7 +3,7 @@
 import time
 from uuid import UUID
 
-from interlock.seams import RandomIds, SeededIds, SystemChance, SystemClock
+from interlock.seams import RandomIds, SeededIds, SystemChance, SystemClock, SystemSecrets
 
 
 def test_the_wall_clock_is_the_machines() -> None:
@@ -40,3 +40,9 @@ def test_chance_is_a_fraction_and_repeats_for_a_seed() -> None:
     assert all(0 <= fraction < 1 for fraction in drawn)
     assert drawn == [again.fraction() for _ in range(100)]
     assert len({SystemChance().fraction() for _ in range(10)}) > 1
+
+
+def test_secrets_have_the_length_that_was_asked_for_and_never_repeat() -> None:
+    made = {SystemSecrets().token(32) for _ in range(1_000)}
+    assert len(made) == 1_000
+    assert {len(token) for token in made} == {32}

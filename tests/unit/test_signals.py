@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -109,3 +110,39 @@ def test_an_async_observer_is_refused_because_nobody_would_await_it() -> None:
     with pytest.raises(DefinitionError) as caught:
         Subscribers().subscribe(later)  # type: ignore[arg-type]
     assert "async" in caught.value.what
+
+
+class Tallied:
+    """Counts what is frequent, and is told only of breakers."""
+
+    only_signals = (BreakerChanged,)
+
+    def __init__(self) -> None:
+        self.counting = self
+        self.seen: list[Signal] = []
+
+    def __call__(self, signal: Signal) -> None:
+        self.seen.append(signal)
+
+    def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float) -> None:
+        pass
+
+    def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float) -> None:
+        pass
+
+
+def test_an_observer_is_told_only_what_it_asks_for_and_nothing_is_built_for_who_counts() -> None:
+    """C13: sums per group instead of a record per move."""
+    subscribers, tallied, notebook = Subscribers(), Tallied(), Notebook()
+    subscribers.subscribe(tallied)
+    assert subscribers.counting == (tallied,)
+    assert (subscribers.moves, subscribers.attempts) == (False, False)
+    subscribers.subscribe(notebook.write)
+    assert (subscribers.moves, subscribers.attempts) == (True, True)
+    for signal in SIGNALS:
+        subscribers.emit(signal)
+    assert [type(signal) for signal in tallied.seen] == [BreakerChanged]
+    assert notebook.seen == SIGNALS
+    subscribers.unsubscribe(tallied)
+    assert not subscribers.counting
+    assert subscribers.observers == (notebook.write,)

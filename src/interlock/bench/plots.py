@@ -10,6 +10,8 @@ from interlock.bench.contention_findings import LINEAR_SHARE
 from interlock.bench.contention_series import CLIENTS_PER_DATABASE
 from interlock.bench.durability import Experiment as Durability
 from interlock.bench.group_commit import Experiment, Point
+from interlock.bench.orders import SERIES
+from interlock.bench.orders import Experiment as Orders
 
 _ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a bucket", "postgres": "PostgreSQL"}
 
@@ -105,6 +107,26 @@ def durability_plot(result: Durability) -> str:
                 Axis("milliseconds"),
                 [Line("recovery", [(each.cycle, each.recovery_ms) for each in result.cycles])],
             ),
+        ],
+    )
+
+
+def orders_plot(result: Orders) -> str:
+    """The rate and the median time of an order over the orders under way, a line per way to do it (SVG)."""
+    at_once = Axis("orders under way at once", logarithmic=True)
+    rates: list[Line] = []
+    times: list[Line] = []
+    for series in SERIES:
+        points = [point for point in result.points if point.series == series]
+        rates.append(Line(series, [(point.clients, point.orders_per_s) for point in points]))
+        times.append(Line(series, [(point.clients, point.p50_ms) for point in points]))
+    return draw(
+        "Orders in four durable steps, on one disk",
+        "By hand every transition waits for the disk alone; an engine makes those of many orders durable together.\n"
+        "With one order at a time there is nothing to share. Every order that was answered had arrived.",
+        [
+            Panel("Orders", at_once, Axis("orders per second", logarithmic=True), rates),
+            Panel("How long an order takes (median)", at_once, Axis("milliseconds", logarithmic=True), times),
         ],
     )
 

@@ -1,165 +1,149 @@
 """Names and where they live, kept at a home: `Database.open("stock", home="lanes:///var/shop")`.
 
-A name that nobody has placed lives below the home, in a database of its own, so unrelated writers never wait for each
-other (D4). The catalog writes down every name that was opened, which makes them listable, and where a name lives if it
-is somewhere else. It is one small file, replaced as a whole under a lock: readers see the old one or the new one.
+A name that was never moved lives below the home, in a database of its own, so unrelated writers never wait for each
+other (D4). The catalog writes down every name that was opened, which makes them listable, and where a name lives since
+which move (D11). It is kept where the home is: in a file of its folder, an object of its bucket, a table of its schema.
+
+It is a short cut, and never what decides: a place that was left says itself where its rows went. So an entry may be
+missing or old, and whoever finds that out while opening tells the catalog.
 """
 
-import fcntl
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
-from urllib.parse import quote, unquote
+import contextlib
+from typing import Protocol
 
-import msgspec
-
-from interlock.errors import BadUsage, CorruptionError, UnusableFile
+from interlock.catalog.defaults import below
+from interlock.catalog.entries import Entry, Kind, check_name
+from interlock.catalog.folder import FILE, FolderCatalog
+from interlock.catalog.in_bucket import BucketCatalog
+from interlock.catalog.secrets import with_secrets, without_secrets
+from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.objects.addresses import is_bucket
-
-FILE = "interlock-catalog.json"
-FORMAT = 1
-NAME_CHARACTERS_MAX = 100
-NAME_BYTES_MAX = 200
-"""File systems take names of up to 255 bytes, and a lane's files have endings."""
+from interlock.sql.postgres.address import is_postgres
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a database lives. An empty `url` means: below the home, under its own name."""
+class Kept(Protocol):
+    """What keeps a catalog."""
 
-    url: str = ""
+    async def names(self, kind: Kind) -> dict[str, Entry]:
+        """All entries of one kind, by name, in order."""
+        ...
 
+    async def entry(self, name: str, kind: Kind) -> Entry | None:
+        """What is written down about a name."""
+        ...
 
-class _Written(msgspec.Struct, frozen=True):
-    format: int
-    databases: dict[str, Place]
+    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+        """Write an entry down unless there is a higher epoch; returns the one that counts."""
+        ...
 
 
 class Catalog:
-    """The catalog of one home."""
+    """The catalog of one home. Nothing is asked of a network before a coroutine is awaited."""
 
     def __init__(self, home: str) -> None:
-        self._folder = None if home == "memory:" or is_bucket(home) else _folder_of(home)
-        self.home = home.rstrip("/")
+        self.folder = None if home == "memory:" or is_bucket(home) or _is_postgres(home) else FolderCatalog(home)
+        """The same for those who cannot wait, where the home is a folder."""
+        self.home = home if self.folder is None else self.folder.home
+        self._kept = _kept(home, self.folder)
 
-    def locate(self, name: str) -> str:
-        """The URL of the database of that name, which is written down if it is new."""
-        _check_name(name)
-        if self._folder is None:
-            return "memory:" if self.home == "memory:" else _below_bucket(self.home, name)
-        place = self.names().get(name)
-        if place is None:
-            place = Place()
-            self.place(name, "")
-        return place.url or f"{self.home}/{quote(name)}"
+    async def names(self, kind: Kind = "databases") -> dict[str, Entry]:
+        """Every name that was ever opened or placed here, and its entry."""
+        return await self._kept.names(kind)
 
-    def place(self, name: str, url: str) -> None:
-        """Write down where a database lives; an empty URL is its own place below the home."""
-        _check_name(name)
-        if self._folder is None:
+    async def entry(self, name: str, *, kind: Kind = "databases") -> Entry:
+        """Where something lives and since which move; a name that was never heard of lives at the home, epoch 0."""
+        self._check(name)
+        return await self._kept.entry(name, kind) or Entry()
+
+    async def enter(self, name: str, url: str, epoch: int, *, kind: Kind = "databases") -> Entry:
+        """Write down where something lives since a move; an empty URL is its own place at the home.
+
+        A lower epoch never replaces a higher one: the entry that counts is returned. Twice is once; two places with
+        one epoch are a CorruptionError. Secrets in the address are left out.
+        """
+        self._check(name)
+        url = without_secrets(url)
+        own = self.home if kind == "workflows" else below(self.home, name)
+        return await self._kept.enter(name, Entry("" if url == without_secrets(own) else url, epoch), kind)
+
+    async def locate(self, name: str) -> str:
+        """The address of the database of that name, which is written down if it is new."""
+        return self.address(name, await self.noted(name))
+
+    def at_once(self, name: str) -> str:
+        """The same for a folder; elsewhere where it lives unless it was moved, which has to be asked for."""
+        self._check(name)
+        return below(self.home, name) if self.folder is None else self.folder.locate(name)
+
+    async def noted(self, name: str) -> Entry:
+        """The entry of a database, which is written down if it is new."""
+        self._check(name)
+        entry = await self._kept.entry(name, "databases")
+        if entry is None and self.home != "memory:":
+            # Not everybody who may read a bucket or a schema may write there: then it is not listed, that is all.
+            with contextlib.suppress(UnavailableError):
+                entry = await self._kept.enter(name, Entry(), "databases")
+        return entry or Entry()
+
+    def address(self, name: str, entry: Entry) -> str:
+        """The address that an entry stands for, with the secrets of the home where it is on the same server."""
+        return with_secrets(entry.url, self.home) if entry.url else below(self.home, name)
+
+    def _check(self, name: object) -> None:
+        check_name(name)
+        if name == FILE and is_bucket(self.home):
             raise BadUsage(
-                f"{name!r} cannot be placed at a home in memory or in a bucket.",
-                why="Where a database lives is written down in a file of the home; these two have none.",
-                fix="Name a home on a disk: lanes:///var/shop. At a bucket every name lives below the home.",
+                f"{name!r} is not the name of a database in a bucket.",
+                why="The catalog of the home has that name.",
+                fix="Use another name.",
             )
-        with _usable(self._folder / FILE), _locked(self._folder):
-            databases = {**self.names(), name: Place(url)}
-            _replace(self._folder / FILE, msgspec.json.encode(_Written(FORMAT, databases)))
-
-    def names(self) -> dict[str, Place]:
-        """Every name that was ever opened here, and its place."""
-        if self._folder is None:
-            return {}
-        path = self._folder / FILE
-        with _usable(path):
-            try:
-                data = path.read_bytes()
-            except FileNotFoundError:
-                return {}
-        try:
-            written = msgspec.json.decode(data, type=_Written)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CorruptionError(
-                f"the catalog {path} cannot be read: {error}.",
-                why="It is replaced as a whole, so something else has written to it or damaged it.",
-                fix="Put it back from a backup. The databases themselves are whole, and open by their URLs.",
-            ) from error
-        if written.format != FORMAT:
-            raise CorruptionError(
-                f"the catalog {path} has format {written.format}; this version knows {FORMAT}.",
-                why="Another version of Interlock wrote it, and guessing at its meaning could lose a database.",
-                fix="Use the version of Interlock that wrote it, or a later one.",
-            )
-        return dict(sorted(written.databases.items()))
 
 
-def _below_bucket(home: str, name: str) -> str:
-    folder, mark, options = home.partition("?")
-    return f"{folder.rstrip('/')}/{quote(name)}{mark}{options}"
+class _InFolder:
+    def __init__(self, folder: FolderCatalog) -> None:
+        self._folder = folder
+
+    async def names(self, kind: Kind) -> dict[str, Entry]:
+        return self._folder.names(kind)
+
+    async def entry(self, name: str, kind: Kind) -> Entry | None:
+        return self._folder.entry(name, kind=kind)
+
+    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+        return self._folder.enter(name, entry, kind=kind)
 
 
-def _folder_of(home: object) -> Path:
-    if isinstance(home, str) and home.startswith("lanes:///") and not {"?", "#"} & set(home):
-        path = unquote(home.removeprefix("lanes://"))
-        if path.strip("/") and path.isprintable() and ".." not in Path(path).parts:
-            return Path(path)
-    raise BadUsage(
-        f"{home!r} is not a home; lanes:///folder, s3://bucket/folder and memory: are.",
-        why="The catalog is kept there, beside the databases.",
-        fix="Write three slashes and an absolute path: lanes:///var/shop.",
-    )
+class _InMemory:
+    """Nothing is kept, because nothing would be found again."""
+
+    async def names(self, kind: Kind) -> dict[str, Entry]:
+        del kind
+        return {}
+
+    async def entry(self, name: str, kind: Kind) -> Entry | None:
+        del name, kind
+        return None
+
+    async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
+        del entry, kind
+        raise BadUsage(
+            f"{name!r} cannot be placed at a home in memory.",
+            why="Where something lives is written down at the home, and this one is gone when it is closed.",
+            fix="Name a home that stays: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+        )
 
 
-def _check_name(name: object) -> None:
-    if (
-        isinstance(name, str)
-        and name.isprintable()
-        and "/" not in name
-        and not name.startswith(".")
-        and 0 < len(name) <= NAME_CHARACTERS_MAX
-        and len(name.encode()) <= NAME_BYTES_MAX
-    ):
-        return
-    raise BadUsage(
-        f"{name!r} is not the name of a database.",
-        why="The name becomes the name of a file.",
-        fix=f"Use a text of 1 to {NAME_CHARACTERS_MAX} printable characters ({NAME_BYTES_MAX} bytes), without a slash, "
-        "not starting with a dot.",
-    )
+def _kept(home: str, folder: FolderCatalog | None) -> Kept:
+    if folder is not None:
+        return _InFolder(folder)
+    if home == "memory:":
+        return _InMemory()
+    if is_bucket(home):
+        return BucketCatalog(home)
+    from interlock.catalog.in_postgres import PostgresCatalog  # noqa: PLC0415 -- an extra, which may not be installed.
+
+    return PostgresCatalog(home)
 
 
-@contextmanager
-def _usable(path: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UnusableFile(
-            f"the catalog {path} cannot be used: {error.strerror}.",
-            fix="Check that the home is a folder on a disk with room, and its permissions.",
-        ) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / (FILE + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, durably: the content first, then the name."""
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _is_postgres(home: object) -> bool:
+    return isinstance(home, str) and is_postgres(home)

@@ -13,6 +13,8 @@
     [engine]
     steps_max = 200
 
+Above all sections stand the settings of the program `interlock` itself, by the names of its options: `home`, `port`.
+
 A tool is a workload with what it needs; its knobs are those of the database that has its name, whose own table comes
 first. What the program itself says wins over all of it. `INTERLOCK_GROUP_COMMIT_WINDOW` in the environment is the
 setting `group_commit_window` of every database. A name that no setting has is refused with the one that was probably
@@ -34,6 +36,25 @@ FILE = "interlock.toml"
 FILE_VARIABLE = "INTERLOCK_CONFIG"
 PREFIX = "INTERLOCK_"
 SECTIONS = ("defaults", "databases", "tools", "engine")
+PROGRAM: dict[str, type[object]] = {
+    "home": str,
+    "postgres": str,
+    "redis": str,
+    "server": str,
+    "key_file": str,
+    "host": str,
+    "port": int,
+    "workers": int,
+    "leave_s": float,
+    "rate_per_s": float,
+    "burst": float,
+    "in_flight_max": int,
+}
+"""What stands above all sections: the settings of the program, by the names of its options."""
+
+HERE = "lanes://./"
+"""How the file names a home beside itself, so that a project can be moved as it is."""
+
 NEAR_MISS = 0.85
 """How alike a variable and a setting are when one must be meant for the other; 1 is the same."""
 
@@ -47,6 +68,7 @@ DECLARATIONS: dict[str, type[float]] = {
 
 KNOBS: dict[str, type[float]] = {
     "counter_shard_count": int,
+    "counter_kind": str,  # type: ignore[dict-item]  # The one word among numbers.
     "group_commit_window": float,
     "group_commit_max_batch": int,
     "contention_flag_threshold": float,
@@ -58,7 +80,7 @@ SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0":
 """What a switch may be called in the environment, where everything is text."""
 
 _UNREAD = "A setting that nobody reads is a spelling mistake."
-_ALLOWED: dict[type[float], str] = {bool: "true or false", int: "a whole number", float: "a number"}
+_ALLOWED: dict[type[object], str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def configured(
@@ -108,6 +130,31 @@ def configured_engine(
     return _overlaid(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
 
 
+def configured_program(
+    *, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> dict[str, object]:
+    """The settings of the program that stand in the file, above all sections. The environment is the program's affair.
+
+    A home that begins with `lanes://./` is beside the file.
+    """
+    environment = os.environ if environment is None else environment
+    path, content = _file(environment.get(FILE_VARIABLE), folder)
+    found: dict[str, object] = {}
+    for name, value in content.items():
+        kind = PROGRAM.get(name)
+        if kind is None:
+            if name not in SECTIONS:
+                raise _unknown_section(path, name, {**KINDS, **KNOBS, **DECLARATIONS})
+            continue
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise _wrong(value, f"{path}: {name}", _ALLOWED[kind])
+        found[name] = value
+    home = str(found.get("home", ""))
+    if home.startswith(HERE):
+        found["home"] = f"lanes://{(path.absolute().parent / home.removeprefix(HERE)).as_posix()}"
+    return found
+
+
 def _overlaid(
     environment: Mapping[str, str], kinds: Mapping[str, type[float]], found: dict[str, float]
 ) -> dict[str, float]:
@@ -152,7 +199,7 @@ def _read(given: str | None, folder: Path | None, kinds: Mapping[str, type[float
     of_databases = {**kinds, **KNOBS}
     of_all = {**of_databases, **DECLARATIONS}
     for section in content:
-        if section not in SECTIONS:
+        if section not in SECTIONS and section not in PROGRAM:
             raise _unknown_section(path, section, of_all)
     return _File(
         _settings(content.get("defaults", {}), path, "defaults", of_all),
@@ -206,9 +253,10 @@ def _unknown_section(path: Path, section: str, kinds: Mapping[str, type[float]])
             fix="Put it below [defaults] for every database, or below [databases.NAME] or [tools.NAME] for one.",
         )
     return BadUsage(
-        f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *kinds))}",
+        f"{path} has no section {section!r}.{_meant(section, (*SECTIONS, *PROGRAM, *kinds))}",
         why=_UNREAD,
-        fix="Sections are [defaults], [databases.NAME], [tools.NAME] and [engine].",
+        fix="Sections are [defaults], [databases.NAME], [tools.NAME] and [engine]; above them stand the settings of "
+        f"the program: {', '.join(PROGRAM)}.",
     )
 
 

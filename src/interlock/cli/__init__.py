@@ -1,8 +1,24 @@
-"""The command line: `interlock check`, `diagram`, `describe`, `plan` and `demo`.
+"""The command line: `interlock check`, `diagram`, `serve`, `demo` and all the others.
 
 The top layer: it loads what it is pointed at, asks the layers below, and prints. Nothing below knows of it.
+
+The program is imported when it is run, not with this package: that takes a moment, in which Ctrl-C must be as clean as
+at any other time, and the demo's worker is a program of its own that needs none of it.
 """
 
-from interlock.cli.program import main
+import sys
+from collections.abc import Sequence
+
+from interlock.cli.exits import Exit
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (`sys.argv` without one) and return its exit code."""
+    try:
+        from interlock.cli.program import main as run  # noqa: PLC0415 -- see above.
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return Exit.INTERRUPTED
+    return run(arguments)

@@ -1,33 +1,34 @@
-"""`interlock advise`: where workloads should live, from what was measured; it changes nothing.
+"""`interlock advise`: where workloads should live, from what was measured; and with `--apply` it is done.
 
 Evidence is gathered for a while from databases that are in use, or read from a file. What a tool needs comes from code
 (`--tool`), then from `interlock.toml`. What was seen by earlier runs counts on with `--state`: a verdict is shown once
-most of the latest windows propose it. The command that a verdict prints is run by a person.
+most of the latest windows propose it. Without `--apply` nothing is changed.
 """
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import indent
 from typing import Annotated, cast
 from urllib.parse import unquote
 
 import msgspec
 import typer
-from rich.text import Text
 
 from interlock.catalog.catalog import Catalog
+from interlock.cli.advise_applying import Applying, Where
+from interlock.cli.advise_routing import ByAdvice
+from interlock.cli.advise_shown import Advice, show_advice
 from interlock.cli.check import Listing
+from interlock.cli.exits import Exit
 from interlock.cli.looking import Output
-from interlock.cli.output import escaped, parts, stderr, stdout, write_file
-from interlock.cli.shown import show_ids, show_json, show_table
+from interlock.cli.output import escaped, stderr, write_file
+from interlock.cli.shown import show_ids, show_json
 from interlock.cli.targets import load_value
 from interlock.errors import BadUsage, TargetNotFound, UnusableFile
 from interlock.hotrow.advice.evidence import Evidence, read_evidence, timed
 from interlock.hotrow.advice.gathered import Gathered, gather
-from interlock.hotrow.advice.hysteresis import VOTES, WINDOWS, Advisor, fresh, step
+from interlock.hotrow.advice.hysteresis import Advisor, fresh, step
 from interlock.hotrow.advice.rule import advise as advise_window
-from interlock.hotrow.advice.verdict import Choice, Verdict
 from interlock.hotrow.tools import Tool, declared_tool, undeclared
 from interlock.lanes.objects.addresses import is_bucket, redacted
 from interlock.seams import SystemClock
@@ -36,94 +37,140 @@ SECONDS = 30.0
 SECONDS_MAX = 3_600.0
 FORMAT = 1
 
-_UNDECLARED = (
-    "Nothing is declared of {names}, so nothing can be over its budget. Add write_latency_budget and "
-    "aggregate_write_rate below [tools.NAME] of interlock.toml."
-)
-
-
-_NOTHING = (
-    "No advice: nothing was measured. Who writes to a database tells about it every few seconds while it is in use."
-)
-
-
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one workload."""
-
-    name: str
-    declared: bool
-    verdict: Verdict
-    proposed: Choice
-    """What the latest window says, which may be another thing."""
-    votes: int
-    windows: int
-    """So many of so many windows propose it."""
-
 
 class _Kept(msgspec.Struct, frozen=True):
     format: int
     advisors: dict[str, Advisor]
 
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME|URL]...", help="Databases; without any all of the home, or all of the evidence."),
+]
+Home = Annotated[
+    str | None,
+    typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
+]
+Seconds = Annotated[
+    float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only what was told last.")
+]
+Windows = Annotated[
+    Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
+]
+Plateau = Annotated[
+    float | None,
+    typer.Option("--plateau", metavar="N", min=0.001, help="Commits per second that one row can do where it is."),
+]
+CoupledPlateau = Annotated[
+    float | None,
+    typer.Option("--coupled-plateau", metavar="N", min=0.001, help="The same, in the PostgreSQL to move it to."),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="MODULE:ATTR", help="A Tool, or a list of them. May be given several times."),
+]
+KeptIn = Annotated[
+    Path | None, typer.Option("--state", metavar="FILE", help="Keep what was seen here, for the next run (JSON).")
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Do what the verdicts say, after showing it and asking.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Take back what was applied last, at all or to NAME.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+To = Annotated[str | None, typer.Option("--to", metavar="URL", help="Where to move it, if the verdict is a move.")]
+Postgres = Annotated[
+    str | None,
+    typer.Option(
+        "--postgres",
+        metavar="URL",
+        envvar="INTERLOCK_POSTGRES",
+        help="The PostgreSQL for what is coupled; each database gets a schema of its name.",
+    ),
+]
+
+
 def advise(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME|URL]...", help="Databases; without any all of the home, or all of the evidence."),
-    ] = None,
+    names: Names = None,
     *,
-    home: Annotated[
-        str | None,
-        typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only what was told last.")
-    ] = SECONDS,
-    evidence: Annotated[
-        Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
-    ] = None,
-    plateau: Annotated[
-        float | None,
-        typer.Option("--plateau", metavar="N", min=0.001, help="Commits per second that one row can do where it is."),
-    ] = None,
-    coupled_plateau: Annotated[
-        float | None,
-        typer.Option("--coupled-plateau", metavar="N", min=0.001, help="The same, in the PostgreSQL to move it to."),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="MODULE:ATTR", help="A Tool, or a list of them. May be given several times."),
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", metavar="FILE", help="Keep what was seen here, for the next run (JSON).")
-    ] = None,
+    home: Home = None,
+    seconds: Seconds = SECONDS,
+    evidence: Windows = None,
+    plateau: Plateau = None,
+    coupled_plateau: CoupledPlateau = None,
+    tool: Tools = None,
+    state: KeptIn = None,
+    apply: Apply = False,
+    undo: Undo = False,
+    yes: Yes = False,
+    to: To = None,
+    postgres: Postgres = None,
     output: Output = Listing.TABLE,
 ) -> None:
-    """Say where workloads should live: verdict, evidence, the command to run. Changes nothing.
+    """Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.
 
-    Exits with 0 whatever the verdict is, with 4 when there is no such database or no evidence of it,
-    and with 5 when it cannot be reached.
+    Exits with 0 whatever the verdict is, with 1 when somebody said no to --apply or --undo, with 2 when it is not said
+    where to move a database, with 4 when there is no such database, no evidence of it or nothing to undo, and with 5
+    when it cannot be reached.
     """
+    _refuse_mixed(apply=apply, undo=undo, yes=yes, output=output)
+    where = Where(home, to, postgres, {})
+    if undo:
+        _undo(names or [], Applying(where, yes=yes, clock=SystemClock(), router=ByAdvice()), output)
+        return
     declared = {each.name: each for target in tool or [] for each in _tools_at(target)}
     advisors = _kept(state)
     if evidence is None:
-        windows = _measured(names or [], home, seconds)
+        windows = _measured(names or [], home, seconds, where.addresses)
     else:
         windows = _selected(names or [], read_evidence(evidence), evidence)
     windows = {name: [_known(each, plateau, coupled_plateau) for each in seen] for name, seen in windows.items()}
+    where.addresses.update({name: seen[-1].url for name, seen in windows.items() if name not in where.addresses})
     found = [_advised(name, seen, declared, advisors) for name, seen in windows.items()]
     if state is not None:
         write_file(state, msgspec.json.format(msgspec.json.encode(_Kept(FORMAT, advisors)), indent=2).decode() + "\n")
+    if output is Listing.TABLE:
+        show_advice(found)
+    applying = Applying(where, yes=yes, clock=SystemClock(), router=ByAdvice())
+    if apply:
+        found = [msgspec.structs.replace(each, applied=applying.apply(each)) for each in found]
     match output:
         case Listing.TABLE:
-            _show(found)
+            pass  # It was shown before anybody was asked.
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:
             show_ids([each.name for each in found])
+    if applying.declined:
+        raise typer.Exit(Exit.ERROR)
 
 
-def _measured(names: Sequence[str], home: str | None, seconds: float) -> dict[str, list[Evidence]]:
-    """Windows of databases that are in use, by name; what could not be seen is told."""
+def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> None:
+    if apply and undo:
+        raise BadUsage("--apply and --undo were both said.", why="One does what the other takes back.")
+    if (apply or undo) and output is not Listing.TABLE and not yes:
+        raise BadUsage(
+            f"-o {output.value} leaves nobody to ask.",
+            why="What is applied is asked for first, and here a program reads the answer.",
+            fix="Say --yes.",
+        )
+
+
+def _undo(names: Sequence[str], applying: Applying, output: Listing) -> None:
+    wanted: Sequence[str | None] = names or [None]
+    found = [done for name in wanted if (done := applying.undo(name)) is not None]
+    match output:
+        case Listing.TABLE:
+            pass  # It was told as it was done.
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([str(each.number) for each in found])
+    if applying.declined:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _measured(
+    names: Sequence[str], home: str | None, seconds: float, addresses: dict[str, str]
+) -> dict[str, list[Evidence]]:
+    """Windows of databases that are in use, by name; what could not be seen is told. Notes where they live."""
     wanted = [_place(name, home) for name in names]
     if not wanted and home is not None:
         wanted = [(None, home)]
@@ -140,8 +187,10 @@ def _measured(names: Sequence[str], home: str | None, seconds: float) -> dict[st
 
     found: dict[str, list[Evidence]] = {}
     notes: list[str] = []
-    for (name, _), gathered in zip(wanted, asyncio.run(watch()), strict=True):
+    for (name, url), gathered in zip(wanted, asyncio.run(watch()), strict=True):
         notes += gathered.notes
+        if url != home:
+            addresses.update({name or window.database: url for window in gathered.windows})
         for window in gathered.windows:
             found.setdefault(name or window.database, []).append(
                 msgspec.structs.replace(window, database=name or window.database)
@@ -160,15 +209,20 @@ def _place(name: str, home: str | None) -> tuple[str | None, str]:
             why="A name is looked up in the catalog of a home.",
             fix="Give --home URL, or write the address of the database itself.",
         )
+    return name, asyncio.run(_located(name, home))
+
+
+async def _located(name: str, home: str) -> str:
     catalog = Catalog(home)
-    # To locate a name writes it down; looking for advice creates nothing. At a bucket nothing is written down.
-    if not is_bucket(home) and name not in catalog.names():
+    names = await catalog.names()
+    # To locate a name writes it down; looking for advice creates nothing. Buckets had no catalog for a long time.
+    if not is_bucket(home) and name not in names:
         raise TargetNotFound(
             f"{redacted(home)} knows no database {name!r}.",
             why="No database of that name was ever opened at this home.",
-            fix=f"Check the name. Known are: {', '.join(catalog.names()) or 'none'}.",
+            fix=f"Check the name. Known are: {', '.join(names) or 'none'}.",
         )
-    return name, catalog.locate(name)
+    return catalog.address(name, await catalog.entry(name))
 
 
 def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> dict[str, list[Evidence]]:
@@ -255,42 +309,3 @@ def _kept(path: Path | None) -> dict[str, Advisor]:
             fix="Name another file, or remove this one: what was seen before is then forgotten.",
         )
     return dict(kept.advisors)
-
-
-def _show(found: Sequence[Advice]) -> None:
-    if not found:
-        stdout().print(_NOTHING, soft_wrap=True)
-        return
-    rows = [
-        (
-            each.name,
-            each.verdict.engine,
-            each.verdict.action,
-            each.verdict.target,
-            "" if each.proposed == each.verdict.choice else _proposal(each),
-        )
-        for each in found
-    ]
-    show_table(("name", "lives", "verdict", "target", "proposed"), rows)
-    console = stdout()
-    for each in found:
-        verdict = each.verdict
-        lines = [_labelled("why", verdict.why), _labelled("measured", "\n".join(verdict.evidence))]
-        if verdict.command:
-            lines += [_labelled("run", verdict.command), _labelled("undo", verdict.undo)]
-        text = Text.assemble((f"\n{escaped(each.name)}: {verdict.action}", "bold"), "\n")
-        text.append(parts(escaped("\n".join(lines))))
-        console.print(text, soft_wrap=True)
-    silent = [each.name for each in found if not each.declared]
-    if silent:
-        stderr().print(escaped(_UNDECLARED.format(names=", ".join(silent))), soft_wrap=True)
-
-
-def _labelled(label: str, text: str) -> str:
-    """A part of a verdict, whose lines stand below each other; an empty one has no blanks, so that it can be copied."""
-    return "  " + f"{label}:".ljust(10) + indent(text, " " * 12).lstrip()
-
-
-def _proposal(advice: Advice) -> str:
-    what = " ".join(part for part in (advice.proposed.action, advice.proposed.target) if part)
-    return f"{what} ({advice.votes} of {advice.windows} windows, {VOTES} of {WINDOWS} needed)"

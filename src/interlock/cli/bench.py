@@ -23,6 +23,8 @@ from interlock.cli.bench_contention import EXAMPLE as CONTENTION_EXAMPLE
 from interlock.cli.bench_contention import contention
 from interlock.cli.bench_durability import EXAMPLE as DURABILITY_EXAMPLE
 from interlock.cli.bench_durability import durability
+from interlock.cli.bench_orders import EXAMPLE as ORDERS_EXAMPLE
+from interlock.cli.bench_orders import orders
 from interlock.cli.bench_shown import check_files
 from interlock.cli.output import stderr, stdout, write_file
 
@@ -85,6 +87,7 @@ def group_commit(
 
 bench.command(name="contention", epilog=CONTENTION_EXAMPLE)(contention)
 bench.command(name="durability", epilog=DURABILITY_EXAMPLE)(durability)
+bench.command(name="orders", epilog=ORDERS_EXAMPLE)(orders)
 
 
 @contextmanager

@@ -1,21 +1,27 @@
-"""`interlock breakers`: what the engines of a home last noted of the breakers of their dependencies.
+"""`interlock breakers`: what the engines of a home last noted of the breakers of dependencies, or what a server has.
 
 A breaker lives in the memory of a process, so that opening one costs nothing; a store holds only a note of each change.
-This command reads the notes, and says that they are notes. One that cannot be read is shown as unknown: whoever looks
-for the reason of an outage must see the others.
+On a store this command reads the notes, and says that they are notes. A server is asked itself, and can hold a breaker.
+A note that cannot be read is shown as unknown: whoever looks for the reason of an outage must see the others.
 """
 
 import asyncio
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import msgspec
+import typer
 
 from interlock.cli.check import Listing
-from interlock.cli.homes import Home, store_at
+from interlock.cli.homes import store_at
 from interlock.cli.looking import Output
 from interlock.cli.output import stderr
+from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
 from interlock.cli.shown import moment_text, show_ids, show_json, show_table
+from interlock.core.refusals import suggestion
+from interlock.errors import BadUsage, TargetNotFound
+from interlock.runtime.resilience.views import BreakerView
 
 PREFIX = "breaker:"
 """Of the name under which a breaker is noted; the rest is the name of its dependency."""
@@ -48,16 +54,88 @@ class ShownBreaker(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def breakers(*, home: Home, output: Output = Listing.TABLE) -> None:
-    """List the breakers of dependencies as engines last noted them. Changes nothing, and needs no machine."""
+class Hold(StrEnum):
+    """How a breaker is held."""
 
-    async def run() -> dict[str, str]:
-        async with store_at(home) as store:
-            return await store.noted()
+    OPEN = "open"
+    CLOSED = "closed"
+    AUTO = "auto"
 
-    noted = asyncio.run(run())
-    names = [name.removeprefix(PREFIX) for name in sorted(noted) if name.startswith(PREFIX)]
-    found = [_shown(name, noted[PREFIX + name], noted.get(HELD + name)) for name in names]
+
+def breakers(
+    dependency: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only the breaker of this dependency.")
+    ] = None,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    force: Annotated[
+        Hold | None,
+        typer.Option(help="Hold the breaker of NAME open or closed; auto lets it decide again. With --server only."),
+    ] = None,
+    output: Output = Listing.TABLE,
+) -> None:
+    """List the breakers of dependencies: as engines last noted them, or as a server has them; or hold one.
+
+    Listing changes nothing, and needs no machine. Exits with 4 when nothing calls a dependency NAME.
+    """
+    place = place_of(home, server, key_file)
+    _refuse_hold(place, dependency, force)
+
+    async def here() -> list[ShownBreaker]:
+        async with store_at(place.home) as store:
+            noted = await store.noted()
+        names = [name.removeprefix(PREFIX) for name in sorted(noted) if name.startswith(PREFIX)]
+        return [_shown(name, noted[PREFIX + name], noted.get(HELD + name)) for name in names]
+
+    async def there() -> list[ShownBreaker]:
+        async with client_at(place) as client:
+            found = [_shown_live(each) for each in await client.breakers()]
+            if force is not None and dependency is not None:
+                _only(found, dependency)
+                await client.force_breaker(dependency, force.value)
+                found = [_shown_live(each) for each in await client.breakers()]
+            return found
+
+    found = asyncio.run(there() if place.server is not None else here())
+    if dependency is not None:
+        found = _only(found, dependency)
+    _show(found, output)
+    if output is Listing.TABLE and place.server is None:
+        stderr().print(_HINT, soft_wrap=True)
+
+
+def _refuse_hold(place: Place, dependency: str | None, force: Hold | None) -> None:
+    if force is None:
+        return
+    if dependency is None:
+        raise BadUsage(
+            "no dependency is named.",
+            why="One breaker is held at a time.",
+            fix=f"Name it: interlock breakers gateway --force {force} --server URL.",
+        )
+    if place.server is None:
+        raise BadUsage(
+            "a breaker cannot be held through --home.",
+            why="Breakers live in the processes that call the dependency, and a store has only notes of them.",
+            fix="Ask the server: --server http://127.0.0.1:8080; or call engine.force_breaker in the program.",
+        )
+
+
+def _only(found: list[ShownBreaker], dependency: str) -> list[ShownBreaker]:
+    names = [each.dependency for each in found]
+    if dependency not in names:
+        raise TargetNotFound(
+            f"there is no breaker of {dependency!r:.100}; there are {', '.join(names) or 'none'}."
+            f"{suggestion(dependency, names)}",
+            why="A breaker is there once something calls its dependency; in a store, once it has changed.",
+            fix="Use one of those names.",
+        )
+    return [each for each in found if each.dependency == dependency]
+
+
+def _show(found: list[ShownBreaker], output: Listing) -> None:
     match output:
         case Listing.TABLE:
             rows = [
@@ -71,7 +149,6 @@ def breakers(*, home: Home, output: Output = Listing.TABLE) -> None:
                 for each in found
             ]
             show_table(("dependency", "state", "forced", "since", "reason"), rows)
-            stderr().print(_HINT, soft_wrap=True)
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:
@@ -85,3 +162,9 @@ def _shown(dependency: str, text: str, held: str | None) -> ShownBreaker:
         return ShownBreaker(dependency=dependency, state="unknown", reason=f"its note cannot be read: {text}")
     forced = noted.forced if held is None else "open" if held == "open" else "closed" if held == "closed" else None
     return ShownBreaker(dependency=dependency, state=noted.state, forced=forced, since=noted.since, reason=noted.reason)
+
+
+def _shown_live(view: BreakerView) -> ShownBreaker:
+    return ShownBreaker(
+        dependency=view.name, state=view.state, forced=view.forced, since=view.since, reason=view.reason
+    )

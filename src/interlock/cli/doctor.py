@@ -1,9 +1,10 @@
-"""`interlock doctor`: is a lane whole, who owns it, and what stands in its way; in a file or in a bucket.
+"""`interlock doctor`: is a lane whole, who owns it, and what stands in its way; in a file or in a bucket. Or a Redis.
 
 It may be run at any time, beside the owner too, and changes nothing. The exit code is the answer for a script, the
 findings are the answer for a person.
 """
 
+import asyncio
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,11 +15,16 @@ from rich.text import Text
 from interlock.cli.exits import Exit
 from interlock.cli.output import SEVERITY_STYLES, counted, parts, show_raw, stdout
 from interlock.cli.progress import watching
+from interlock.coordination.addresses import SCHEMES, parsed
+from interlock.coordination.doctor import RedisReport, examine_redis
 from interlock.database.doctor import examine_database, examine_in_bucket
+from interlock.database.home_doctor import HomeReport, examine_home, is_home
 from interlock.errors import BadUsage
 from interlock.lanes.doctor import LaneReport
 from interlock.lanes.objects.addresses import is_bucket
 from interlock.lanes.objects.report import BucketReport, State
+
+Report = LaneReport | BucketReport | RedisReport | HomeReport
 
 
 class Diagnosis(StrEnum):
@@ -30,7 +36,12 @@ class Diagnosis(StrEnum):
 
 def doctor(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="The address of a lane: lanes:///folder/name or s3://bucket/name.")
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="A lane, lanes:///folder/name or s3://bucket/name; a home with a catalog; or a Redis, "
+            "redis://host:6379/0.",
+        ),
     ],
     *,
     probe: Annotated[
@@ -52,7 +63,11 @@ def doctor(
         raise typer.Exit(Exit.ERROR)
 
 
-def _examined(url: str, *, probe: bool) -> LaneReport | BucketReport:
+def _examined(url: str, *, probe: bool) -> Report:
+    if url.partition("://")[0] in SCHEMES and not probe:
+        return examine_redis(parsed(url))
+    if not probe and asyncio.run(is_home(url)):
+        return asyncio.run(examine_home(url))
     if is_bucket(url):
         with watching() as watch:
             return examine_in_bucket(url, probe=probe, watch=watch)
@@ -61,9 +76,9 @@ def _examined(url: str, *, probe: bool) -> LaneReport | BucketReport:
     return examine_database(url)
 
 
-def _show(report: LaneReport | BucketReport) -> None:
+def _show(report: Report) -> None:
     console = stdout()
-    for name, value in _rows(report) if isinstance(report, LaneReport) else _rows_in_bucket(report):
+    for name, value in _rows_of(report):
         console.print(Text.assemble((f" {name:<11}", "dim"), value), soft_wrap=True)
     for finding in report.findings:
         text = Text.assemble(
@@ -75,6 +90,34 @@ def _show(report: LaneReport | BucketReport) -> None:
     problems = sum(finding.severity != "info" for finding in report.findings)
     verdict = counted(problems, "problem") if problems else "healthy"
     console.print(Text(verdict, style="bold red" if problems else "green"))
+
+
+def _rows_of(report: Report) -> list[tuple[str, str]]:
+    if isinstance(report, LaneReport):
+        return _rows(report)
+    if isinstance(report, HomeReport):
+        return _rows_of_home(report)
+    return _rows_in_bucket(report) if isinstance(report, BucketReport) else _rows_of_redis(report)
+
+
+def _rows_of_home(report: HomeReport) -> list[tuple[str, str]]:
+    return [
+        ("home", report.home),
+        ("databases", f"{report.databases:,}"),
+        ("workflows", f"of {counted(report.workflows, 'machine')} elsewhere" if report.workflows else "at the home"),
+        ("moved", f"{report.moved:,}"),
+    ]
+
+
+def _rows_of_redis(report: RedisReport) -> list[tuple[str, str]]:
+    most = f"{report.bytes_max:,} bytes at most" if report.bytes_max else "no maxmemory"
+    return [
+        ("redis", f"{report.url}, prefix {report.prefix}"),
+        ("version", f"{report.version}, {report.mode}, {report.role}"),
+        ("answers", f"in {report.round_trip_ms:g} ms"),
+        ("memory", f"{report.used_bytes:,} bytes used, {most}, {report.policy}"),
+        ("keeps", report.keeps),
+    ]
 
 
 def _rows(report: LaneReport) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ reused. An error that is none of ours is not mapped at all; it keeps its traceba
 
 from enum import IntEnum
 
+from interlock.access import NotAuthenticated, NotPermitted
 from interlock.errors import (
     BadUsage,
     InterlockError,
@@ -36,7 +37,7 @@ MEANINGS = {
     Exit.OK: "done, and nothing to complain about",
     Exit.ERROR: "an error, or the answer is no: findings of severity error, a plan that is not safe",
     Exit.USAGE: "the command line is wrong: a word, an option, or a value that does not fit the machine",
-    Exit.REFUSED: "the event or the start was refused; nothing was changed",
+    Exit.REFUSED: "the event, the start or the API key was refused; nothing was changed",
     Exit.NOT_FOUND: "there is no such workflow, dead letter, module, attribute, file or database",
     Exit.UNAVAILABLE: "not now or not here; try again later, or at the owner that is named",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
@@ -48,6 +49,8 @@ _BY_CLASS: tuple[tuple[type[InterlockError], Exit], ...] = (
     (VersionConflict, Exit.REFUSED),
     (WorkflowExists, Exit.REFUSED),
     (KeyReused, Exit.REFUSED),
+    (NotAuthenticated, Exit.REFUSED),
+    (NotPermitted, Exit.REFUSED),
     (WorkflowNotFound, Exit.NOT_FOUND),
     (TargetNotFound, Exit.NOT_FOUND),
     (UnavailableError, Exit.UNAVAILABLE),

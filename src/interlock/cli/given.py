@@ -23,7 +23,14 @@ UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def ids_of(given: str) -> Iterator[list[str]]:
-    """The id, or with `-` those on stdin, one per line, in lists of some length."""
+    """The id, or with `-` those on stdin, one per line, in lists of some length. Raises BadUsage for an empty one."""
+    if not given:
+        # Most likely a variable of a script that is not set; doing nothing would look like success.
+        raise BadUsage(
+            "the id is empty.",
+            why="It names what the command is about.",
+            fix="Give an id, or - to read ids from stdin, one per line.",
+        )
     lines: Iterable[str] = [given]
     if given == "-":
         lines = (line.strip() for line in sys.stdin)
@@ -50,6 +57,18 @@ def event_of(bound: Bound, name: str, text: str) -> Event:
         )
     with given_here():
         return cast("Event", bound.codec.decode_event(name, _json(text, f"the payload of {name}"), strict=True))
+
+
+def object_of(text: str, what: str) -> dict[str, object]:
+    """The object in the JSON, for a machine that is not here. Raises BadUsage."""
+    value: object = msgspec.json.decode(_json(text, what))
+    if not isinstance(value, dict):
+        raise BadUsage(
+            f"{what} is {text[:100]!r}, not an object.",
+            why="Contexts and events have fields by name.",
+            fix="Write an object, in single quotes for the shell: '{\"cents\": 999}'.",
+        )
+    return cast("dict[str, object]", value)
 
 
 @contextmanager

@@ -6,18 +6,20 @@ owed runs when the service opens the store, or at once where PostgreSQL is share
 one owner at a time: while the service runs, the command is told who that is, and exits with 5.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, cast
 
 import typer
 
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.defaults import below
+from interlock.catalog.folder import FolderCatalog
 from interlock.cli.targets import load_machine, load_machines
 from interlock.core.machine import Machine
-from interlock.errors import BadUsage, TargetNotFound
+from interlock.errors import BadUsage, LaneOwned, TargetNotFound
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
 from interlock.runtime.engine import Engine
+from interlock.runtime.trail import Trail
 from interlock.seams import SystemClock
 from interlock.sql.postgres.address import is_postgres
 from interlock.store.opening import NAME, migrate_store, open_store
@@ -28,7 +30,7 @@ AnyMachine = Machine[Any, Any, Any]
 FIRST = "0001_workflows"
 """The migration without which a schema is not ours."""
 
-Home = Annotated[
+StoreHome = Annotated[
     str,
     typer.Option(
         "--home",
@@ -37,8 +39,15 @@ Home = Annotated[
         help="Where the workflows live: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
     ),
 ]
-OneMachine = Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="The machine.")]
-Machines = Annotated[str, typer.Argument(metavar="MODULE[:ATTR]", help="A machine, or several of them.")]
+OneMachine = Annotated[
+    str, typer.Argument(metavar="MACHINE", help="The machine: MODULE:ATTR; with --server also its name alone.")
+]
+Machines = Annotated[
+    str,
+    typer.Argument(
+        metavar="MACHINE", help="A machine, or several of them: MODULE[:ATTR]; with --server a machine's name."
+    ),
+]
 
 
 def one_machine(target: str) -> AnyMachine:
@@ -57,7 +66,10 @@ async def store_at(home: str) -> AsyncGenerator[Store]:
     _refuse_absent(home)
     if is_postgres(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
         raise _no_workflows(home)
-    store = await open_store(home, clock=SystemClock())
+    trail = Trail(home)
+    with _asking_the_owner():
+        await trail.begin()
+        store = await trail.open(lambda place: open_store(place.url, clock=SystemClock(), epoch=place.seen_epoch))
     try:
         yield store
     finally:
@@ -68,27 +80,46 @@ async def store_at(home: str) -> AsyncGenerator[Store]:
 async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool = False) -> AsyncGenerator[Engine]:
     """An engine without a worker, to move workflows."""
     _refuse_absent(home, create=create)
-    async with Engine.open(home, machines=machines, worker=False) as engine:
+    with _asking_the_owner():
+        engine = await Engine.open(home, machines=machines, worker=False)
+    try:
         yield engine
+    finally:
+        await engine.close()
 
 
-def _refuse_absent(home: str, *, create: bool = False) -> None:
+@contextmanager
+def _asking_the_owner() -> Generator[None]:
+    """Whoever is told that somebody else has the store is told as well how to ask them."""
+    try:
+        yield
+    except LaneOwned as error:
+        error.fix = "Ask its server instead, with --server URL; or stop that process."
+        raise
+
+
+def refuse_memory(home: str) -> None:
+    """Raise BadUsage for a store that is gone when the command ends."""
     if home == "memory:":
         raise BadUsage(
             "workflows in memory cannot be reached from the command line.",
             why="They exist only inside the program that opened them, and a new store in memory is empty.",
             fix="Name a home on a disk, lanes:///var/shop, or in a bucket, s3://bucket/shop.",
         )
+
+
+def _refuse_absent(home: str, *, create: bool = False) -> None:
+    refuse_memory(home)
     if create:
         return
     if is_bucket(home):
         from interlock.lanes.objects import door, reading  # noqa: PLC0415 -- an extra, which may not be installed.
-        from interlock.lanes.objects.takeover import answering  # noqa: PLC0415 -- as above.
+        from interlock.lanes.objects.answering import answering  # noqa: PLC0415 -- as above.
 
-        address = parse(Catalog(home).locate(NAME))
+        address = parse(below(home, NAME))
         with answering("look for workflows"):
             reading.manifest_at(door.bucket_of(address), str(address))
-    elif home.startswith("lanes:///") and NAME not in Catalog(home).names():
+    elif home.startswith("lanes:///") and NAME not in FolderCatalog(home).names():
         raise _no_workflows(home)
 
 

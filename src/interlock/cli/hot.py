@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from interlock.cli.output import show_raw, stderr, stdout
+from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
 from interlock.cli.shown import show_ids, show_json, show_table
-from interlock.errors import BadUsage
+from interlock.client.reading import WireHot
 from interlock.hotrow.signal.looking import look
 from interlock.hotrow.signal.metrics import exposition
-from interlock.hotrow.signal.windows import Hot, key_text, worst
+from interlock.hotrow.signal.windows import Hot, key_text, placed, worst
 from interlock.seams import SystemClock
 
 SECONDS_MAX = 600.0
@@ -38,15 +39,14 @@ def hot(
     url: Annotated[
         str | None,
         typer.Argument(
-            metavar="[URL]",
+            metavar="URL",
             help="A database or a home: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
         ),
     ] = None,
     *,
-    home: Annotated[
-        str | None,
-        typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The same, where no URL is given."),
-    ] = None,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     seconds: Annotated[
         float,
         typer.Option(metavar="N", min=0, max=SECONDS_MAX, help="Watch PostgreSQL, or wait for a lane, so long."),
@@ -61,26 +61,31 @@ def hot(
     A write that has to wait for another one of its row is a hand-off; many writes to many rows are none. Exits with 0
     also when nothing is hot, with 4 when there is no such database, and with 5 when it cannot be reached.
     """
-    address = url or home
-    if address is None:
-        raise BadUsage(
-            "no address is given.",
-            why="Rows are hot somewhere: in a database, at a home, or in PostgreSQL.",
-            fix="Name it: interlock hot lanes:///var/shop; or set INTERLOCK_HOME.",
-        )
-    seen = asyncio.run(look(address, seconds, clock=SystemClock()))
-    rows = worst(seen.windows, limit)
+    place = Place(home=url) if url is not None else place_of(home, server, key_file)
+    notes: list[str] = []
+    if place.server is not None:
+        rows, nothing = asyncio.run(_asked(place, limit)), NOTHING
+    else:
+        seen = asyncio.run(look(place.home, seconds, clock=SystemClock()))
+        rows, nothing, notes = worst(seen.windows, limit), NOTHING if seen.windows else UNSEEN, list(seen.notes)
     match output:
         case Shape.TABLE:
-            _show(rows, NOTHING if seen.windows else UNSEEN)
+            _show(rows, nothing)
         case Shape.JSON:
             show_json(rows)
         case Shape.IDS:
             show_ids([key_text(row.key).replace("\n", "\\n") for row in rows if row.key is not None])
         case Shape.METRICS:
             show_raw(exposition(rows, limit=limit))
-    for note in seen.notes:
+    for note in notes:
         stderr().print(note, soft_wrap=True)
+
+
+async def _asked(place: Place, limit: int) -> list[Hot]:
+    """What the process that answers has seen, worst first."""
+    async with client_at(place) as client:
+        rows = (await client.contention())[:limit]
+    return [placed(row, (row.database or "") if isinstance(row, WireHot) else "") for row in rows]
 
 
 def _show(rows: list[Hot], nothing: str) -> None:

@@ -1,7 +1,7 @@
 """`interlock compensations` and `interlock dead-letters`: what is owed to the outside, and what needs a person.
 
-Listing changes nothing. Retrying and resolving write, and run nothing: what is to be tried again begins when the
-service opens the store.
+Listing changes nothing. On a store, retrying and resolving write and run nothing: what is to be tried again begins when
+the service opens the store. A server goes on at once, and writes down who it was.
 """
 
 import asyncio
@@ -13,13 +13,15 @@ from typing import Annotated
 import typer
 
 from interlock.cli.check import Listing
-from interlock.cli.doctor import Diagnosis
-from interlock.cli.given import ids_of
-from interlock.cli.homes import Home, Machines, engine_at, several_machines, store_at
-from interlock.cli.looking import Limit, Output, OutputOfOne, read_row
+from interlock.cli.homes import engine_at, several_machines, store_at
+from interlock.cli.looking import Limit, Output, read_row
 from interlock.cli.many import Failures
 from interlock.cli.output import escaped, stdout
+from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
+from interlock.cli.served import named
 from interlock.cli.shown import moment_text, show_ids, show_json, show_table
+from interlock.client.client import Client
+from interlock.errors import BadUsage
 from interlock.runtime.bound import Bound
 from interlock.runtime.engine import Engine
 from interlock.runtime.views import Compensation, DeadLetter, compensations_of, letter_of
@@ -32,7 +34,15 @@ dead_letters = typer.Typer(
     no_args_is_help=True,
 )
 
-Letters = Annotated[str, typer.Argument(metavar="LETTER", help="The id of a dead letter, or - for ids on stdin.")]
+LETTER_WORDS_MAX = 2
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[MACHINE] LETTER",
+        help="The id of a dead letter, or - for ids on stdin. With --home the machine comes first: MODULE[:ATTR].",
+    ),
+]
 
 
 class Kind(StrEnum):
@@ -43,37 +53,66 @@ class Kind(StrEnum):
     UNDO = "undo"
 
 
-def compensations(target: Machines, *, home: Home, output: OutputOfOne = Diagnosis.TABLE) -> None:
+def compensations(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MACHINE",
+            help="A machine, or several of them: MODULE[:ATTR]. With --server a machine's name, or nothing for all.",
+        ),
+    ] = None,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    output: Output = Listing.TABLE,
+) -> None:
     """List the undos that are owed: pending, being tried, or given up. Changes nothing."""
-    bound = [Bound(machine) for machine in several_machines(target)]
+    place = place_of(home, server, key_file)
 
-    async def run() -> list[Compensation]:
-        async with store_at(home) as store:
+    async def here() -> list[Compensation]:
+        bound = [Bound(machine) for machine in several_machines(_needed(target))]
+        async with store_at(place.home) as store:
             return [owed for each in bound for owed in await _owed(store, each)]
 
-    found = asyncio.run(run())
-    if output is Diagnosis.JSON:
-        show_json(found)
-    else:
-        rows = [(each.workflow, each.machine, each.step, each.state, each.attempts) for each in found]
-        show_table(("workflow", "machine", "step", "state", "attempts"), rows)
+    async def there() -> list[Compensation]:
+        names = named(target).names
+        async with client_at(place) as client:
+            return [owed for owed in await client.compensations() if not names or owed.machine in names]
+
+    found = asyncio.run(there() if place.server is not None else here())
+    match output:
+        case Listing.TABLE:
+            rows = [(each.workflow, each.machine, each.step, each.state, each.attempts) for each in found]
+            show_table(("workflow", "machine", "step", "state", "attempts"), rows)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids(list(dict.fromkeys(each.workflow for each in found)))
 
 
 @dead_letters.command(name="list", epilog="Example: interlock dead-letters list --kind undo --home lanes:///var/shop")
 def list_letters(
     *,
-    home: Home,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     kind: Annotated[Kind | None, typer.Option(help="Only steps, effects or undos.")] = None,
     limit: Limit = 1_000,
     output: Output = Listing.TABLE,
 ) -> None:
     """List the dead letters, oldest first. Changes nothing, and needs no machine."""
+    place = place_of(home, server, key_file)
 
-    async def run() -> list[DeadLetter]:
-        async with store_at(home) as store:
+    async def here() -> list[DeadLetter]:
+        async with store_at(place.home) as store:
             return [letter_of(each) for each in await store.letters(kind, limit=limit)]
 
-    found = asyncio.run(run())
+    async def there() -> list[DeadLetter]:
+        async with client_at(place) as client:
+            return await client.dead_letters(kind, limit=limit)
+
+    found = asyncio.run(there() if place.server is not None else here())
     match output:
         case Listing.TABLE:
             rows = [
@@ -88,55 +127,79 @@ def list_letters(
 
 
 @dead_letters.command(epilog="Example: interlock dead-letters retry shop.orders:order 0a1b2c --home lanes:///var/shop")
-def retry(target: Machines, letter: Letters, *, home: Home) -> None:
+def retry(words: Words, *, home: Home = None, server: Server = None, key_file: KeyFile = None) -> None:
     """Have a dead letter tried again, with the same idempotency key and all its attempts.
 
-    It runs nothing: it is tried when the service opens the store. Exits with 4 when there is no such letter.
+    With --home it runs nothing: it is tried when the service opens the store. Exits with 4 when there is no such
+    letter.
     """
+    place = place_of(home, server, key_file)
+    when = "when the service opens the store" if place.server is None else "by the server"
 
-    async def act(engine: Engine, each: str) -> str:
+    async def act(engine: Engine | Client, each: str) -> str:
         await engine.retry_dead_letter(each)
-        return f"{each} is tried again when the service opens the store."
+        return f"{each} is tried again {when}."
 
-    _rule(target, letter, home, act)
+    _rule(words, place, act)
 
 
 @dead_letters.command(
     epilog='Example: interlock dead-letters resolve shop.orders:order 0a1b2c --note "refunded by hand"'
 )
 def resolve(
-    target: Machines,
-    letter: Letters,
+    words: Words,
     *,
-    home: Home,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What was done about it. It is printed, not stored.")],
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="What was done about it. A server writes it into its audit log.")
+    ],
 ) -> None:
     """Say that a person has dealt with a dead letter: an unwinding goes on, a step's workflow waits for an event.
 
-    It runs nothing: an unwinding goes on when the service opens the store. Exits with 4 when there is no such letter.
+    With --home it runs nothing: an unwinding goes on when the service opens the store. Exits with 4 when there is no
+    such letter.
     """
 
-    async def act(engine: Engine, each: str) -> str:
+    async def act(engine: Engine | Client, each: str) -> str:
         await engine.resolve_dead_letter(each, note=note)
         return f"{each} is resolved: {note}"
 
-    _rule(target, letter, home, act)
+    _rule(words, place_of(home, server, key_file), act)
 
 
-def _rule(target: str, letter: str, home: str, act: Callable[[Engine, str], Awaitable[str]]) -> None:
-    machines = several_machines(target)
+def _rule(words: list[str], place: Place, act: Callable[[Engine | Client, str], Awaitable[str]]) -> None:
+    target, letter = words[0] if len(words) > 1 else None, words[-1]
+    if len(words) > LETTER_WORDS_MAX:
+        raise BadUsage(
+            f"{len(words)} words are given; one or two are needed: [MACHINE] LETTER.",
+            why="One letter is ruled upon, or with - those whose ids are on stdin.",
+            fix="Give many ids on stdin: interlock dead-letters list -o ids | interlock dead-letters retry MACHINE -",
+        )
     failures = Failures()
 
-    async def run() -> list[str]:
-        done: list[str] = []
-        async with engine_at(home, machines) as engine:
-            for ids in ids_of(letter):
-                done += await failures.each(ids, partial(act, engine))
-        return done
+    async def here() -> list[str]:
+        async with engine_at(place.home, several_machines(_needed(target))) as engine:
+            return await failures.all(letter, partial(act, engine))
 
-    for told in asyncio.run(run()):
+    async def there() -> list[str]:
+        async with client_at(place) as client:
+            return await failures.all(letter, partial(act, client))
+
+    for told in asyncio.run(there() if place.server is not None else here()):
         stdout().print(escaped(told), soft_wrap=True)
     raise typer.Exit(failures.code)
+
+
+def _needed(target: str | None) -> str:
+    if target is None:
+        raise BadUsage(
+            "no machine is given.",
+            why="On a store itself, the machine's code says what is owed.",
+            fix="Name it as MODULE:ATTR; or ask a server with --server, which has the code.",
+        )
+    return target
 
 
 async def _owed(store: Store, bound: Bound) -> list[Compensation]:

@@ -1,7 +1,8 @@
-"""`interlock show`, `history`, `find`, `stalled` and `allowed`: looking at workflows, and changing nothing.
+"""`interlock show`, `history`, `find` and `stalled`: looking at workflows, and changing nothing.
 
-They read the store itself. With the machine, contexts are read by its types and it is told what a workflow waits for;
-`show`, `history` and `find` do without it, for a person who has the store and not the code, and show what is stored.
+They read the store itself, or ask a server. On a store, with the machine, contexts are read by its types and it is told
+what a workflow waits for; `show`, `history` and `find` do without it, for a person who has the store and not the code,
+and show what is stored.
 """
 
 import asyncio
@@ -12,33 +13,33 @@ from typing import Annotated
 import typer
 
 from interlock.cli.check import Listing
+from interlock.cli.completing import complete_state
 from interlock.cli.doctor import Diagnosis
-from interlock.cli.exits import Exit
-from interlock.cli.given import event_of, given_here, ids_of, seconds_of, state_of
-from interlock.cli.homes import AnyMachine, Home, Machines, OneMachine, one_machine, several_machines, store_at
+from interlock.cli.given import given_here, ids_of, seconds_of, state_of
+from interlock.cli.homes import AnyMachine, OneMachine, one_machine, several_machines, store_at
 from interlock.cli.many import Failures
 from interlock.cli.output import stderr
+from interlock.cli.places import Home, KeyFile, Server, client_at, place_of
+from interlock.cli.served import PAGE, Served, named, one_named
 from interlock.cli.shown import (
     ShownRow,
     ShownWorkflow,
     list_history,
     list_workflows,
+    show_ids,
     show_json,
-    show_table,
     show_workflow,
     shown_history,
     shown_raw,
     shown_raw_history,
     shown_view,
 )
-from interlock.core.allowed import allowed as allowed_here
 from interlock.core.refusals import suggestion
-from interlock.core.values import Allowed
 from interlock.errors import BadUsage, CorruptionError, InvalidPayload, TargetNotFound
 from interlock.runtime.bound import Bound, Live, state_text
 from interlock.runtime.definitions import PREFIX
 from interlock.runtime.envelopes import check_id, no_workflow
-from interlock.runtime.pipeline import unknown_machine
+from interlock.runtime.stopping import unknown_machine
 from interlock.runtime.views import history_row, view_of
 from interlock.store.protocol import Store
 from interlock.store.values import Row
@@ -50,26 +51,40 @@ OutputOfOne = Annotated[Diagnosis, typer.Option("--output", "-o", help="Text for
 Words = Annotated[
     list[str],
     typer.Argument(
-        metavar="[MODULE[:ATTR]] ID",
-        help="The id of a workflow, or - for ids on stdin. Without the machine it is shown as it is stored.",
+        metavar="[MACHINE] ID",
+        help="The id of a workflow, or - for ids on stdin; MODULE[:ATTR] before it, or with --server a machine's name. "
+        "Without the machine it is shown as it is stored.",
     ),
 ]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="At most so many.")]
 
 
-def show(words: Words, *, home: Home, output: Output = Listing.TABLE) -> None:
+def show(
+    words: Words,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    output: Output = Listing.TABLE,
+) -> None:
     """Show a workflow: its state, its context, its version, and what it waits for. Changes nothing.
 
-    Exits with 4 when there is no such workflow, and with 5 when the service owns the store.
+    Exits with 4 when there is no such workflow, and with 5 when the service owns the store, or is not there.
     """
-    machines, given = _words(words)
+    place = place_of(home, server, key_file)
+    target, given = _words(words)
     failures = Failures()
 
-    async def run() -> list[ShownWorkflow]:
-        async with store_at(home) as store:
-            return [_shown(row, machines) async for row in _rows(store, given, failures)]
+    async def here() -> list[ShownWorkflow]:
+        machines = _machines(target)
+        async with store_at(place.home) as store:
+            return [_shown(row, machines) async for row in rows_of(store, given, failures)]
 
-    found = asyncio.run(run())
+    async def there() -> list[ShownWorkflow]:
+        async with client_at(place) as client:
+            return await failures.all(given, Served(client, named(target)).get)
+
+    found = asyncio.run(there() if place.server is not None else here())
     if given == "-" or output is Listing.IDS:
         list_workflows(found, output)
     elif output is Listing.JSON and found:
@@ -79,23 +94,40 @@ def show(words: Words, *, home: Home, output: Output = Listing.TABLE) -> None:
     raise typer.Exit(failures.code)
 
 
-def history(words: Words, *, home: Home, output: OutputOfOne = Diagnosis.TABLE) -> None:
+def history(
+    words: Words,
+    *,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    output: Output = Listing.TABLE,
+) -> None:
     """Show everything that happened to a workflow, in the order it happened. Changes nothing.
 
-    Contexts are in the JSON. Exits with 4 when there is no such workflow, and with 5 when the service owns the store.
+    Contexts are in the JSON. Exits with 4 when there is no such workflow, and with 5 when the service owns the store,
+    or is not there.
     """
-    machines, given = _words(words)
+    place = place_of(home, server, key_file)
+    target, given = _words(words)
     failures = Failures()
 
-    async def run() -> list[ShownRow]:
-        async with store_at(home) as store:
+    async def here() -> list[ShownRow]:
+        machines = _machines(target)
+        async with store_at(place.home) as store:
             return [
-                each async for row in _rows(store, given, failures) for each in await _history(store, row, machines)
+                each async for row in rows_of(store, given, failures) for each in await _history(store, row, machines)
             ]
 
-    rows = asyncio.run(run())
-    if output is Diagnosis.JSON:
+    async def there() -> list[ShownRow]:
+        async with client_at(place) as client:
+            found = await failures.all(given, Served(client, named(target)).history)
+            return [row for rows in found for row in rows]
+
+    rows = asyncio.run(there() if place.server is not None else here())
+    if output is Listing.JSON:
         show_json(rows)
+    elif output is Listing.IDS:
+        show_ids(list(dict.fromkeys(row.workflow for row in rows)))
     elif rows or not failures.code:
         list_history(rows, with_ids=given == "-")
     raise typer.Exit(failures.code)
@@ -106,8 +138,13 @@ def find(
         str, typer.Argument(metavar="MACHINE", help="MODULE:ATTR; or a machine's name, to see what is stored.")
     ],
     *,
-    home: Home,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those in this state.")] = None,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="STATE", help="Only those in this state.", autocompletion=complete_state),
+    ] = None,
     limit: Limit = 100,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind the page before.")] = None,
     output: Output = Listing.TABLE,
@@ -116,20 +153,27 @@ def find(
 
     When there are more, the cursor of the next page is told.
     """
-    machine = one_machine(target) if ":" in target else None
-    machines = None if machine is None else {machine.name: Bound(machine)}
-    name = target if machine is None else machine.name
-    wanted = state if machine is None or state is None else state_text(state_of(Bound(machine), state))
+    place = place_of(home, server, key_file)
 
-    async def run() -> tuple[list[ShownWorkflow], str | None]:
-        async with store_at(home) as store:
+    async def here() -> tuple[list[ShownWorkflow], str | None]:
+        machine = one_machine(target) if ":" in target else None
+        machines = None if machine is None else {machine.name: Bound(machine)}
+        name = target if machine is None else machine.name
+        wanted = state if machine is None or state is None else state_text(state_of(Bound(machine), state))
+        async with store_at(place.home) as store:
             if machine is None:
                 await refuse_unknown(store, name)
             with given_here():
                 found = await store.find(name, wanted, after=cursor, limit=limit)
             return [_shown(row, machines) for row in found.rows], found.cursor
 
-    found, more = asyncio.run(run())
+    async def there() -> tuple[list[ShownWorkflow], str | None]:
+        name, machines = one_named(target)
+        async with client_at(place) as client:
+            with given_here():
+                return await Served(client, machines).find(name, state, limit=limit, cursor=cursor)
+
+    found, more = asyncio.run(there() if place.server is not None else here())
     if output is Listing.JSON:
         show_json({"items": found, "cursor": more})
         return
@@ -141,12 +185,19 @@ def find(
 def stalled(
     target: OneMachine,
     *,
-    home: Home,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="TIME", help="Longer than this: 90s, 15m, 2h, 7d. Without: than declared.")
     ] = None,
     state: Annotated[
-        list[str] | None, typer.Option(metavar="STATE", help="Only in this state. May be given several times.")
+        list[str] | None,
+        typer.Option(
+            metavar="STATE",
+            help="Only in this state. May be given several times.",
+            autocompletion=complete_state,
+        ),
     ] = None,
     limit: Limit = 1_000,
     output: Output = Listing.TABLE,
@@ -154,77 +205,55 @@ def stalled(
     """List the workflows that have been in their state for too long, the longest first. Changes nothing.
 
     Without --older-than: longer than the machine declares for the state (dwell). Final and resting states never stall.
+    A server tells at most 1,000.
     """
-    bound = Bound(one_machine(target))
+    place = place_of(home, server, key_file)
     dwell_s = None if older_than is None else seconds_of(older_than)
-    states = None if state is None else [state_of(bound, each) for each in state]
 
-    async def run() -> list[ShownWorkflow]:
-        async with store_at(home) as store:
+    async def here() -> list[ShownWorkflow]:
+        bound = Bound(one_machine(target))
+        states = None if state is None else [state_of(bound, each) for each in state]
+        async with store_at(place.home) as store:
             before_us = _before(bound, store.now_us(), dwell_s, states)
             rows = await store.stalled(bound.name, before_us, limit=limit)
             return [_shown(row, {bound.name: bound}) for row in rows]
 
-    list_workflows(asyncio.run(run()), output)
+    async def there() -> list[ShownWorkflow]:
+        name, machines = one_named(target)
+        async with client_at(place) as client:
+            with given_here():
+                return await Served(client, machines).stalled(name, older_than_s=dwell_s, states=state, limit=limit)
+
+    found = asyncio.run(there() if place.server is not None else here())
+    list_workflows(found, output)
+    if place.server is not None and PAGE == len(found) < limit:
+        stderr().print(f"There may be more: a server tells at most {PAGE:,}.", soft_wrap=True)
 
 
-def allowed(
-    target: Machines,
-    workflow: Annotated[str, typer.Argument(metavar="ID", help="The id of a workflow.")],
-    event: Annotated[str | None, typer.Argument(metavar="EVENT", help="Ask the guards about this event.")] = None,
-    payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
-    *,
-    home: Home,
-    output: OutputOfOne = Diagnosis.TABLE,
-) -> None:
-    """List the events that have a transition from where a workflow stands. Changes nothing.
-
-    With EVENT only its own transitions, and its guards are asked; exits with 3 when it would be refused.
-    """
-    machines = _bound(several_machines(target))
-
-    async def run() -> list[Allowed[Enum]]:
-        async with store_at(home) as store:
-            failures = Failures()
-            async for row in _rows(store, workflow, failures):
-                live = read_row(row, machines)
-                asked = None if event is None else event_of(live.bound, event, payload)
-                return allowed_here(live.bound.table, live.snapshot, asked)
-            raise typer.Exit(failures.code)
-
-    found = asyncio.run(run())
-    if output is Diagnosis.JSON:
-        show_json(found)
-    else:
-        rows = [(each.event, state_text(each.to), ", ".join(each.guards), _blocked(each)) for each in found]
-        show_table(("event", "to", "guard", "blocked by"), rows)
-    if event is not None and all(each.blocked_by for each in found):
-        raise typer.Exit(Exit.REFUSED)
-
-
-def _blocked(each: Allowed[Enum]) -> str:
-    return ": ".join(part for part in (each.blocked_by, each.reason) if part)
-
-
-def _words(words: list[str]) -> tuple[dict[str, Bound] | None, str]:
+def _words(words: list[str]) -> tuple[str | None, str]:
     match words:
         case [given]:
             return None, given
         case [target, given]:
-            return _bound(several_machines(target)), given
+            return target, given
         case _:
             raise BadUsage(
-                f"{len(words)} words are given; one or two are needed: [MODULE[:ATTR]] ID.",
+                f"{len(words)} words are given; one or two are needed: [MACHINE] ID.",
                 why="One workflow is shown, or with - those whose ids are on stdin.",
                 fix="Give many ids on stdin: interlock find MACHINE -o ids | interlock show -",
             )
 
 
-def _bound(machines: Iterable[AnyMachine]) -> dict[str, Bound]:
+def _machines(target: str | None) -> dict[str, Bound] | None:
+    return None if target is None else bound_of(several_machines(target))
+
+
+def bound_of(machines: Iterable[AnyMachine]) -> dict[str, Bound]:
+    """The machines by their names."""
     return {machine.name: Bound(machine) for machine in machines}
 
 
-async def _rows(store: Store, given: str, failures: Failures) -> AsyncIterator[Row]:
+async def rows_of(store: Store, given: str, failures: Failures) -> AsyncIterator[Row]:
     """The rows of the ids that are given; what is wrong with one is told, and the others come."""
     for ids in ids_of(given):
         problems = {each: problem for each in ids if (problem := _not_an_id(each)) is not None}

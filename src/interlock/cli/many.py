@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from interlock.cli.exits import Exit, exit_for
+from interlock.cli.given import ids_of
 from interlock.cli.output import show_error
+from interlock.cli.progress import counting
 from interlock.errors import InterlockError, InternalError, InvalidPayload
 
 ResultT = TypeVar("ResultT")
@@ -44,4 +46,13 @@ class Failures:
                 raise answer
             else:
                 results.append(answer)
+        return results
+
+    async def all(self, given: str, act: Callable[[str], Awaitable[ResultT]]) -> list[ResultT]:
+        """Do it for the id, or with `-` for those on stdin, some at a time; progress is shown where somebody looks."""
+        results: list[ResultT] = []
+        with counting("workflows" if given == "-" else "") as count:
+            for ids in ids_of(given):
+                results += await self.each(ids, act)
+                count(len(ids))
         return results

@@ -1,38 +1,40 @@
 """`interlock start` and `interlock send`: moving workflows by hand.
 
-They decide and make durable, exactly as a program does, and run no steps. Many ids are taken in groups; each has its
-own answer, and one that is refused does not keep the others from moving.
+On a store they decide and make durable, exactly as a program does, and run no steps; a server does it itself. Many ids
+are taken in groups; each has its own answer, and one that is refused does not keep the others from moving.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
-import msgspec
 import typer
 
 from interlock.cli.check import Listing
-from interlock.cli.given import context_of, event_of, ids_of
-from interlock.cli.homes import AnyMachine, Home, Machines, OneMachine, engine_at, one_machine, several_machines
+from interlock.cli.completing import complete_event
+from interlock.cli.given import context_of, event_of
+from interlock.cli.homes import AnyMachine, Machines, OneMachine, engine_at, one_machine, several_machines
 from interlock.cli.looking import Output
 from interlock.cli.many import Failures
-from interlock.cli.shown import list_workflows, show_ids, show_json, show_table, show_workflow, shown_view
+from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
+from interlock.cli.served import Served, named, one_named
+from interlock.cli.shown import (
+    ShownMove,
+    ShownWorkflow,
+    list_workflows,
+    show_ids,
+    show_json,
+    show_table,
+    show_workflow,
+    shown_move,
+    shown_view,
+)
 from interlock.core.events import Event
-from interlock.runtime.bound import Bound, state_text
+from interlock.runtime.bound import Bound
 from interlock.runtime.engine import Engine
-from interlock.runtime.views import Moved, View
 
 Ids = Annotated[str, typer.Argument(metavar="ID", help="The id of a workflow, or - for ids on stdin.")]
-
-
-class ShownMove(msgspec.Struct, kw_only=True, frozen=True):
-    """What became of one event."""
-
-    id: str
-    state: str
-    version: int
-    duplicate: bool
-    ignored: bool
 
 
 def start(
@@ -40,27 +42,22 @@ def start(
     workflow: Ids,
     context: Annotated[str, typer.Argument(metavar="JSON", help="The context to begin with, as JSON.")] = "{}",
     *,
-    home: Home,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     output: Output = Listing.TABLE,
 ) -> None:
     """Start a workflow. The same id with the same context again is the one that exists.
 
-    It runs no step: what the start leaves to be done begins when the service opens the store.
-    Exits with 3 when the id is taken, and with 5 when the service owns the store.
+    With --home it runs no step: what the start leaves to be done begins when the service opens the store.
+    Exits with 3 when the id is taken, and with 5 when the service owns the store, or is not there.
     """
-    machine = one_machine(target)
-    bound = Bound(machine)
-    begun = context_of(bound, context)
+    place = place_of(home, server, key_file)
     failures = Failures()
-
-    async def run() -> list[View[Any, Any]]:
-        found: list[View[Any, Any]] = []
-        async with engine_at(home, [machine], create=True) as engine:
-            for ids in ids_of(workflow):
-                found += await failures.each(ids, lambda each: engine.start(machine, each, begun))
-        return found
-
-    started = [shown_view(bound, view) for view in asyncio.run(run())]
+    if place.server is not None:
+        started = asyncio.run(_start_there(place, target, workflow, context, failures))
+    else:
+        started = asyncio.run(_start_here(place, target, workflow, context, failures))
     if workflow == "-" or output is Listing.IDS:
         list_workflows(started, output)
     elif output is Listing.JSON and started:
@@ -70,13 +67,43 @@ def start(
     raise typer.Exit(failures.code)
 
 
+async def _start_here(
+    place: Place, target: str, workflow: str, context: str, failures: Failures
+) -> list[ShownWorkflow]:
+    machine = one_machine(target)
+    bound = Bound(machine)
+    begun = context_of(bound, context)
+
+    async def begin(engine: Engine, each: str) -> ShownWorkflow:
+        return shown_view(bound, await engine.start(machine, each, begun))
+
+    async with engine_at(place.home, [machine], create=True) as engine:
+        return await failures.all(workflow, partial(begin, engine))
+
+
+async def _start_there(
+    place: Place, target: str, workflow: str, context: str, failures: Failures
+) -> list[ShownWorkflow]:
+    name, machines = one_named(target)
+    async with client_at(place) as client:
+        served = Served(client, machines)
+        return await failures.all(workflow, lambda each: served.start(name, each, context))
+
+
 def send(
     target: Machines,
     workflow: Ids,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The name of the event, as it is stored: SUBMIT.")],
+    event: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENT", help="The name of the event, as it is stored: SUBMIT.", autocompletion=complete_event
+        ),
+    ],
     payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
     *,
-    home: Home,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="A delivery key: sent again with it, the event applies once.")
     ] = None,
@@ -90,36 +117,44 @@ def send(
 ) -> None:
     """Send an event to a workflow; it is durable when the command ends.
 
-    It runs no step: what the event leaves to be done begins when the service opens the store.
-    Exits with 3 when it is refused, 4 when there is no such workflow, and 5 when the service owns the store.
+    With --home it runs no step: what the event leaves to be done begins when the service opens the store.
+    Exits with 3 when it is refused, 4 when there is no such workflow, and 5 when the service owns the store, or is not
+    there.
     """
-    machines = several_machines(target)
+    place = place_of(home, server, key_file)
     failures = Failures()
 
-    async def run() -> list[ShownMove]:
-        found: list[ShownMove] = []
-        async with engine_at(home, machines) as engine:
+    async def here() -> list[ShownMove]:
+        machines = several_machines(target)
+        async with engine_at(place.home, machines) as engine:
             event_for = _event_for(engine, machines, event, payload)
 
             async def move(each: str) -> ShownMove:
                 asked = await event_for(each)
-                return _shown(
-                    each,
-                    await engine.send(each, asked, key=key, if_allowed=if_allowed, expect_version=expect_version),
-                )
+                moved = await engine.send(each, asked, key=key, if_allowed=if_allowed, expect_version=expect_version)
+                return shown_move(each, moved)
 
-            for ids in ids_of(workflow):
-                found += await failures.each(ids, move)
-        return found
+            return await failures.all(workflow, move)
 
-    moved = asyncio.run(run())
+    async def there() -> list[ShownMove]:
+        async with client_at(place) as client:
+            move = Served(client, named(target)).sender(
+                event, payload, key=key, if_allowed=if_allowed, expect_version=expect_version
+            )
+            return await failures.all(workflow, move)
+
+    _show_moves(asyncio.run(there() if place.server is not None else here()), output, many=workflow == "-")
+    raise typer.Exit(failures.code)
+
+
+def _show_moves(moved: list[ShownMove], output: Listing, *, many: bool) -> None:
     if output is Listing.IDS:
         show_ids([each.id for each in moved if not each.ignored])
-    elif output is Listing.JSON and workflow == "-":
+    elif output is Listing.JSON and many:
         show_json(moved)
     elif output is Listing.JSON and moved:
         show_json(moved[0])
-    elif output is Listing.TABLE and (moved or workflow == "-"):
+    elif output is Listing.TABLE and (moved or many):
         show_table(
             ("id", "state", "version", ""),
             [
@@ -127,7 +162,6 @@ def send(
                 for each in moved
             ],
         )
-    raise typer.Exit(failures.code)
 
 
 def _event_for(
@@ -148,13 +182,3 @@ def _event_for(
         return event_of(by_name[(await engine.get(workflow)).machine], name, payload)
 
     return its_own
-
-
-def _shown(workflow: str, moved: Moved[Any]) -> ShownMove:
-    return ShownMove(
-        id=workflow,
-        state=state_text(moved.state),
-        version=moved.version,
-        duplicate=moved.duplicate,
-        ignored=moved.ignored,
-    )

@@ -11,7 +11,7 @@ Watch = Callable[[str, int, int], None]
 
 
 @contextmanager
-def watching() -> Generator[Watch]:
+def watching(first: str = "reading the manifest") -> Generator[Watch]:
     """What is told what is being done, how much of it is done, and how much there is."""
     console = stderr()
     if not console.is_terminal:
@@ -26,5 +26,19 @@ def watching() -> Generator[Watch]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("reading the manifest", total=None)
-        yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of)
+        task = progress.add_task(first, total=None)
+        yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of or None)
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[int], None]]:
+    """What is told how many more are done; shown on a terminal only, and not at all without a word for what it is."""
+    console = stderr()
+    if not what or not console.is_terminal:
+        yield lambda _more: None
+        return
+    with Progress(
+        TextColumn("{task.completed:,.0f} {task.description}"), TimeElapsedColumn(), console=console, transient=True
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda more: progress.advance(task, more)

@@ -1,21 +1,23 @@
 """`interlock prune`: final workflows of a certain age leave the store, with everything that is kept of them.
 
 It needs no code: which states are final stands in the store, in the descriptions of the machines that have written
-there. On PostgreSQL it runs beside the service. A lane has one owner, so there the service is stopped, or prunes itself
-with `engine.prune`.
+there. On PostgreSQL it runs beside the service. A lane has one owner, so there its server is asked to prune
+(`--server`), or the service is stopped.
 """
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from interlock.cli.doctor import Diagnosis
 from interlock.cli.given import seconds_of
-from interlock.cli.homes import Home, one_machine, store_at
+from interlock.cli.homes import one_machine, store_at
 from interlock.cli.looking import OutputOfOne, refuse_unknown
 from interlock.cli.output import counted, stderr, stdout
+from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
 from interlock.cli.shown import show_json
+from interlock.errors import BadUsage
 from interlock.runtime.pruning import BATCH, BATCH_MAX, Pruner
 from interlock.store.pruning import Batch
 
@@ -25,7 +27,9 @@ PROGRESS_BATCHES = 10
 
 def prune(
     *,
-    home: Home,
+    home: Home = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="TIME", help="Those that ended so long ago: 90s, 15m, 2h, 30d.")
     ],
@@ -50,39 +54,75 @@ def prune(
     """Remove workflows that ended some time ago: the workflow, its history, its effects and letters.
 
     Only final workflows go; resting ones never. May be stopped with Ctrl-C at any time, and run again.
-    Exits with 5 when the service owns the store, and names it.
+    Exits with 5 when the service owns the store, and names it. A server prunes all of its machines, bit by bit; its key
+    needs the scope admin.
     """
     older_than_s = seconds_of(older_than)
-    described = [] if machine is None or ":" not in machine else [one_machine(machine).describe()]
-    name = described[0].name if described else machine
+    place = place_of(home, server, key_file)
+    if place.server is not None and machine is not None:
+        raise BadUsage(
+            "--machine is given together with a server.",
+            why="A server prunes all of the machines that it serves.",
+            fix="Leave --machine out, or prune the store itself with --home.",
+        )
     progress = _Progress(history_only=history_only, dry_run=dry_run)
-
-    async def run() -> None:
-        async with store_at(home) as store:
-            if name is not None and not described:
-                await refuse_unknown(store, name)
-            pruner = Pruner(
-                store,
-                older_than_s=older_than_s,
-                machines=None if name is None else [name],
-                described=described,
-                history_only=history_only,
-                owing=with_owed,
-                dry_run=dry_run,
-                batch=batch,
-                pause_s=pause_ms / 1_000,
-            )
-            await pruner.run(progress.add)
-
+    wanted = _Wanted(older_than_s, history_only, with_owed, dry_run, batch, pause_ms / 1_000)
     try:
-        asyncio.run(run())
+        asyncio.run(
+            _here(place, machine, wanted, progress) if place.server is None else _there(place, wanted, progress)
+        )
     except KeyboardInterrupt:
-        stderr().print(f"{progress.text()} before it was stopped.", soft_wrap=True)
+        if place.server is None:
+            stderr().print(f"{progress.text()} before it was stopped.", soft_wrap=True)
         raise
     if output is Diagnosis.JSON:
         show_json({"workflows": progress.workflows, "events": progress.events, "dry_run": dry_run})
     else:
         stdout().print(f"{progress.text()}.", soft_wrap=True)
+
+
+class _Wanted(NamedTuple):
+    """What is to be removed, and how."""
+
+    older_than_s: float
+    history_only: bool
+    with_owed: bool
+    dry_run: bool
+    batch: int
+    pause_s: float
+
+
+async def _here(place: Place, machine: str | None, wanted: _Wanted, progress: "_Progress") -> None:
+    described = [] if machine is None or ":" not in machine else [one_machine(machine).describe()]
+    name = described[0].name if described else machine
+    async with store_at(place.home) as store:
+        if name is not None and not described:
+            await refuse_unknown(store, name)
+        pruner = Pruner(
+            store,
+            older_than_s=wanted.older_than_s,
+            machines=None if name is None else [name],
+            described=described,
+            history_only=wanted.history_only,
+            owing=wanted.with_owed,
+            dry_run=wanted.dry_run,
+            batch=wanted.batch,
+            pause_s=wanted.pause_s,
+        )
+        await pruner.run(progress.add)
+
+
+async def _there(place: Place, wanted: _Wanted, progress: "_Progress") -> None:
+    async with client_at(place) as client:
+        done = await client.prune(
+            older_than_s=wanted.older_than_s,
+            history_only=wanted.history_only,
+            with_owed=wanted.with_owed,
+            dry_run=wanted.dry_run,
+            batch=wanted.batch,
+            pause_s=wanted.pause_s,
+        )
+    progress.workflows, progress.events = done.workflows, done.events
 
 
 class _Progress:

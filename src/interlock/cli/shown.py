@@ -15,7 +15,7 @@ from rich.text import Text
 from interlock.cli.check import Listing
 from interlock.cli.output import escaped, show_raw, stdout
 from interlock.runtime.bound import Bound, state_text
-from interlock.runtime.views import HistoryRow, View, moment
+from interlock.runtime.views import HistoryRow, Moved, View, moment
 from interlock.store.values import Happened, Row
 
 CELL_CHARACTERS_MAX = 80
@@ -46,6 +46,27 @@ class ShownRow(msgspec.Struct, kw_only=True, frozen=True):
     context: msgspec.Raw
     key: str | None
     created_at: datetime
+
+
+class ShownMove(msgspec.Struct, kw_only=True, frozen=True):
+    """What became of one event."""
+
+    id: str
+    state: str
+    version: int
+    duplicate: bool
+    ignored: bool
+
+
+def shown_move(workflow: str, moved: Moved[Any]) -> ShownMove:
+    """The answer to an event."""
+    return ShownMove(
+        id=workflow,
+        state=state_text(moved.state),
+        version=moved.version,
+        duplicate=moved.duplicate,
+        ignored=moved.ignored,
+    )
 
 
 def shown_view(bound: Bound, view: View[Any, Any]) -> ShownWorkflow:
@@ -173,9 +194,11 @@ def show_ids(ids: Sequence[str]) -> None:
         show_raw(each)
 
 
-def show_table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def show_table(
+    heading: Sequence[str], rows: Sequence[Sequence[object]], *, cell_max: int = CELL_CHARACTERS_MAX
+) -> None:
     """A table with columns as wide as they need to be. Nothing is wrapped; the last column is not filled up."""
-    lines = [[_cell(value) for value in row] for row in rows]
+    lines = [[_cell(value, cell_max) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(heading, *lines, strict=True)]
     console = stdout()
     console.print(Text(_line(heading, widths), style="dim"), soft_wrap=True)
@@ -192,9 +215,9 @@ def _one_line(text: str) -> str:
     return escaped(text).replace("\n", "\\n")
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, most: int) -> str:
     text = _one_line(str(value))
-    return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -19,6 +19,7 @@ from interlock.core.machine import Machine
 from interlock.core.table import Table
 from interlock.core.values import Finding
 from interlock.errors import BadUsage, TargetNotFound
+from interlock.server.app import App
 
 NAMES_SHOWN_MAX = 12
 NAMED = "A machine is named MODULE:ATTR: the module that defines it, and its name in there."
@@ -52,7 +53,7 @@ class LoadedMachine(Protocol):
 
 
 def load_machines(target: str) -> list[LoadedMachine]:
-    """The machines of `MODULE:ATTR` (a machine, or a list of them), or all machines of `MODULE`."""
+    """The machines of `MODULE:ATTR` (a machine, a list of them, or an App), or all machines of `MODULE`."""
     module_name, colon, attribute = _split(target)
     module = _import(module_name, attribute)
     if not colon:
@@ -69,7 +70,7 @@ def load_machines(target: str) -> list[LoadedMachine]:
     if machines is None:
         raise BadUsage(
             f"{target} is {_kind_of(value)}, not a machine{_instead(module)}",
-            why="MODULE:ATTR has to be a Machine, or a list or tuple of machines.",
+            why="MODULE:ATTR has to be a Machine, a list or tuple of machines, or an App.",
             fix="Run the command with --help to see an example.",
         )
     return machines
@@ -174,6 +175,8 @@ def _look_up(module: ModuleType, attribute: str) -> object:
 def _as_machines(value: object) -> list[LoadedMachine] | None:
     if isinstance(value, Machine):
         return [cast("LoadedMachine", value)]
+    if isinstance(value, App):
+        return [cast("LoadedMachine", machine) for machine in value.machines]
     if isinstance(value, list | tuple):
         members = cast("list[object] | tuple[object, ...]", value)
         if members and all(isinstance(member, Machine) for member in members):

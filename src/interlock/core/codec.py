@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
+from interlock.core.completing import TYPES_MAX, completed
 from interlock.core.events import Event, wire_name
 from interlock.core.refusals import shown, suggestion
 from interlock.core.storable import not_storable
@@ -30,6 +31,9 @@ CONTEXT_BYTES_MAX = 1_048_576
 
 DEPTH_MAX = 100
 """G6: levels of nesting in a context or payload that comes from outside."""
+
+_NAMES: dict[type[object], frozenset[str]] = {}
+"""What `_names_of` has found."""
 
 
 class Codec(Generic[ContextT, EventT]):
@@ -183,7 +187,11 @@ class Codec(Generic[ContextT, EventT]):
         if b"\\u0000" in data:
             _refuse_unstorable(value, what)
         if strict:
-            _refuse_surplus(raw, value, what)
+            # Most are flat: then the names at the top are all there is to look at, and the type knows them.
+            flat = data.count(b"{") + data.count(b"[") == 1
+            if not flat or not _all_known(raw, cast("type[object]", type(value))):
+                _refuse_surplus(raw, value, what)
+            return completed(value, flat=flat)
         return value
 
 
@@ -257,6 +265,24 @@ def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> st
         both = zip(cast("list[object]", raw), cast("list[object]", value), strict=False)
         pairs = [(item, member, f"{path}{index}.") for index, (item, member) in enumerate(both)]
     return next((found for pair in pairs if (found := _surplus(*pair, depth + 1, what))), "")
+
+
+def _all_known(raw: object, cls: type[object]) -> bool:
+    """Whether every name of the object is one of the fields."""
+    names = _NAMES.get(cls)
+    if names is None:
+        if len(_NAMES) >= TYPES_MAX:
+            _NAMES.clear()
+        names = _NAMES[cls] = _names_of(cls)
+    return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() <= names
+
+
+def _names_of(cls: type[object]) -> frozenset[str]:
+    """The encoded names of the fields of a dataclass or a struct; none of anything else, which is looked at closely."""
+    if issubclass(cls, msgspec.Struct):
+        tag_field = cls.__struct_config__.tag_field
+        return frozenset([*cls.__struct_encode_fields__, *([] if tag_field is None else [tag_field])])
+    return frozenset(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else frozenset()
 
 
 def _members(value: object) -> dict[str, object] | None:

@@ -9,23 +9,28 @@ databases (D17).
 """
 
 import asyncio
-from collections import OrderedDict
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from weakref import WeakSet
 
-from interlock.catalog.addresses import refuse_no_address, shard_url, stream_name, stream_url
+import msgspec
+
+from interlock.catalog.addresses import refuse_no_address, stream_name
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
 from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import Place, place_of
-from interlock.database.engines import DatabaseEngine
+from interlock.catalog.secrets import shown
+from interlock.database.asked import name_of, refuse_no_tool
+from interlock.database.below import SHARD, STREAM, Below, Beside, DatabasesBelow, Within, url_below
+from interlock.database.engines import DatabaseEngine, FollowedEngine
+from interlock.database.fenced import is_free_again
+from interlock.database.following import Followed, Hop, Reopening, followed, look_whether_left
 from interlock.database.on_lanes import OnLane, opened_here
-from interlock.database.streams import Streams
 from interlock.database.transactions import refuse_inside
-from interlock.errors import BadUsage
+from interlock.errors import Fenced, InterlockError, LaneOwned, MovedElsewhere, UnavailableError
 from interlock.hotrow.balances import Balance
 from interlock.hotrow.counters.choice import Kind
 from interlock.hotrow.counters.counter import Counter
@@ -35,6 +40,7 @@ from interlock.hotrow.parents import Parent
 from interlock.hotrow.quotas import Quota
 from interlock.hotrow.stock import Stock
 from interlock.hotrow.tools import Tool, tool_settings
+from interlock.lanes.arriving import Arrived
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import HotRow
 from interlock.lanes.failures import opening
@@ -52,21 +58,20 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-_STREAM, _SHARD = "stream:", "shard:"
-"""Both are databases below a database, and neither can be taken for the other."""
-
-_THEN = "\x00"
-"""Between a stream and what is below it; no key of a stream has it."""
+_LEFT = (MovedElsewhere, Fenced)
+"""What an engine says that can never do anything again. What it was asked to do has not happened."""
 
 
 class Database:
     """An open database. Make one with `Database.open`."""
 
-    def __init__(self, engine: DatabaseEngine, streams: "DatabaseStreams") -> None:
-        self.url = engine.url
-        """The address, without its secrets."""
-        self._engine = engine
-        self._streams = streams
+    def __init__(self, found: "Found") -> None:
+        self._engine: FollowedEngine
+        self._found: Found
+        self._take(found)
+        self._reopening = Reopening()
+        self._found_below = False
+        """Of a stream or shard: whether its parent was seen to live where it is."""
         self._counters: Counters | None = None
         self._asked: WeakSet[Database] = WeakSet()
         """Streams whose counters may have something to roll up, as long as somebody else knows them."""
@@ -89,15 +94,27 @@ class Database:
         `interlock.toml`. `cache` is the folder for the local file of a database in a bucket.
         """
         refuse_no_address(url, home)
-        _refuse_no_tool(tool)
+        refuse_no_tool(tool)
         name = None if home is None else url
         with opening(home or url):
-            address = url if home is None else Catalog(home).locate(url)
-            found = configured(name or _name_of(url), KINDS, tool=None if tool is None else tool.name)
+            catalog = None if home is None else Catalog(home)
+            address = url if catalog is None else catalog.at_once(url)
+            found = configured(name or name_of(url), KINDS, tool=None if tool is None else tool.name)
             chosen = {**found, **({} if tool is None else tool_settings(tool)), **settings}
         return Opening(
-            address, clock=clock or SystemClock(), hand_off=hand_off, cache=cache, settings=lane_settings(chosen)
+            address,
+            catalog=catalog,
+            name=name or "",
+            clock=clock or SystemClock(),
+            hand_off=hand_off,
+            cache=cache,
+            settings=lane_settings(chosen),
         )
+
+    @property
+    def url(self) -> str:
+        """The address, without its secrets; after a move that of the new place."""
+        return self._engine.url
 
     @property
     def engine(self) -> EngineName:
@@ -137,7 +154,7 @@ class Database:
             return self
         refuse_inside(self.url)
         _ = stream_name(key)  # What is no key is refused at once.
-        found = await self._streams.get(_STREAM + key)
+        found = await self._part(STREAM + key)
         self._asked.add(found)
         return found
 
@@ -150,7 +167,7 @@ class Database:
         if self.engine == "postgres":
             return self
         refuse_inside(self.url)
-        return await self._streams.get(f"{_SHARD}{number}")
+        return await self._part(f"{SHARD}{number}")
 
     def counter(self, name: str, *, kind: Kind = "auto") -> Counter:
         """A counter that many writers add to at once (D5, D6, D7).
@@ -188,11 +205,12 @@ class Database:
 
     async def close(self) -> None:
         """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
-        refuse_inside(self.url, self._engine)
+        refuse_inside(self.url, self._engine.inside)
         try:
             await self._end_counters()
         finally:
-            await self._streams.close()
+            await self._reopening.over()  # What is being opened at a new place is closed there.
+            await self._found.below.close()
 
     async def _end_counters(self) -> None:
         """No roll-up begins any more, here or in a stream: it would find its database closed."""
@@ -201,58 +219,96 @@ class Database:
         for stream in list(self._asked):
             await stream._end_counters()  # noqa: SLF001 -- of the same class.
 
+    async def _part(self, key: str) -> "Database":
+        """A stream or shard. A new one is looked for again when its parent turns out to have been moved before it."""
+        while True:
+            below = self._found.below
+            found = await below.get(key)
+            if found._found_below:  # noqa: SLF001 -- of the same class.
+                return found
+            # It is there now, so that whoever moves the parent from here on sees it, and does not.
+            await look_whether_left(self._engine)
+            if below is self._found.below:
+                found._found_below = True  # noqa: SLF001 -- as above.
+                return found
+
+    async def _follow(self, engine: DatabaseEngine, error: UnavailableError) -> DatabaseEngine:
+        """The engine that can do what this one could not. Nothing of the call has happened."""
+        if engine is not self._engine:
+            # It was left meanwhile, and closed: whoever comes late is told one or the other.
+            if not isinstance(error, _LEFT) and type(error) is not UnavailableError:
+                raise error
+        elif self._found.places is None or not isinstance(error, _LEFT):
+            raise error
+        else:
+            await self._reopening.once(lambda: self._reopen(engine, error))
+        return self._engine
+
+    async def _reopen(self, engine: DatabaseEngine, error: UnavailableError) -> None:
+        left = self._found
+        if left.engine is not engine or left.places is None:
+            return
+        self._take(await left.places.found_again(left, error))
+        if self._found.below is not left.below:
+            with contextlib.suppress(InterlockError):  # It is of no use any more, and has given its file up.
+                await left.below.close()
+
+    def _take(self, found: "Found") -> None:
+        found.engine.follow = self._follow
+        self._engine, self._found = found.engine, found
+
     def _new_counters(self) -> Counters:
         settings = self._engine.settings
         return Counters(
             self,
             shard_count=settings.counter_shard_count,
+            kind=cast("Kind", settings.counter_kind),
             clock=self._engine.clock,
             contention=self.contention,
-            groups=Groups(self.stats, settings.group_commit_max_batch) if self.engine == "lane" else None,
+            groups=Groups(self._groups, settings.group_commit_max_batch),
             threshold=settings.contention_flag_threshold,
         )
 
-
-def _refuse_no_tool(tool: object) -> None:
-    if tool is not None and not isinstance(tool, Tool):
-        raise BadUsage(
-            f"{tool!r} is no tool: it is {type(tool).__name__}.",
-            why="A tool says how fast its writes must be, and how many there are.",
-            fix='Pass Tool("stock", write_latency_budget=0.05, aggregate_write_rate=200), or leave it out.',
-        )
+    def _groups(self) -> LaneStats:
+        # On PostgreSQL no two writers share a commit, so that there are no groups for the counters.
+        stats = self.stats()
+        return stats if self.engine == "lane" else msgspec.structs.replace(stats, groups=0)
 
 
-def _name_of(url: str) -> str:
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
+class Found(NamedTuple):
+    """A database where it was found."""
 
-
-class DatabaseStreams(Protocol):
-    """The databases below one database, and its end."""
-
-    async def get(self, key: str) -> Database:
-        """The database of this key, opened if it is not."""
-        ...
-
-    async def close(self) -> None:
-        """Close all of them, then the database itself."""
-        ...
+    engine: FollowedEngine
+    below: DatabasesBelow[Database]
+    hop: Hop = Hop("")
+    places: "Opening | None" = None
+    """What finds it again when it was moved; None for a stream or a shard, which lives below its parent."""
 
 
 class Opening:
     """A database that is about to be opened: enter it with `async with`, or await it."""
 
     def __init__(
-        self, url: str, *, clock: Clock, hand_off: HandOff | None, cache: str | None, settings: LaneSettings
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        hand_off: HandOff | None,
+        cache: str | None,
+        settings: LaneSettings,
+        catalog: Catalog | None = None,
+        name: str = "",
     ) -> None:
         self.url = url
         self.clock = clock
+        self._catalog = catalog
+        self._name = name
         self._hand_off = hand_off
         self._cache = cache
         self._settings = settings
         self._database: Database | None = None
         # Whatever is wrong with the address is said here, before anything is opened.
-        self._remote = self._on_postgres() if is_postgres(url) else None
-        self._place = None if self._remote is not None else self._place_of(url)
+        _ = self._on_postgres(Hop(url)) if is_postgres(url) else self._place_of(url)
 
     def __await__(self) -> Generator[object, None, Database]:
         return self.opened().__await__()
@@ -268,97 +324,73 @@ class Opening:
             await self._database.close()
 
     async def opened(self) -> Database:
-        """Open it."""
-        refuse_inside(redacted(self.url))
-        if self._remote is not None:
-            engine = await self._remote()
-            return Database(engine, _Beside(engine))
-        assert self._place is not None
+        """Open it where it lives."""
+        refuse_inside(shown(self.url))
+        start = Hop(self.url)
+        if self._catalog is not None:
+            entry = await self._catalog.noted(self._name)
+            start = Hop(self._catalog.address(self._name, entry), entry.epoch)
+        return Database(await self._followed(start))
+
+    async def found_again(self, left: Found, error: UnavailableError) -> Found:
+        """The database where it lives now, after a call at the place where it was. Raises what keeps it from that."""
+        if isinstance(error, MovedElsewhere):
+            return await self._followed(left.hop, error)
+        if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self._settings, self.clock):
+            raise error
+        await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # Its local file is needed for the next one.
+        try:
+            found = await self._followed(left.hop)
+        except LaneOwned as owned:
+            raise error from owned
+        if found.hop.url == left.hop.url and isinstance(left.below, Below) and isinstance(found.engine, OnLane):
+            left.below.opened_again(found.engine)
+            return found._replace(below=left.below)
+        return found
+
+    async def _followed(self, start: Hop, moved: MovedElsewhere | None = None) -> Found:
+        found = await followed(start, self._open, moved, wait_s=self._settings.seal_wait_s)
+        if self._catalog is not None and found.hop.sent:
+            with contextlib.suppress(InterlockError):  # A short cut: whoever does not take it is sent on as we were.
+                _ = await self._catalog.enter(self._name, found.hop.url, found.hop.epoch)
+        return found
+
+    async def _open(self, hop: Hop) -> Found:
+        if is_postgres(hop.url):
+            remote = await self._on_postgres(hop)()
+            return Found(Followed(remote), Beside(remote, _beside), hop, self)
+        place = self._place_of(hop.url)
         made: list[OnLane] = []
 
         def make() -> Lane:
-            made.append(self._lane(cast("Place", self._place), self.url))
+            # Who was sent here by a tombstone knows that the move has happened: a draft has arrived.
+            made.append(self._lane(place, hop.url, Arrived(hop.epoch) if hop.sent else None))
             return made[-1].lane
 
         _ = await opened_lane(make)
-        return self._of(made[-1])
+        below: Below[Database] = Below(made[-1], lambda path: self._opened_below(hop.url, path, below))
+        return Found(made[-1], below, hop, self)
 
-    def _on_postgres(self) -> "Callable[[], Awaitable[OnPostgres]]":
+    def _on_postgres(self, hop: Hop) -> "Callable[[], Awaitable[OnPostgres]]":
         from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
-        return opener(self.url, hand_off=self._hand_off, settings=self._settings, clock=self.clock)
+        # What a lane was opened with is not given to PostgreSQL, where it was moved to.
+        hand_off = None if hop.sent else self._hand_off
+        seen = hop.epoch if hop.sent else 0
+        return opener(hop.url, hand_off=hand_off, settings=self._settings, clock=self.clock, seen=seen)
 
     def _place_of(self, url: str) -> Place:
         return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
 
-    def _lane(self, place: Place, url: str) -> OnLane:
-        return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock)
+    def _lane(self, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
+        return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock, permission=permission)
 
-    def _of(self, engine: OnLane) -> Database:
-        below = _Below(engine, lambda path: self._opened_below(path, below))
-        return Database(engine, below)
-
-    def _opened_below(self, path: str, below: "_Below") -> tuple[Lane, Database]:
+    def _opened_below(self, url: str, path: str, below: Below[Database]) -> tuple[Lane, Database]:
         """Open one stream or shard, perhaps of a stream, in this thread, which waits for the disk."""
-        url = self.url
-        for step in path.split(_THEN):
-            kind, mark, rest = step.partition(":")
-            url = stream_url(url, rest) if kind + mark == _STREAM else shard_url(url, int(rest))
-        engine = self._lane(self._place_of(url), url)
-        return engine.lane, Database(engine, _Within(below, path, engine))
+        address = url_below(url, path)
+        engine = self._lane(self._place_of(address), address)
+        return engine.lane, Database(Found(engine, Within(below, path, engine)))
 
 
-class _Below:
-    """All lanes below a lane, however deep: one bound counts them, and they end with it."""
-
-    def __init__(self, engine: OnLane, opens: Callable[[str], tuple[Lane, Database]]) -> None:
-        self._engine = engine
-        self._streams: Streams[Database] = Streams(opens, settings=engine.settings, clock=engine.clock)
-
-    async def get(self, key: str) -> Database:
-        return await self._streams.get(key)
-
-    async def close(self) -> None:
-        await self._streams.close(self._engine.lane.close)
-
-
-class _Within:
-    """The lanes below a stream. They are kept with it, not by it: it may be closed for another one and opened again."""
-
-    def __init__(self, below: _Below, path: str, engine: OnLane) -> None:
-        self._below = below
-        self._path = path
-        self._engine = engine
-
-    async def get(self, key: str) -> Database:
-        return await self._below.get(f"{self._path}{_THEN}{key}")
-
-    async def close(self) -> None:
-        """Only the stream: what is below it is closed with the database that all of them are below."""
-        await asyncio.wrap_future(closing_thread(self._engine.lane.close))
-
-
-class _Beside:
-    """The schemas beside a schema of PostgreSQL: they share its connections, so that nothing has to be closed for them.
-
-    G6: no more than `streams_max` are remembered; one that was forgotten is looked up again.
-    """
-
-    def __init__(self, engine: "OnPostgres") -> None:
-        self._engine = engine
-        self._known: OrderedDict[str, tuple[OnPostgres, Database]] = OrderedDict()
-
-    async def get(self, key: str) -> Database:
-        found = self._known.get(key)
-        if found is None or found[0].is_closed:
-            engine = await self._engine.beside(key.removeprefix(_STREAM)).made()
-            found = self._known[key] = engine, Database(engine, _Beside(engine))
-            if len(self._known) > engine.settings.streams_max:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return found[1]
-
-    async def close(self) -> None:
-        for engine, _ in self._known.values():
-            await engine.close()
-        await self._engine.close()
+def _beside(engine: "OnPostgres", below: DatabasesBelow[Database]) -> Database:
+    return Database(Found(Followed(engine), below))

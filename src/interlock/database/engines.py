@@ -4,9 +4,10 @@ The façade checks and hands over; everything here is one call on one of them. N
 the other.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Protocol
 
+from interlock.errors import UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.lanes.settings import LaneSettings
 from interlock.lanes.stats import LaneStats
@@ -58,4 +59,20 @@ class DatabaseEngine(Protocol):
 
     def stats(self) -> LaneStats:
         """What it has done since it was opened."""
+        ...
+
+
+Follow = Callable[[DatabaseEngine, UnavailableError], Awaitable[DatabaseEngine]]
+"""Told which engine could not do a call, and why: the engine that can. Raises the error when there is no other."""
+
+
+class FollowedEngine(DatabaseEngine, Protocol):
+    """An engine that makes a call again where its database lives now."""
+
+    follow: Follow | None
+    """What is asked for that; without it there is no other place."""
+
+    @property
+    def inside(self) -> object:
+        """What its own transactions know it by."""
         ...

@@ -15,10 +15,13 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from interlock.catalog.places import Place
+from interlock.database.engines import DatabaseEngine, Follow
 from interlock.database.hot import hot_rows
 from interlock.database.identity import check_key, digest_of
 from interlock.database.transactions import execute_in, query_in, refuse_inside, refuse_no_function, run_in
 from interlock.database.translation import Translator, register
+from interlock.errors import UnavailableError
+from interlock.lanes.arriving import Permission
 from interlock.lanes.contention import HotRow
 from interlock.lanes.failures import overdue_read
 from interlock.lanes.lane import Lane
@@ -42,6 +45,13 @@ class OnLane:
         self.lane = lane
         self._translators = translators
         self.clock = clock
+        self.follow: Follow | None = None
+        """What is asked when the database may live elsewhere by now."""
+
+    @property
+    def inside(self) -> object:
+        """What its own transactions know it by."""
+        return self
 
     @property
     def settings(self) -> LaneSettings:
@@ -51,17 +61,23 @@ class OnLane:
     async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
         """Run one statement as one durable transaction; returns the rows it changed."""
         work = Work(_execute, self._translators, sql, args, key=key, single=True)
-        return cast("int", await self._run(work, "execute", sql, args))
+        try:
+            return cast("int", await self._run(work, "execute", sql, args))
+        except UnavailableError as error:
+            return await (await self._after(error)).execute(sql, args, key)
 
     async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
         """Run one statement and return its rows; one that only reads is read beside the writer."""
         refuse_inside(self.url, self)
-        if key is None and str(sql).lstrip().lower().startswith(_READS):
-            found = await self.lane.read(lambda connection: self._read(connection, sql, args))
-            if found is not None:
-                return cast("list[Row]", found)
-        work = Work(_query, self._translators, sql, args, key=key, single=True)
-        return cast("list[Row]", await self._run(work, "query", sql, args))
+        try:
+            if key is None and str(sql).lstrip().lower().startswith(_READS):
+                found = await self.lane.read(lambda connection: self._read(connection, sql, args))
+                if found is not None:
+                    return cast("list[Row]", found)
+            work = Work(_query, self._translators, sql, args, key=key, single=True)
+            return cast("list[Row]", await self._run(work, "query", sql, args))
+        except UnavailableError as error:
+            return await (await self._after(error)).query(sql, args, key)
 
     async def transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
         """Run `async def function(tx, *args)` inside the writer."""
@@ -72,7 +88,10 @@ class OnLane:
             return run_in(session, self._translators.of(session.connection), function, args, context, (self.url, self))
 
         work = Work(run, key=key, limit_s=self.lane.settings.transaction_timeout_s)
-        return await self._run(work, "transact", function, args)
+        try:
+            return await self._run(work, "transact", function, args)
+        except UnavailableError as error:
+            return await (await self._after(error)).transact(function, args, key)
 
     async def contention(self) -> list[HotRow]:
         """The rows that writers wait for each other on, worst first (D9)."""
@@ -81,6 +100,11 @@ class OnLane:
     def stats(self) -> LaneStats:
         """What the lane has done since it was opened."""
         return self.lane.stats()
+
+    async def _after(self, error: UnavailableError) -> DatabaseEngine:
+        if self.follow is None:
+            raise error
+        return await self.follow(self, error)
 
     def _run(
         self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
@@ -108,8 +132,10 @@ class OnLane:
         return [statement.decode(row) for row in rows]
 
 
-def opened_here(place: Place, *, url: str, settings: LaneSettings, clock: Clock) -> OnLane:
-    """Open a lane in this thread, which waits for the disk."""
+def opened_here(
+    place: Place, *, url: str, settings: LaneSettings, clock: Clock, permission: Permission = None
+) -> OnLane:
+    """Open a lane in this thread, which waits for the disk. A draft is opened only by who has its permission."""
     translators = Translators()
     lane = Lane(
         place.path,
@@ -118,6 +144,7 @@ def opened_here(place: Place, *, url: str, settings: LaneSettings, clock: Clock)
         prepare=translators.prepare,
         open_log=place.open_log,
         make_row=made_row,
+        permission=permission,
     )
     return OnLane(lane, translators, url=url, clock=clock)
 

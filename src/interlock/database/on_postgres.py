@@ -13,11 +13,12 @@ from typing import Final, Protocol, TypeVar, cast
 
 from interlock.catalog.addresses import stream_name
 from interlock.database.identity import check_key, digest_of
+from interlock.database.postgres_calls import Body, FoundNothing, found_or_nothing, name_of, rows_of
 from interlock.database.postgres_connections import Connections
 from interlock.database.postgres_transactions import Attempt, Contended, NoGate, driven
 from interlock.database.remembering import Remembered
 from interlock.database.transactions import inside_of, refuse_inside, refuse_no_function
-from interlock.errors import BadUsage, DialectError, InterlockError, OutcomeUnknown, Overloaded
+from interlock.errors import BadUsage, DialectError, InterlockError, OutcomeUnknown, Overloaded, TransactionError
 from interlock.lanes.beyond import HandOff
 from interlock.lanes.contention import Contention, HotRow
 from interlock.lanes.settings import LaneSettings
@@ -27,7 +28,8 @@ from interlock.sql.executor import EngineName
 from interlock.sql.postgres.address import parsed
 from interlock.sql.postgres.client import Answer, Client, Conflict
 from interlock.sql.postgres.failures import LostConnection, closed
-from interlock.sql.postgres.plans import Parameter, Plan, plan_of
+from interlock.sql.postgres.leaving import is_missing, marks_of, refuse_marked
+from interlock.sql.postgres.plans import Plan, plan_of
 from interlock.sql.postgres.tables import Tables
 from interlock.sql.postgres.turns import ATTEMPTS_MAX, pause_s, turns_of
 from interlock.sql.rows import Row
@@ -35,7 +37,6 @@ from interlock.sql.rows import Row
 LOST_MAX: Final = 3
 """So often a transaction that cannot have happened is tried again when its connection was lost."""
 
-Body = Callable[[Client], Awaitable[object]]
 ResultT = TypeVar("ResultT")
 
 
@@ -115,9 +116,13 @@ class OnPostgres:
             schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
         return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
 
-    async def made(self) -> "OnPostgres":
-        """Make what is missing on the server: the schema, and the tables of keys and turns."""
-        await self._connections.make(self.schema, local=self._local)
+    async def made(self, *, seen: int = 0) -> "OnPostgres":
+        """Make what is missing on the server: the schema, and the tables of keys and turns.
+
+        Raises MovedElsewhere where a tombstone is. `seen` is the epoch of one elsewhere that names this place: a mover
+        that died after it was written has left nothing but the arrival to do.
+        """
+        await self._connections.make(self.schema, local=self._local, seen=seen)
         return self
 
     async def close(self) -> None:
@@ -138,13 +143,20 @@ class OnPostgres:
         self._waiting += 1
         try:
             result = await call()
-        except BaseException:
+        except BaseException as error:
             self._failed += 1
+            if isinstance(error, TransactionError) and is_missing(error):
+                await self._refuse_moved()
             raise
         finally:
             self._waiting -= 1
         self._done += 1
         return result
+
+    async def _refuse_moved(self) -> None:
+        """Raise MovedElsewhere when that is why something is missing; nothing of the call has happened then."""
+        async with self._connections.client() as client:
+            refuse_marked(await marks_of(client.read, self.schema), self.url)
 
     async def _execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
         plan = self._admitted(sql, key)
@@ -155,7 +167,7 @@ class OnPostgres:
             return (await client.run(sql, args, schema=self._local, writing=False)).changed
 
         digest = digest_of("execute", sql, args)
-        return cast("int", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest)))
+        return cast("int", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest)))
 
     async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
         plan = self._admitted(sql, key)
@@ -167,7 +179,7 @@ class OnPostgres:
 
         digest = digest_of("query", sql, args)
         return cast(
-            "list[Row]", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=(key, digest))
+            "list[Row]", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest))
         )
 
     async def _transact(self, function: Callable[..., object], args: tuple[object, ...], key: str | None) -> object:
@@ -181,7 +193,7 @@ class OnPostgres:
         def touched(plan: Plan, values: tuple[object, ...]) -> None:
             nonlocal changes
             changes = changes or plan.kind == "schema"
-            rows.extend(_rows(plan, values))
+            rows.extend(rows_of(plan, values))
 
         async def body(client: Client) -> object:
             rows.clear()
@@ -196,7 +208,7 @@ class OnPostgres:
             found = (key, digest_of("transact", function, args))
         plan = Plan("write", serializable=True)
         try:
-            return await self._transaction(_name(function), body, plan=plan, rows=rows, key=found)
+            return await self._transaction(name_of(function), body, plan=plan, rows=rows, key=found)
         finally:
             if changes:
                 self._tables.forget()
@@ -228,7 +240,7 @@ class OnPostgres:
 
         if self._local or plan.kind == "schema" or await self._is_serializable(plan):
             try:
-                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
+                return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
             finally:
                 if plan.kind == "schema":
                     self._tables.forget()
@@ -238,10 +250,10 @@ class OnPostgres:
             async with self._connections.client() as client:
                 return await client.run(sql, args, schema="", writing=plan.kind != "read")
 
-        answer = cast("Answer", await self._repeated(sql, _rows(plan, args), once))
+        answer = cast("Answer", await self._repeated(sql, rows_of(plan, args), once))
         if plan.seeks and answer.changed == 0:
-            plan = plan._replace(serializable=True)  # See _FoundNothing; this was a whole transaction, of nothing.
-            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=_rows(plan, args), key=None))
+            plan = plan._replace(serializable=True)  # See FoundNothing; this was a whole transaction, of nothing.
+            return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
         return answer
 
     async def _is_serializable(self, plan: Plan) -> bool:
@@ -271,7 +283,8 @@ class OnPostgres:
         """Run the body as a transaction, again when it met another one. With a key it happens once."""
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
         only_reads = plan.kind == "read" and key is None
-        found = _found(body) if plan.seeks and not serializable else body
+        changes = plan.kind == "schema" or (plan.kind == "write" and plan.table is None)
+        found = found_or_nothing(body) if plan.seeks and not serializable else body
 
         async def once(*, gated: bool) -> object:
             async with self._connections.client() as client:
@@ -281,6 +294,7 @@ class OnPostgres:
                     serializable=serializable,
                     read_only=only_reads,
                     gated=gated and serializable and self._has_gate,
+                    shares=changes and self._has_gate,
                 )
                 if key is None:
                     return await attempt.run(found)
@@ -289,7 +303,7 @@ class OnPostgres:
         gate = serializable and not only_reads
         try:
             result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
-        except _FoundNothing:
+        except FoundNothing:
             plan = plan._replace(serializable=True)
             return await self._transaction(call, body, plan=plan, rows=rows, key=key)
         if key is not None:
@@ -323,6 +337,7 @@ class OnPostgres:
                 else:
                     result = await once(gated=False)
             except NoGate:
+                await self._refuse_moved()
                 self._has_gate = False
                 continue
             except Conflict as met:
@@ -342,46 +357,13 @@ class OnPostgres:
         raise Contended(ATTEMPTS_MAX) from conflict
 
 
-class _FoundNothing(Exception):
-    """READ COMMITTED has found no row to change; SERIALIZABLE has to say whether there is none.
-
-    A row that another transaction deleted and inserted again is gone for whoever has waited for it, though there was
-    such a row at any time.
-    """
-
-
-def _found(body: Body) -> Body:
-    async def found(client: Client) -> object:
-        result = await body(client)
-        if not (result.changed if isinstance(result, Answer) else result):
-            raise _FoundNothing
-        return result
-
-    return found
-
-
-def _rows(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
-    if plan.kind != "write" or plan.table is None or not plan.key:
-        return []
-    if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
-        return []
-    chosen = tuple([args[each.place] if isinstance(each, Parameter) else each for each in plan.key])
-    key: object = chosen[0] if len(chosen) == 1 else chosen
-    try:
-        _ = hash(key)
-    except TypeError:
-        return []  # A list for ANY, or a document: no one row.
-    return [(plan.table, key)]
-
-
-def _name(function: Callable[..., object]) -> str:
-    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-
-
 def opener(
-    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock
+    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock, seen: int = 0
 ) -> Callable[[], Coroutine[object, object, OnPostgres]]:
-    """What opens the database at this address. Raises BadUsage at once for what is none."""
+    """What opens the database at this address. Raises BadUsage at once for what is none.
+
+    `seen` is the epoch of the tombstone that has sent us here, if one has.
+    """
     address = parsed(url)
     if "schema=" not in url.partition("?")[2]:
         address = address._replace(schema="public")
@@ -393,6 +375,11 @@ def opener(
         )
 
     async def opened() -> OnPostgres:
-        return await OnPostgres(Connections(address), address.schema, settings=settings, clock=clock).made()
+        engine = OnPostgres(Connections(address), address.schema, settings=settings, clock=clock)
+        try:
+            return await engine.made(seen=seen)
+        except BaseException:
+            await engine.close()  # A place that was left is asked for its tombstone, and keeps no connection.
+            raise
 
     return opened

@@ -18,6 +18,7 @@ from interlock.lanes import forks
 from interlock.sql.postgres.address import Address
 from interlock.sql.postgres.client import DENIED, Client, Conflict, opened
 from interlock.sql.postgres.failures import closed, state_of
+from interlock.sql.postgres.leaving import arrive, marks_of, refuse_marked
 from interlock.sql.postgres.pool import Pool
 from interlock.sql.postgres.turns import GATE
 
@@ -48,12 +49,20 @@ class Connections:
             raise closed()
         await asyncio.sleep(seconds)
 
-    async def make(self, schema: str, *, local: str) -> None:
-        """Make what is missing. Several may do so at once."""
+    async def make(self, schema: str, *, local: str, seen: int = 0) -> None:
+        """Make what is missing, unless its database has moved or is arriving. Several may do so at once."""
+        async with self.client() as client:
+            marks = await marks_of(client.read, schema)
+            if marks.arriving and marks.arriving == seen:
+                await _arrived(client, schema, seen)
+                marks = await marks_of(client.read, schema)
+            refuse_marked(marks, self.address.shown)
         for attempt in range(1, MAKE_ATTEMPTS + 1):
             try:
                 async with self.client() as client:
-                    await self._make(client, schema, local)
+                    if await self._make(client, schema, local):
+                        # A move may have left, or begun to arrive, since the look.
+                        refuse_marked(await marks_of(client.read, schema), self.address.shown)
             except (ConstraintViolation, TransactionError, Conflict) as error:
                 cause = error.__cause__
                 if cause is not None and state_of(cause) == DENIED:
@@ -99,7 +108,7 @@ class Connections:
         await anext(guard)
         return pool
 
-    async def _make(self, client: Client, schema: str, local: str) -> None:
+    async def _make(self, client: Client, schema: str, local: str) -> bool:
         names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
         await client.begin("READ COMMITTED")
         try:
@@ -113,6 +122,17 @@ class Connections:
             await client.rollback()
             raise
         await client.commit()
+        return bool(wanted)
+
+
+async def _arrived(client: Client, schema: str, epoch: int) -> None:
+    await client.begin("READ COMMITTED")
+    try:
+        arrived = await arrive(client, schema, epoch)
+    except BaseException:
+        await client.rollback()
+        raise
+    await (client.commit() if arrived else client.rollback())
 
 
 class _Kept(NamedTuple):

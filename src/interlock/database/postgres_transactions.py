@@ -19,6 +19,7 @@ from interlock.lanes.settings import LaneSettings
 from interlock.lanes.watchdog import watched
 from interlock.sql.postgres.client import DENIED, Client
 from interlock.sql.postgres.failures import state_of
+from interlock.sql.postgres.leaving import SHARE_GATE
 from interlock.sql.postgres.plans import Plan, plan_of
 from interlock.sql.postgres.turns import GATE
 from interlock.sql.rows import Row
@@ -50,13 +51,20 @@ class Attempt:
     """One transaction on one connection: all of it is committed, or nothing happened."""
 
     def __init__(
-        self, client: Client, schema: str, *, serializable: bool = False, read_only: bool = False, gated: bool = False
+        self,
+        client: Client,
+        schema: str,
+        *,
+        serializable: bool = False,
+        read_only: bool = False,
+        gated: bool = False,
+        shares: bool = False,
     ) -> None:
         self._client = client
         self._schema = schema
         self._serializable = serializable
         self._read_only = read_only
-        self._gated = gated
+        self._first = TAKE_TURN if gated else SHARE_GATE if shares else ""
 
     async def run(self, body: Callable[[Client], Awaitable[ResultT]]) -> ResultT:
         """Run the body and commit; what it raises undoes it."""
@@ -74,13 +82,13 @@ class Attempt:
         try:
             await self._client.begin(
                 "SERIALIZABLE" if self._serializable else "READ COMMITTED",
-                first=TAKE_TURN if self._gated else "",
+                first=self._first,
                 read_only=self._read_only,
                 schema=self._schema,
             )
         except TransactionError as error:
             cause = error.__cause__
-            if self._gated and cause is not None and state_of(cause) in NO_GATE_STATES:
+            if self._first and cause is not None and state_of(cause) in NO_GATE_STATES:
                 raise NoGate from error
             raise
 

@@ -3,16 +3,24 @@
 What a bucket needs is loaded only when an address asks for one: the packages are an extra.
 """
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.catalog.addresses import SUFFIX
+from interlock.database.copies import check_free, put_all_in_place, settled, staged
+from interlock.database.copies_bucket import parts_in_bucket
 from interlock.database.translation import register
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, TargetNotFound
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
 from interlock.seams import RandomIds, SystemChance, SystemClock
+
+if TYPE_CHECKING:
+    from interlock.lanes.objects.restore import Restored
+
+Watch = Callable[[str, int, int], None]
 
 SEQ_MAX = 10**20 - 1
 
@@ -28,7 +36,10 @@ class RestoredFile(NamedTuple):
     snapshot: int
     """The number of the snapshot that it was made from, or 0."""
     pages: int
+    """Of all of its files."""
     page_bytes: int
+    parts: int = 0
+    """Streams and shards that are in it."""
 
     @property
     def url(self) -> str | None:
@@ -43,7 +54,7 @@ def restore_database(
     *,
     at: int | datetime | None = None,
     force: bool = False,
-    watch: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
+    watch: Watch = lambda _what, _done, _of: None,
 ) -> RestoredFile:
     """Restore a database in a bucket, as it was at a number of its log or at a time, into a file.
 
@@ -54,25 +65,50 @@ def restore_database(
         raise BadUsage(
             f"{redacted(url)!r} is not in a bucket, and has no history to restore from.",
             why="A local lane keeps its newest state alone; the log of a database in a bucket keeps every state.",
-            fix="Close the lane and copy its file; or copy it beside its owner: sqlite3 FILE.lane '.backup COPY'.",
+            fix="Copy it as it is now, beside its owner too: interlock backup URL FILE.",
         )
     _check(at)
+    check_free(file, force=force)
+    with staged(file, RandomIds()) as ready:
+        done = _restored(url, ready, at, watch)
+        settled(ready)
+        # A number is one of the database's own log; what is below it was at the same time somewhere in its own.
+        below = done.time if isinstance(at, int) else at
+        parts = [] if below is None and at is not None else _parts_restored(url, ready, below, watch)
+        put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
+    pages = done.pages + sum(each.pages for each in parts)
+    return RestoredFile(file, done.at.seq, done.time, done.snapshot, pages, done.page_bytes, len(parts))
+
+
+def _parts_restored(url: str, ready: Path, at: datetime | None, watch: Watch) -> "list[Restored]":
+    found: list[Restored] = []
+    parts = parts_in_bucket(url)
+    for number, part in enumerate(parts):
+        watch("restoring streams and shards", number + 1, len(parts))
+        path = ready.parent / f"{ready.name.removesuffix(SUFFIX)}{part.below}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # One that is younger than the moment was not there yet.
+        with contextlib.suppress(*(TargetNotFound,) * (at is not None)):
+            found.append(_restored(part.url, path, at, lambda _what, _done, _of: None))
+    return found
+
+
+def _restored(url: str, path: Path, at: int | datetime | None, watch: Watch) -> "Restored":
     address = parse(url)
     from interlock.lanes.objects.door import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objects.restore import restore  # noqa: PLC0415
 
-    done = restore(
+    return restore(
         bucket_of(address),
-        file,
+        path,
         name=str(address),
         at=at,
-        force=force,
+        force=False,
         clock=SystemClock(),
         ids=RandomIds(),
         prepare=lambda connection, now_us: register(connection, now_us, chance=SystemChance(), ids=RandomIds()),
         watch=watch,
     )
-    return RestoredFile(done.path, done.at.seq, done.time, done.snapshot, done.pages, done.page_bytes)
 
 
 def moment(text: str) -> int | datetime:

@@ -11,6 +11,7 @@ from typing import cast
 from interlock.database.translation import Translator
 from interlock.errors import TransactionError
 from interlock.lanes.coroutines import Request, Requests, drive
+from interlock.lanes.definitions import define
 from interlock.lanes.session import Session
 from interlock.sql.rows import Row
 
@@ -42,7 +43,11 @@ class Transaction:
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
     """Run one statement in the session; returns its rows as Python values."""
     statement = translator.statement(sql, session.undone)
-    rows = session.query(statement.text, statement.encode(args))
+    values = statement.encode(args)
+    if statement.kind == "schema":
+        define(session, statement.text, written=sql)
+        return []
+    rows = session.query(statement.text, values)
     return [statement.decode(row) for row in rows]
 
 
@@ -50,6 +55,9 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
     """Run one statement in the session; returns the rows it changed, or found."""
     statement = translator.statement(sql, session.undone)
     values = statement.encode(args)
+    if statement.kind == "schema":
+        define(session, statement.text, written=sql)
+        return 0
     if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)
     # A result that PostgreSQL could not give is an error here too, though nobody will look at it.

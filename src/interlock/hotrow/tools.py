@@ -42,6 +42,7 @@ class Tool(_Named, frozen=True, kw_only=True):
     shardable: bool | None = None
     """Whether its hot rows can be spread: a plain count can, a balance with a limit cannot. None: nobody has said."""
     counter_shard_count: int | None = None
+    counter_kind: str | None = None
     group_commit_window: float | None = None
     group_commit_max_batch: int | None = None
     contention_flag_threshold: float | None = None

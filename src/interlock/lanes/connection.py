@@ -26,6 +26,12 @@ Check = Callable[[apsw.Connection], None]
 """Raises when the file that was just opened is not the one that was meant."""
 
 OWN_PREFIX = "interlock_"
+WATCH_PREFIX = "interlock_watch_"
+"""The triggers of a mover, which note what is written."""
+
+NOTES = "interlock_touched"
+"""Where they note it."""
+
 STATEMENTS_CACHED = 500
 BUSY_MS_MAX = 5_000
 
@@ -62,9 +68,20 @@ _BESIDE_A_TABLE = {
     apsw.SQLITE_DROP_INDEX,
     apsw.SQLITE_DROP_TRIGGER,
 }
+_NAMED_FIRST = (
+    _ON_A_TABLE
+    | (_BESIDE_A_TABLE - {apsw.SQLITE_ALTER_TABLE})
+    | {
+        apsw.SQLITE_CREATE_VIEW,
+        apsw.SQLITE_DROP_VIEW,
+    }
+)
 _CHANGES_TABLES = {apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
 """What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
+
+_WRITES = ("foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON", "recursive_triggers = ON")
+"""Of every connection that writes. Recursive, because else the rows that OR REPLACE removes would not be noted."""
 
 _FUNCTIONS_REFUSED = {"load_extension", "writefile", "readfile", "edit", "fts3_tokenizer"}
 
@@ -77,6 +94,7 @@ class Wall:
         self._tables_change = tables_change
         """Called when a statement is about to make, change or drop a table: it is prepared anew each time, because the
         schema has changed since, so this is never missed."""
+        self._dropped: str | None = None
 
     @contextlib.contextmanager
     def down(self) -> Generator[None]:
@@ -88,7 +106,7 @@ class Wall:
             self.up = True
 
     def __call__(
-        self, action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+        self, action: int, first: str | None, second: str | None, _database: str | None, by: str | None
     ) -> int:
         """SQLite asks whether a statement may do this."""
         if not self.up:
@@ -99,12 +117,28 @@ class Wall:
             return apsw.SQLITE_OK
         if action in _REFUSED:
             return apsw.SQLITE_DENY
-        table = first if action in _ON_A_TABLE else second if action in _BESIDE_A_TABLE else None
-        if table is not None and table.lower().startswith(OWN_PREFIX):
-            return apsw.SQLITE_DENY
+        if (action in _NAMED_FIRST and _ours(first)) or (action in _BESIDE_A_TABLE and _ours(second)):
+            return apsw.SQLITE_OK if self._by_watch(action, first, second, by) else apsw.SQLITE_DENY
+        if action == apsw.SQLITE_DROP_TABLE:
+            self._dropped = first
         if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS_REFUSED:
             return apsw.SQLITE_DENY
         return apsw.SQLITE_OK
+
+    def _by_watch(self, action: int, first: str | None, second: str | None, by: str | None) -> bool:
+        """Whether a mover's trigger is at work, or is dropped with its table.
+
+        Only a trigger inserts under a name; to read under one, a common table expression would be enough.
+        """
+        if action in {apsw.SQLITE_INSERT, apsw.SQLITE_DELETE}:
+            return first == NOTES and (by or "").startswith(WATCH_PREFIX)
+        if action == apsw.SQLITE_READ:
+            return first == NOTES and (by or "").startswith(WATCH_PREFIX) and second in {"table", "key"}
+        return action == apsw.SQLITE_DROP_TRIGGER and second == self._dropped
+
+
+def _ours(name: str | None) -> bool:
+    return name is not None and name.lower().startswith(OWN_PREFIX)
 
 
 def open_writer(
@@ -123,7 +157,19 @@ def open_writer(
             if mode != "wal":
                 raise apsw.CantOpenError(f"the file system cannot keep a write-ahead log (journal mode {mode!r})")
         synchronous = f"synchronous = {'FULL' if sync else 'OFF'}"
-        for pragma in (synchronous, "foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON"):
+        for pragma in (synchronous, *_WRITES):
+            connection.execute(f"PRAGMA {pragma}")
+        _harden(connection)
+    return connection
+
+
+def open_beside(path: Path) -> apsw.Connection:
+    """A connection of a mover, which reads and writes beside the owner. The file must exist.
+
+    It never folds the log but as the last one who has the file open, when nobody else is disturbed.
+    """
+    with _connected(path, vfs=None, make=False) as connection:
+        for pragma in ("synchronous = FULL", *_WRITES):
             connection.execute(f"PRAGMA {pragma}")
         _harden(connection)
     return connection

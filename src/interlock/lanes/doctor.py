@@ -98,18 +98,18 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
     findings = permissions(path)
     facts: Facts | None = None
     for look in range(LOOKS_MAX):
-        before = _traces(path)
+        before = traces(path)
         try:
             facts = _look(path, clock, prepare)
         except apsw.BusyError:
             raise _locked(path) from None
         except (*_BROKEN, OSError, UnusableFile) as error:
             # A look without a lock may meet pages that an owner is just folding in: then look again.
-            if look + 1 < LOOKS_MAX and _traces(path) != before:
+            if look + 1 < LOOKS_MAX and traces(path) != before:
                 continue
             findings.append(unreadable(path, error))
             break
-        if _log_bytes(path) or _traces(path) == before:
+        if _log_bytes(path) or traces(path) == before:
             break
     if facts is not None:
         findings += facts.findings
@@ -146,7 +146,7 @@ def _report(path: Path, facts: Facts | None, findings: list[Finding]) -> LaneRep
 
 
 def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
-    with _opened(path) as connection:
+    with opened_to_look(path) as (connection, _):
         prepare(connection, lambda: int(clock.wall_s() * 1_000_000))
         # One transaction, so that every number is of the same instant.
         connection.execute("BEGIN")
@@ -177,16 +177,17 @@ def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[apsw.Connection, None, None]:
+def opened_to_look(path: Path) -> Generator[tuple[apsw.Connection, bool], None, None]:
+    """The lane, read-only, and whether it is read under a lock: if not, somebody may write meanwhile."""
     if not _log_bytes(path):
         with _connected(path, "immutable=1") as connection:
-            yield connection
+            yield connection, False
     elif _told(path) is not None:
         with _connected(path) as connection:
-            yield connection
+            yield connection, True
     elif _beside(path, "-shm").exists():
         with _connected(path, "readonly_shm=1") as connection:
-            yield connection
+            yield connection, True
     else:
         if path.stat().st_size + _log_bytes(path) > COPY_BYTES_MAX:
             raise UnusableFile(
@@ -199,7 +200,7 @@ def _opened(path: Path) -> Generator[apsw.Connection, None, None]:
             shutil.copyfile(path, copy)
             shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
             with _connected(copy) as connection:
-                yield connection
+                yield connection, False
 
 
 @contextmanager
@@ -216,7 +217,8 @@ def _connected(path: Path, *options: str) -> Generator[apsw.Connection, None, No
         connection.close()
 
 
-def _traces(path: Path) -> tuple[int, int, int]:
+def traces(path: Path) -> tuple[int, int, int]:
+    """What a write changes: sizes and times of its files."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, _log_bytes(path)
 

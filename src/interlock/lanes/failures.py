@@ -18,6 +18,7 @@ from interlock.errors import (
     Fenced,
     InterlockError,
     LaneOwned,
+    MovedElsewhere,
     TransactionError,
     UnavailableError,
 )
@@ -82,7 +83,7 @@ def closed() -> UnavailableError:
 
 def stopped(error: InterlockError) -> UnavailableError:
     """The error for using a lane that this one has killed."""
-    if isinstance(error, Fenced):
+    if isinstance(error, Fenced | MovedElsewhere):
         return error
     return UnavailableError(
         f"this lane has stopped: {error.what}",

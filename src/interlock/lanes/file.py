@@ -23,29 +23,31 @@ from typing import TypeVar
 
 import apsw
 
-from interlock.errors import UnavailableError
-from interlock.lanes.connection import open_reader, open_writer
+from interlock.errors import LaneOwned, UnavailableError
+from interlock.lanes.arriving import Draft, Permission, admit, draft_of, left_for
+from interlock.lanes.connection import open_beside, open_reader, open_writer
 from interlock.lanes.descriptors import with_room
 from interlock.lanes.failures import opening
 from interlock.lanes.ownership import Ownership
-from interlock.seams import Ids
+from interlock.lanes.tombstone import Tombstone, moved
+from interlock.seams import Clock, Ids
 
 UserT = TypeVar("UserT")
 
 _SCHEMA = """
-BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS interlock_identity (id INTEGER PRIMARY KEY CHECK (id = 1), lane TEXT NOT NULL);
 INSERT OR IGNORE INTO interlock_identity (id, lane) VALUES (1, '{new}');
-COMMIT;
 """
+_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_identity'"
 _IDENTITY = "SELECT lane FROM interlock_identity"
 
 
 class LaneFile:
     """Opens the file of one lane; None is a database in memory."""
 
-    def __init__(self, path: Path | None, *, vfs: str | None, ids: Ids) -> None:
+    def __init__(self, path: Path | None, *, vfs: str | None, ids: Ids, permission: Permission = None) -> None:
         self.path = path
+        self._permission: Permission = permission
         self._name = str(path)
         self._vfs = vfs
         self.sync = True
@@ -56,6 +58,18 @@ class LaneFile:
         self._log_name = ""
         self._log_number = (0, 0)
         self.ownership: Ownership | None = None
+        self.frames = 0
+        """SQLite's frame count behind what the first opening has written; 0 when that was nothing."""
+
+    def own(self, clock: Clock) -> Ownership:
+        """Become the owner. Raises LaneOwned, or MovedElsewhere when what the owner has is a place that was left."""
+        assert self.path is not None, "a database in memory has no other owner"
+        try:
+            self.ownership = Ownership.take(self.path, clock)
+        except LaneOwned:
+            _refuse_left(self.path, self._permission)
+            raise
+        return self.ownership
 
     def open_writer(self, use: Callable[[apsw.Connection], UserT]) -> UserT:
         """Open the writing connection and give it to its user; when that fails it is closed again.
@@ -130,7 +144,7 @@ class LaneFile:
             return open_writer(self.path, vfs=self._vfs, check=self._check, sync=self.sync)
         connection = open_writer(self.path, vfs=self._vfs, sync=self.sync)
         try:
-            connection.execute(_SCHEMA.format(new=self._ids.new()))
+            self._enter(connection, self.path)
             found = self.path.stat()
             self._number = (found.st_dev, found.st_ino)
             self._identity = str(connection.execute(_IDENTITY).get)
@@ -138,6 +152,31 @@ class LaneFile:
             connection.close()
             raise
         return connection
+
+    def _enter(self, connection: apsw.Connection, path: Path) -> None:
+        """The first opening: raises MovedElsewhere for a lane that was left, UnavailableError for one that arrives.
+
+        It writes only what is not there yet: a lane can be opened while a mover holds its lock.
+        """
+        stone = left_for(connection, self._permission)
+        if stone is not None:
+            raise moved(stone)
+        known = connection.execute(_EXISTS).get is not None and connection.execute(_IDENTITY).get is not None
+        if known and draft_of(connection) is None and not isinstance(self._permission, Draft):
+            return
+        connection.set_wal_hook(self._logged)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            admit(connection, self._permission, f"lane {path}")
+            connection.execute(_SCHEMA.format(new=self._ids.new()))
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
+        self.frames = frames
+        return apsw.SQLITE_OK
 
     def _check(self, connection: apsw.Connection) -> None:
         assert self.path is not None
@@ -147,6 +186,19 @@ class LaneFile:
             raise _gone(self.path, "is empty, or no lane") from error
         if found != self._identity:
             raise _gone(self.path, "is another lane than the one that was opened")
+
+
+def _refuse_left(path: Path, permission: Permission) -> None:
+    """Raise MovedElsewhere for a file with a tombstone, looked at beside its owner."""
+    stone: Tombstone | None = None
+    with contextlib.suppress(apsw.Error):
+        connection = open_beside(path)
+        try:
+            stone = left_for(connection, permission)
+        finally:
+            connection.close()
+    if stone is not None:
+        raise moved(stone)
 
 
 def _gone(path: Path, how: str) -> UnavailableError:

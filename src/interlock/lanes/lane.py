@@ -1,8 +1,7 @@
 """A lane: gathers transactions, lets the writer run them in groups, and acknowledges them when they are durable.
 
 Natural batching: while a group is being written the next one gathers; nobody waits for company unless a window is set.
-Clients nudge the driver at the end of their event loop's turn and not at their first transaction, so that everything
-a burst of clients has to say is in one group.
+Clients nudge the driver at the end of their event loop's turn: all that a burst of them has to say is in one group.
 
 The driver is a thread that a lane has only while there is work; an idle lane costs no thread and no open file but its
 lock. G9: a commit or hand-off that fails kills the lane: its group gets OutcomeUnknown, what waits did not happen.
@@ -17,8 +16,9 @@ from typing import Literal
 
 import apsw
 
-from interlock.errors import CorruptionError, OutcomeUnknown, Overloaded, UnavailableError
+from interlock.errors import CorruptionError, MovedElsewhere, OutcomeUnknown, Overloaded, UnavailableError
 from interlock.lanes import forks, points
+from interlock.lanes.arriving import Permission
 from interlock.lanes.beyond import DurableLog, OpenLog, stored_us
 from interlock.lanes.connection import Prepare, make_folder
 from interlock.lanes.contention import Contention
@@ -30,7 +30,7 @@ from interlock.lanes.published import Publishing
 from interlock.lanes.reads import Read, Readers
 from interlock.lanes.results import MakeRow
 from interlock.lanes.settings import LaneSettings
-from interlock.lanes.stats import LaneStats
+from interlock.lanes.stats import Counts, LaneStats
 from interlock.lanes.telling import settle, tell
 from interlock.lanes.waiting import Waiting
 from interlock.lanes.work import Work
@@ -51,6 +51,7 @@ class Lane:
         open_log: OpenLog | None = None,
         vfs: str | None = None,
         make_row: MakeRow = lambda _names, values: values,
+        permission: Permission = None,
     ) -> None:
         self.path = path
         self.settings = settings
@@ -59,7 +60,7 @@ class Lane:
         self._clock = clock
         self._prepare = prepare
         self._log: DurableLog | None = None
-        self._file = LaneFile(path, vfs=vfs, ids=RandomIds())
+        self._file = LaneFile(path, vfs=vfs, ids=RandomIds(), permission=permission)
         self._make_row = make_row
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -69,7 +70,8 @@ class Lane:
         self._driving = False
         self._closing = False
         self._dead: UnavailableError | None = None
-        self._groups = self._transactions = self._failed = self._largest = self._folds_failed = 0
+        self._counts = Counts()
+        self._folds_failed = 0
         self.committed = 0
         """Groups that readers may have seen."""
         self.durable = 0
@@ -82,10 +84,10 @@ class Lane:
         try:
             with opening(path):
                 self._take(open_log)
-        except BaseException:
+        except BaseException as error:
             self._close_writer()
             if self._log is not None:
-                self._log.close(clean=False)
+                self._log.close(clean=isinstance(error, MovedElsewhere))  # Nothing was written to find that out.
             if self._ownership is not None:
                 self._ownership.release()
             raise
@@ -96,7 +98,7 @@ class Lane:
         if path is not None:
             forks.refuse_inherited(path)
             make_folder(path.parent)
-            self._ownership = self._file.ownership = Ownership.take(path, self._clock)
+            self._ownership = self._file.own(self._clock)
             self._readers = Readers(
                 self._file, settings=self.settings, clock=self._clock, prepare=self._prepare, time=self._time
             )
@@ -105,7 +107,7 @@ class Lane:
             self._file.sync = self._log.local_sync
         self._writer = self._open_writer()
         if self._log is not None:
-            frames, at_us = self._writer.frames, stored_us(self._time.shown_us, self._clock)
+            frames, at_us = self._writer.frames or self._file.frames, stored_us(self._time.shown_us, self._clock)
             self._log.append(frames, at_us)  # The lane's own tables, when it is new.
         if path is not None:
             self._close_writer()  # It is sound, and idle until somebody wants something.
@@ -127,8 +129,7 @@ class Lane:
         work.waiting_since_s = self._clock.monotonic_s()
         self._waiting.add(work)
         if self._nudging is not loop:
-            # Each loop nudges for itself: another one may be blocked, or never run again.
-            self._nudging = loop
+            self._nudging = loop  # Each loop nudges for itself: another one may be blocked, or never run again.
             loop.call_soon(self._nudge)
         return future
 
@@ -144,8 +145,11 @@ class Lane:
             await self._durable_up_to(self.committed)
         return answer
 
-    def _read_left(self) -> None:
-        # Called by the thread that has read, also when nobody waits for the answer any more.
+    def here(self) -> bool:
+        """What was read before is still true here; False: only a read tells. Raises MovedElsewhere."""
+        return (self._readers is None or self._readers.look()) if self._log is None else self._log.current()
+
+    def _read_left(self) -> None:  # By the thread that has read, also when nobody waits for the answer any more.
         if not self._driving or (self._readers is not None and self._readers.held):
             self._nudge()  # So that the connection it has left behind is closed after a while.
 
@@ -258,6 +262,8 @@ class Lane:
         points.reach("group.begun")
         try:
             writer = self._executed(group)
+        except MovedElsewhere:
+            raise  # For ever: this lane is of no use any more.
         except (apsw.Error, OSError, UnavailableError, CorruptionError) as error:
             self._give_up(error, group)
             return
@@ -270,7 +276,7 @@ class Lane:
             self._log.append(writer.frames, stored_us(self._time.shown_us, self._clock))
         self.durable += 1
         points.reach("group.durable")
-        self._count(group)
+        self._counts.count(group)
         if writer.fold_log(self.settings.wal_bytes_max):
             points.reach("log.folded")
         if self._readers is not None:
@@ -290,12 +296,6 @@ class Lane:
         if self.path is None:
             raise error  # A database in memory is gone with its connection.
         self._close_writer()
-
-    def _count(self, group: Sequence[Work]) -> None:
-        self._groups += 1
-        self._transactions += len(group)
-        self._failed += sum(work.error is not None for work in group)
-        self._largest = max(self._largest, len(group))
 
     def _acknowledge(self, group: Sequence[Work]) -> None:
         tell(group)
@@ -350,11 +350,11 @@ class Lane:
     def stats(self) -> LaneStats:
         """What the lane has done so far."""
         return LaneStats(
-            groups=self._groups,
-            transactions=self._transactions,
-            failed=self._failed,
+            groups=self._counts.groups,
+            transactions=self._counts.transactions,
+            failed=self._counts.failed,
             waiting=self._waiting.alive(),
-            largest_group=self._largest,
+            largest_group=self._counts.largest,
             log_bytes=self._file.log_bytes(),
             folds_failed=self._folds_failed + (0 if (writer := self._writer) is None else writer.folds_failed),
             upkeep_failed=0 if self._log is None else self._log.upkeep_failed,

@@ -18,6 +18,9 @@ BUCKET_POINTS = (
 )
 """What a lane on a bucket comes to as well: while it is opened, and in its upkeep."""
 
+SEAL_POINT = "seal.met"
+"""The writer has met a lock of somebody else, and begins to wait for it."""
+
 Listener = Callable[[str], None]
 
 _listener: Listener | None = None

@@ -33,6 +33,7 @@ from interlock.lanes.gate import Gate, Shares
 from interlock.lanes.lanetime import LaneTime
 from interlock.lanes.session import STEPS_BETWEEN_LOOKS
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.tombstone import Lookout
 from interlock.seams import Clock, RandomIds
 
 READ_THREADS_MAX = 16
@@ -122,6 +123,7 @@ class _Reader:
         self._deadline_s = float("inf")
         self._call: _Call | None = None
         prepare(self.connection, self._now)
+        self._lookout = Lookout(self._own)
         self._wall = Wall()
         self.connection.set_authorizer(self._wall)
         self.connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
@@ -133,12 +135,20 @@ class _Reader:
         self._deadline_s = self._clock.monotonic_s() + timeout_s
         self._call = call
         try:
-            return call.read(self.connection)
+            answer = call.read(self.connection)
+            with self._wall.down():
+                self._lookout.look()  # Behind it: what was read is of one instant, and this is of the same one.
+            return answer
         finally:
             self._call = None  # An idle connection keeps nothing of its last read alive.
             self._deadline_s = float("inf")
             if self.connection.in_transaction:
                 self._control(self._end)
+
+    def look(self) -> None:
+        """Raise MovedElsewhere when there is a tombstone."""
+        with self._wall.down():
+            self._lookout.look()
 
     def _control(self, sql: str) -> None:
         with self._wall.down():
@@ -229,6 +239,20 @@ class Readers:
         with self._lock:
             self._running.discard(call)
             self._over.notify_all()
+
+    def look(self) -> bool:
+        """Look for a tombstone at once, in the thread of the caller; False: there is no connection to do it with."""
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        if reader is None:
+            return False
+        try:
+            reader.look()
+        except apsw.Error:
+            return False  # A read finds out what it is.
+        finally:
+            self._put_back(reader)
+        return True
 
     @property
     def idle(self) -> bool:

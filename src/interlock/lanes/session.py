@@ -8,11 +8,14 @@ group and therefore never goes back, whatever the wall clock does (G8).
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
 import apsw
 
+from interlock.lanes.connection import Wall
 from interlock.lanes.lanetime import LaneTime
 from interlock.seams import Clock
 
@@ -40,6 +43,10 @@ class Session:
         self._time_stands = False
         self.undone = 0
         """How often anything was rolled back: who remembers what the database was like before looks again."""
+        self.defined = False
+        """Whether the running transaction has changed the schema."""
+        self.wall: Wall | None = None
+        """What `own` lets down."""
         connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
@@ -60,6 +67,15 @@ class Session:
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
         return read(self.connection)
 
+    def own(self, use: Callable[[Callable[..., apsw.Cursor]], ResultT]) -> ResultT:
+        """Let our own code run statements that no user may: on tables of ours. They are not timed.
+
+        Nor are they cached: a cached statement is not asked for its rights again.
+        """
+        self.unlimited()
+        with contextlib.nullcontext() if self.wall is None else self.wall.down():
+            return use(functools.partial(self._run, can_cache=False))
+
     def now_us(self) -> int:
         """The transaction's time: microseconds since the epoch, the same all through, never going back (G8).
 
@@ -72,7 +88,7 @@ class Session:
 
     def begin_transaction(self) -> None:
         """The next transaction starts, with a time of its own."""
-        self._time_stands = False
+        self._time_stands = self.defined = False
 
     def unlimited(self) -> None:
         """No statement of a user is running: our own are not timed."""

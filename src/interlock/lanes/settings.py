@@ -27,6 +27,9 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     transaction_timeout_s: float = 5.0
     """One function given to `transact` may hold the lane so long."""
 
+    seal_wait_s: float = 10.0
+    """A group waits so long for a mover that has sealed the lane; then it is refused, and did not happen."""
+
     wal_bytes_max: int = 16_777_216
     """The write-ahead log is folded into the database file when it is larger than this."""
 
@@ -51,6 +54,9 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     counter_shard_count: int = 16
     """Parts of a sharded counter that is made with this database; on a lane each is a database of its own."""
+
+    counter_kind: str = "auto"
+    """What a counter that is opened without a kind is: auto, exact, sharded or event_log."""
 
     streams_max: int = 1_000
     """Streams open at once below one database. One more closes the one that was asked for longest ago, if it rests."""
@@ -84,6 +90,8 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
             value: object = getattr(self, name)
             if kind is bool:
                 good, allowed = isinstance(value, bool), "True or False"
+            elif name in CHOICES:
+                good, allowed = value in CHOICES[name], f"one of {', '.join(CHOICES[name])}"
             else:
                 least, most = _LEAST[name], _MOST.get(name, MOST)
                 good, allowed = _within(value, kind, least, most), f"{_ALLOWED[kind]} from {least:g} to {most:,}"
@@ -97,7 +105,10 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KINDS: dict[str, type[float]] = {field.name: field.type for field in msgspec.structs.fields(LaneSettings)}
-"""Every setting, and whether it is a switch, a count or a number of seconds."""
+"""Every setting, and whether it is a switch, a count or a number of seconds; those of `CHOICES` are texts."""
+
+CHOICES: dict[str, tuple[str, ...]] = {"counter_kind": ("auto", "exact", "sharded", "event_log")}
+"""Settings that are one of a few words."""
 
 _ALLOWED: dict[type[float], str] = {int: "a whole number", float: "a number"}
 
@@ -123,6 +134,7 @@ _LEAST: dict[str, float] = {
     "queue_max": 1,
     "statement_timeout_s": 0.001,
     "transaction_timeout_s": 0.001,
+    "seal_wait_s": 0.001,
     "wal_bytes_max": 65_536,
     "keys_max": 1,
     "keys_retained_s": 1.0,

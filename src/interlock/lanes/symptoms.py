@@ -17,8 +17,12 @@ import apsw
 
 from interlock.core.values import Finding
 from interlock.errors import UnusableFile
+from interlock.lanes.arriving import draft_of
+from interlock.lanes.notes import watched
 from interlock.lanes.ownership import lock_path
+from interlock.lanes.redaction import redacted
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.tombstone import tombstone_of
 
 SYMPTOMS_MAX = 20
 LOG_BYTES_EXPECTED = 4 * LaneSettings().wal_bytes_max
@@ -30,7 +34,7 @@ def contents(
     connection: apsw.Connection, *, is_lane: bool, pages: int, pages_free: int, time_us: int, now_us: int
 ) -> list[Finding]:
     """What the pages, the keys and the lane's own table say."""
-    found = [*_damage(connection), *_orphans(connection)]
+    found = [*_damage(connection), *_orphans(connection), *_moves(connection)]
     if not is_lane:
         found.append(
             Finding(
@@ -62,6 +66,34 @@ def contents(
             )
         )
     return found
+
+
+def _moves(connection: apsw.Connection) -> Iterator[Finding]:
+    stone, draft = tombstone_of(connection), draft_of(connection)
+    if stone is not None:
+        yield Finding(
+            code="moved",
+            severity="info",
+            what=f"move {stone.epoch} has left: everything lives at {redacted(stone.url)} now.",
+            why="What is here is how it was when the move was over; nobody reads or writes it any more.",
+            fix="Look there. When this file is not wanted any more, delete it; to come back, route it here again.",
+        )
+    if draft is not None:
+        yield Finding(
+            code="arriving",
+            severity="warning",
+            what=f"it is a draft of move {draft.epoch} from {redacted(draft.source)}, and cannot be opened yet.",
+            why="Until a move is over everything lives at the place that it comes from.",
+            fix="Wait for the move. If its mover has died, run the same `interlock route` again: it goes on.",
+        )
+    if watched(connection):
+        yield Finding(
+            code="leaving",
+            severity="info",
+            what="a move is under way: the keys of rows that are written are noted for its mover.",
+            why="The mover copies while the lane is used, and then catches up; every write costs a little more.",
+            fix="Wait for the move. If its mover has died, run the same `interlock route` again, or abandon the move.",
+        )
 
 
 def _damage(connection: apsw.Connection) -> Iterator[Finding]:

@@ -25,9 +25,12 @@ from interlock.lanes.failures import translated
 from interlock.lanes.keys import SCHEMA as KEYS_SCHEMA
 from interlock.lanes.keys import Keys
 from interlock.lanes.lanetime import LaneTime
+from interlock.lanes.points import SEAL_POINT
 from interlock.lanes.results import MakeRow
+from interlock.lanes.sealing import SealWait, sealed_too_long
 from interlock.lanes.session import Session
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.tombstone import Lookout
 from interlock.lanes.touched import RowKey, TouchedRows
 from interlock.lanes.turns import Turns
 from interlock.lanes.work import Work
@@ -50,6 +53,7 @@ LANE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS interlock_lane (id INTEGER PRIMARY KEY CHECK (id = 1), time_us INTEGER NOT NULL);
 INSERT OR IGNORE INTO interlock_lane (id, time_us) VALUES (1, 0);
 """
+HAS_TABLES = "SELECT count(*) = 2 FROM sqlite_schema WHERE name IN ('interlock_lane', 'interlock_keys')"
 
 
 class Writer:
@@ -85,11 +89,15 @@ class Writer:
         """SQLite's frame count at the last commit, or 0 when that commit had nothing to write."""
         self.folds_failed = 0
         connection.set_wal_hook(self._logged)
-        self._own(LANE_SCHEMA + KEYS_SCHEMA)
+        self._seal_wait_s = settings.seal_wait_s
+        connection.set_busy_handler(SealWait(settings.seal_wait_s, point=SEAL_POINT))
+        self._lookout = Lookout(self._own)
+        self._make_tables()
         self.session.time_us = time.at_least(int(str(self._own("SELECT time_us FROM interlock_lane").get)))
         prepare(connection, self.session.now_us)
         self._wall = Wall(self._rows.forget_keys)
         connection.set_authorizer(self._wall)
+        self.session.wall = self._wall
         self._careful = False
         """Every work of this group gets a savepoint, because one without has ended it."""
         self._weight = 0.0
@@ -109,24 +117,39 @@ class Writer:
             alive = [work for work in alive if work not in culprits]
         for work in alive:
             work.value, work.error = None, _ended_too_often()
-        self._control(self._begin)
+        self._open_group()
 
     def _culprits(self, works: Sequence[Work]) -> set[Work]:
         """Run them all in one transaction. When some of them end it, those are returned, and nothing has happened."""
         culprits: set[Work] = set()
         self._written.clear()
-        self._control(self._begin)
+        self._open_group()
         for work in works:
             if not self._run(work):
                 # The group is gone, and with it what the works before did. Those behind are run all the same, each as
                 # if it had come early: an error that they end the group with is theirs, whatever runs before them.
                 culprits.add(work)
                 self._vanished()
-                self._control(self._begin)
+                self._open_group()
         if culprits:
             self._control(self._abandon)
             self._vanished()
         return culprits
+
+    def _open_group(self) -> None:
+        """Begin, which waits at a seal; raises MovedElsewhere when the lane was left meanwhile, or ever."""
+        try:
+            self._control(self._begin)
+        except apsw.BusyError as error:
+            raise sealed_too_long(self._seal_wait_s) from error
+        self._wall.up = False
+        try:
+            self._lookout.look()
+        except BaseException:
+            self._control(self._abandon)
+            raise
+        finally:
+            self._wall.up = True
 
     def _vanished(self) -> None:
         self._careful = True
@@ -233,8 +256,12 @@ class Writer:
         What failed behind the statement (a result that cannot be decoded, a deferred foreign key) was not undone. Then
         the group is given up, to be run again without this work.
         """
-        connection = self.connection
-        if connection.total_changes() == changes and not connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]:
+        connection, defined = self.connection, self.session.defined
+        if (
+            not defined
+            and connection.total_changes() == changes
+            and not connection.status(apsw.SQLITE_DBSTATUS_DEFERRED_FKS)[0]
+        ):
             return True
         self._control(self._abandon)
         return False
@@ -263,6 +290,11 @@ class Writer:
             self._own(sql, values)
         finally:
             self._wall.up = True
+
+    def _make_tables(self) -> None:
+        # Only what is not there: while a mover holds the lock a lane can be opened, but not written.
+        if not self._own(HAS_TABLES).get or not self._own("SELECT count(*) FROM interlock_lane").get:
+            self._own(LANE_SCHEMA + KEYS_SCHEMA)
 
     def _logged(self, _connection: apsw.Connection, _database: str, frames: int) -> int:
         self._log_frames = self.frames = frames

@@ -4,6 +4,9 @@ In flight are calls under way and, for whoever starts another workflow, those th
 a backlog that only grows is refused at the door, while events for workflows that exist are still taken.
 """
 
+from collections.abc import Callable
+from typing import Protocol
+
 from interlock.core.policies import Bucket, TokenRate
 from interlock.errors import DefinitionError, Overloaded
 from interlock.runtime.resilience.places import Places
@@ -17,13 +20,33 @@ BACKLOG_S = 1.0
 """The same while workflows wait for places: steps take longer."""
 
 
+class Tokens(Protocol):
+    """The tokens of a rate that a cluster has together. Asking for them waits for nobody."""
+
+    def wait_s(self) -> float:
+        """0.0 when there is one, otherwise how long it will take; nothing is taken."""
+        ...
+
+    def take(self) -> bool:
+        """Take one if there is one."""
+        ...
+
+
+Shared = Callable[[TokenRate | None], Tokens | None]
+"""Where the tokens of a rate come from, in a cluster. It is told of every change, also that there is no rate."""
+
+
 class Gate:
     """Refuses early, with the time after which it is worth coming back."""
 
-    def __init__(self, admission: Admission, clock: Clock, places: Places) -> None:
+    def __init__(self, admission: Admission, clock: Clock, places: Places, shared: Shared | None = None) -> None:
         self._clock = clock
         self._places = places
+        self._shared = shared
+        self._tokens: Tokens | None = None
         self.in_flight = 0
+        self.refused = 0
+        """Calls that were not taken in."""
         self.set(admission)
 
     def set(self, admission: Admission) -> None:
@@ -43,21 +66,45 @@ class Gate:
         self.admission = admission
         self._most = admission.in_flight_max
         self._rate = rate
-        self._bucket = Bucket(0.0, 0.0) if rate is None else rate.full(self._clock.monotonic_s())
+        self.bucket = Bucket(0.0, 0.0) if rate is None else rate.full(self._clock.monotonic_s())
+        if self._shared is not None:
+            self._tokens = self._shared(rate)
 
     def enter(self, *, starts: bool = False) -> None:
         """Take one call in, or raise Overloaded."""
+        self.bucket = self.look(starts=starts)
+        if self._tokens is not None:
+            self._tokens.take()
+        self.in_flight += 1
+
+    def look(self, *, starts: bool = False) -> Bucket:
+        """Raise Overloaded if a call were refused now, before anything is done for it; nothing is taken yet."""
         if self.in_flight >= self._most:
-            raise Overloaded(RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max).")
+            raise self._overloaded(RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max).")
         if starts:
             waiting = self._places.waiting
             if self.in_flight + waiting >= self._most:
-                raise Overloaded(BACKLOG_S, f"{waiting:,} workflows wait for a place already (in_flight_max).")
-        if self._rate is not None:
-            self._bucket, wait_s = self._rate.take(self._bucket, self._clock.monotonic_s())
-            if wait_s:
-                raise Overloaded(wait_s, f"more than {self._rate.rate_per_s:g} calls per second (rate_per_s).")
-        self.in_flight += 1
+                raise self._overloaded(BACKLOG_S, f"{waiting:,} workflows wait for a place already (in_flight_max).")
+        if self._rate is None:
+            return self.bucket
+        if self._tokens is not None:
+            left, wait_s = self.bucket, self._tokens.wait_s()
+        else:
+            left, wait_s = self._rate.take(self.bucket, self._clock.monotonic_s())
+        if wait_s:
+            whose = "" if self._tokens is None else " of the cluster"
+            raise self._overloaded(wait_s, f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s).")
+        return left
+
+    def _overloaded(self, retry_after_s: float, told: str) -> Overloaded:
+        self.refused += 1
+        return Overloaded(retry_after_s, told)
+
+    def go_along(self, before: "Gate") -> None:
+        """Be the gate instead of another one, with its bounds and with whoever is under way there."""
+        if before.admission != self.admission:
+            self.set(before.admission)
+        self.bucket, self.in_flight, self.refused = before.bucket, before.in_flight, before.refused
 
     def leave(self) -> None:
         """One call has its answer."""

@@ -16,6 +16,7 @@ from interlock.core.values import BeatingContext, StepContext
 from interlock.errors import NonRetryable
 from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.current import CURRENT, Current
 from interlock.runtime.deadlines import Deadlines
 from interlock.runtime.effects import EffectDone, EffectFailed
 from interlock.runtime.owed import StepRun
@@ -84,7 +85,7 @@ class Attempting:
 
     def _go(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
         self._attempts[attempt.key] = attempt
-        attempt.task = asyncio.Task(coroutine, loop=self._loop)
+        attempt.task = asyncio.Task(coroutine, loop=self._loop, context=attempt.context)
         attempt.stuck = self._stuck
         attempt.born_s = self._loop.time()
         self._deadlines.add(attempt)
@@ -144,6 +145,7 @@ class Attempting:
         report: Envelope | None = None
         try:
             attempt.begin()
+            CURRENT.set(Current(workflow, live.bound.name, live.row.state, step.name))
             ctx = _context(attempt, run, workflow, visit)
             value = await live.bound.steps[step.name](live.snapshot.context, ctx)
             event = value if step.result is None else step.result(value)
@@ -170,6 +172,7 @@ class Attempting:
         report: Envelope | None = None
         try:
             attempt.begin()
+            CURRENT.set(Current(workflow, live.bound.name, live.row.state, run.step))
             codec = live.bound.codec
             done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
@@ -198,6 +201,7 @@ class Attempting:
         report: Envelope | None = None
         try:
             attempt.begin()
+            CURRENT.set(Current(effect.workflow, bound.name, "", effect.name))
             context = bound.codec.decode_context(effect.context)
             ctx = StepContext(key=effect.id, workflow=effect.workflow, attempt=effect.attempts, visit=effect.version)
             await declared.function(context, ctx)

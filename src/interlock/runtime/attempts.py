@@ -7,6 +7,7 @@ counted), or the workflow that has moved on (nothing to report: whatever it stil
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Literal
 
 import msgspec
@@ -18,8 +19,10 @@ from interlock.runtime.classifying import Kind, kind_of
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.reports import Failure
 from interlock.runtime.resilience.lines import Pass
-from interlock.runtime.resilience.outlets import Outcome
+from interlock.runtime.resilience.reasons import Outcome
+from interlock.runtime.tracing import Guarded, Traced
 from interlock.seams import Chance
+from interlock.store.values import Row
 
 IGNORED_S = 1.0
 """How long an attempt may take to end after its time is over. Then it is given up, and goes on beside its successor."""
@@ -49,12 +52,16 @@ class Attempt:
         "_beat_s",
         "_held",
         "_listening",
+        "_traced",
+        "_tracing",
         "_why",
         "again",
         "begun",
         "born_s",
+        "context",
         "cut",
         "ended",
+        "failure",
         "heartbeat_s",
         "is_aside",
         "is_effect",
@@ -86,6 +93,12 @@ class Attempt:
         """Why its time is over."""
         self.outcome: Outcome = "abandoned"
         """What it says about its dependency."""
+        self.failure: Failure | None = None
+        """How it failed."""
+        self.context: Context | None = None
+        """In which it runs, if not in that of whoever begins it."""
+        self._traced: Traced | None = None
+        self._tracing: Guarded | None = None
         self._held = held
         self._why = ""
         self._beat_s = 0.0
@@ -141,6 +154,7 @@ class Attempt:
     def judged(self, failure: Failure) -> Failure:
         """Take notice of how it failed. A probe that finds its dependency still down costs no attempt (C4)."""
         self._why = failure.text
+        self.failure = failure
         if self.cut == "moved_on":
             return failure
         self.outcome = OUTCOMES[failure.kind]
@@ -153,6 +167,24 @@ class Attempt:
         if self._listening is not None:
             self._listening.cancel()
         self._held.leave(self.outcome, now_s - self.born_s, self._why)
+        if self._traced is not None and self._tracing is not None:
+            error = None if self.failure is None else self.failure.error
+            self._tracing.ended(self._traced, self._ending(), error, self._why)
+
+    def follow(
+        self, tracing: Guarded, row: Row, stored: str, step: str, kind: str, number: int, *, first: bool
+    ) -> None:
+        """Have it traced, from its beginning to its end."""
+        self._tracing = tracing
+        self.context, self._traced = tracing.began(row, stored, step, kind, number, first=first)
+
+    def _ending(self) -> str:
+        """How it ended, in the words of StepAttempted."""
+        if self.outcome == "done":
+            return "done"
+        if self.failure is None or self.cut in {"moved_on", "stopping"}:
+            return "cancelled"
+        return self.failure.outcome
 
     def step_aside(self) -> None:
         """Give the place at its dependency back: it waits for an attempt that may never end, and others need not."""

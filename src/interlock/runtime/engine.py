@@ -20,10 +20,12 @@ from interlock.errors import InterlockError, UnavailableError
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Live, Strategy
 from interlock.runtime.envelopes import Send, Start, check_id, no_workflow
+from interlock.runtime.following import Follower
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.opening import Opening
-from interlock.runtime.operating import PAGE_MAX, Operating
+from interlock.runtime.operating import PAGE_MAX, Operating, repeated
+from interlock.runtime.presence import confirm, is_here
 from interlock.runtime.settings import Admission
 from interlock.runtime.transactions.blocks import Acting, TransactionBlock
 from interlock.runtime.transactions.deciding import Deciding
@@ -50,8 +52,8 @@ PAGE = 1_000
 class Engine(Operating):
     """An open engine. Make one with `Engine.open`."""
 
-    def __init__(self, inside: Inside) -> None:
-        super().__init__(inside)
+    def __init__(self, inside: Inside, follower: Follower | None = None) -> None:
+        super().__init__(inside, follower)
         self._loop = asyncio.get_running_loop()
 
     @staticmethod
@@ -63,12 +65,13 @@ class Engine(Operating):
         steps: Mapping[object, Strategy] | None = None,
         worker: bool = True,
         admission: Admission | None = None,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[Observer | str] = (),
         alerts: Sequence[Receiver] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         ids: Ids | None = None,
         cache: str | None = None,
+        redis: str | None = None,
         accept_changes: bool = False,
         **settings: float,
     ) -> "Opening[Engine]":
@@ -76,8 +79,10 @@ class Engine(Operating):
 
         `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
         `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
-        for the store. `alerts` are told of stalled workflows and dead letters: `AlertWebhook`, `PagerDuty`.
-        `accept_changes` opens although the machines' plan has losses.
+        for the store. `observers` are functions, or names: "prometheus", "logs", and "otel", which is there by itself
+        where the program has set a provider. `alerts` are told of stalled workflows and dead letters: `AlertWebhook`,
+        `PagerDuty`. `accept_changes` opens although the plan has losses. With `redis`, or INTERLOCK_REDIS, leases,
+        limits and breakers are those of a cluster: "redis://127.0.0.1:6379/0?prefix=shop".
         """
         return Opening(
             Engine,
@@ -87,12 +92,13 @@ class Engine(Operating):
             steps=steps or {},
             worker=worker,
             admission=admission or Admission(),
-            observers=tuple(observers),
+            observers=observers if isinstance(observers, str) else tuple(observers),
             alerts=alerts,
             clock=clock,
             chance=chance,
             ids=ids,
             cache=cache,
+            redis=redis,
             accept_changes=accept_changes,
             settings=settings,
         )
@@ -138,9 +144,10 @@ class Engine(Operating):
                 answers.append(self._admit(Send(workflow, event, key=key)))
             except InterlockError as error:
                 answers.append(Refused(error))
-        waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
-        if waiting:
-            await asyncio.wait(waiting)
+        for answer in answers:
+            # Most are told together, so whoever waits for the first finds the others done.
+            if isinstance(answer, asyncio.Future) and not answer.done():
+                await asyncio.wait([answer])
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
 
     def transaction(self, connection: object) -> TransactionBlock:
@@ -154,6 +161,7 @@ class Engine(Operating):
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
+    @repeated
     async def get(self, workflow: str) -> View[Enum, object]:
         """The workflow as it is durable."""
         return view_of(await self._load(workflow))
@@ -163,6 +171,7 @@ class Engine(Operating):
         self._bound(machine)
         return Workflows(self, machine)
 
+    @repeated
     async def wait(self, workflow: str, *states: Enum, timeout_s: float | None = None) -> View[Enum, object]:
         """Wait until the workflow is in one of the states; without any, until it is final or resting.
 
@@ -182,13 +191,14 @@ class Engine(Operating):
             if waiter.arrived(live):
                 return view_of(live)
             if timeout_s is not None:
-                timer = self._loop.call_later(timeout_s, self._inside.over, workflow, waiter, timeout_s)
+                timer = self._loop.call_later(timeout_s, self._over, workflow, waiter, timeout_s)
             return view_of(await waiter.future)
         finally:
             waiters.remove(workflow, waiter)
             if timer is not None:
                 timer.cancel()
 
+    @repeated
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
@@ -203,6 +213,7 @@ class Engine(Operating):
                 break
         return rows
 
+    @repeated
     async def find(
         self,
         machine: Machine[StateT, ContextT, EventT],
@@ -219,6 +230,7 @@ class Engine(Operating):
         lives = self._inside.readable(bound, found.rows)
         return Page(tuple(cast("View[StateT, ContextT]", view_of(live)) for live in lives), found.cursor)
 
+    @repeated
     async def stalled(
         self,
         machine: Machine[StateT, ContextT, EventT],
@@ -244,11 +256,13 @@ class Engine(Operating):
         lives = self._inside.readable(bound, rows)
         return [cast("View[StateT, ContextT]", view_of(live)) for live in lives]
 
+    @repeated
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
         """The events that have a transition from where the workflow stands (A6)."""
         live = await self._load(workflow)
         return allowed_here(live.bound.table, live.snapshot, event)
 
+    @repeated
     async def stats(self, workflow: str) -> Counts:
         """What became of the events sent to it (B5)."""
         row = (await self._load(workflow)).row
@@ -279,7 +293,10 @@ class Engine(Operating):
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
-        await self._inside.close()
+        if self._follower is None:
+            await self._inside.close()
+        else:
+            await self._follower.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +304,12 @@ class Engine(Operating):
         self._inside.refuse_if_closed()
         self._inside.gate.enter(starts=isinstance(envelope, Start))
         envelope.since_s = self._loop.time()
+        if self._inside.tracing is not None:
+            self._inside.tracing.called(envelope.workflow)
         return self._pipeline.admit(envelope)
+
+    def _over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        self._inside.over(workflow, waiter, timeout_s)  # Of now: the workflows may have moved since the wait began.
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:
@@ -296,6 +318,9 @@ class Engine(Operating):
     async def _load(self, workflow: str) -> Live:
         self._inside.refuse_if_closed()
         live = self._pipeline.known(workflow)
+        if live is not None and not is_here(self._store):
+            await confirm(self._store)
+            live = self._pipeline.known(workflow)
         if live is None:
             check_id(workflow, "the id of a workflow")
             row = await self._inside.row(workflow)

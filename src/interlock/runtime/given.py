@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from interlock.coordination.addresses import Address
 from interlock.core.policies import Dependency
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.contended import Contended
 from interlock.runtime.settings import Admission, EngineSettings
+from interlock.runtime.waiters import Waiters
 from interlock.seams import Chance, Clock, Ids
 from interlock.signals import Subscribers
 
@@ -25,3 +27,6 @@ class Given:
     worker: bool
     dependencies: Sequence[Dependency] = ()
     contended: Contended = field(default_factory=Contended)
+    redis: Address | None = None
+    waiters: Waiters = field(default_factory=Waiters)
+    """Who waits: they go along when the workflows are elsewhere."""

@@ -7,31 +7,36 @@ durably, the runner acts on it, observers are told, and those who wait for it ar
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
+from interlock.coordination.fences import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.core.table import Node
-from interlock.errors import CorruptionError, InterlockError, UnavailableError
+from interlock.errors import CorruptionError, InterlockError, MovedElsewhere, UnavailableError
 from interlock.runtime.admission import Gate
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.clustering import clustered
+from interlock.runtime.counts import COUNTS_SAVED_S, SaveCounts
 from interlock.runtime.definitions import check_definitions
-from interlock.runtime.envelopes import Send
+from interlock.runtime.envelopes import Send, Start
 from interlock.runtime.given import Given
 from interlock.runtime.leases import LeaseBook
 from interlock.runtime.means import Means
-from interlock.runtime.pipeline import Envelope, Group, Pipeline, stopped, unknown_machine
+from interlock.runtime.pipeline import Envelope, Pipeline
 from interlock.runtime.points import reach
-from interlock.runtime.recovery import ALIVE, Recovery
-from interlock.runtime.reports import Late, Report
+from interlock.runtime.recovery import ALIVE, Recovery, held_s
+from interlock.runtime.reports import Late
 from interlock.runtime.resilience.minding import Minding
 from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.resilience.places import Places, lines_of
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
-from interlock.runtime.telling import Teller
+from interlock.runtime.stopping import closed, stopped, unknown_machine
+from interlock.runtime.telling import Teller, goes_on
+from interlock.runtime.tracing import tracer_of
 from interlock.runtime.views import Moved
-from interlock.runtime.waiters import Waiter, Waiters, too_long
+from interlock.runtime.waiters import Waiter, too_long
 from interlock.runtime.wakes import Wakes
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
@@ -39,23 +44,7 @@ from interlock.store.values import Letter, Row
 
 log = logging.getLogger("interlock.operators")
 
-COUNTS_SAVED_S = 1.0
-"""How long counts of duplicate, ignored and refused events may be in memory only."""
-
 PAGE = 1_000
-
-
-class SaveCounts(Report):
-    """Counts that have changed without the workflow having moved."""
-
-    __slots__ = ()
-
-    def decide(self, group: Group) -> object:
-        """Write the row as it is."""
-        staged = group.stage(self.workflow)
-        if staged is not None:
-            staged.touch()
-        return None
 
 
 class Inside:
@@ -65,14 +54,26 @@ class Inside:
         self.store = store
         self.machines = machines
         self.subscribers = given.subscribers
-        self.waiters = Waiters()
+        self.tracing = tracer_of(given.subscribers)
+        self.waiters = given.waiters
+        self.waiters.added = None
         self.teller = Teller(given.subscribers, given.clock)
         self.alarms = given.alarms
-        self.leases = LeaseBook(store.leases, chance=given.chance, ids=given.ids)
+        self.cluster = clustered(store, given)
+        self.own_leases = LeaseBook(store.leases, chance=given.chance, ids=given.ids)
+        """For what the engines of one store arrange among themselves: others who share a Redis are not concerned."""
+        self.leases = self.own_leases
+        if self.cluster is not None:
+            self.leases = LeaseBook(self.cluster, chance=given.chance, ids=given.ids)
         self.minding = Minding(store, given.subscribers, given.alarms, given.clock, worker=given.worker)
         self._given = given
         self._settings = given.settings
         self._worker = given.worker
+        self.follow: Callable[[UnavailableError], bool] | None = None
+        """Told when the workflows are elsewhere; whether it follows them there."""
+        self.parted = False
+        self.late: MovedElsewhere | None = None
+        """Why nothing is taken: the workflows are elsewhere, and were not reached there for too long."""
         self._closed = False
         self._recovered = False
         self._ending: asyncio.Task[None] | None = None
@@ -81,7 +82,11 @@ class Inside:
         self._loop = asyncio.get_running_loop()
         self.wakes = Wakes(store.now_us)
         self.places = self._placed()
-        self.gate = Gate(given.admission, given.clock, self.places)
+        if self.cluster is not None:
+            self.cluster.share(line.outlet for line in self.places.lines.values())
+        self.gate = Gate(
+            given.admission, given.clock, self.places, None if self.cluster is None else self.cluster.ingress
+        )
         self.pipeline, self.runner = self._wired(Judge(given.chance))
         if isinstance(store, SqliteStore):
             store.publish(lambda: given.contended.worst(self.now_s()))
@@ -99,7 +104,7 @@ class Inside:
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
     def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
-        given, means = self._given, Means(self._given.ids, self.places)
+        given, means = self._given, Means(self._given.ids, self.places, tracing=self.tracing)
         pipeline = Pipeline(self.store, self.machines, means, self._settings, self, given.contended)
         runner = Runner(
             pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
@@ -110,6 +115,13 @@ class Inside:
         """Check the machines against what is stored, and take up what the last life of the store has left owed."""
         noted = await self.store.noted()
         self.minding.remember(self.places.lines, noted)
+        if self.cluster is not None:
+            await self.cluster.begin(noted, self.own_leases)
+        elif HIGHEST in noted:
+            # Redis has given leases of this home: those of the store go on above them.
+            chance, ids, store = self._given.chance, self._given.ids, self.store
+            epochs = Epochs(store.leases, chance, ids, highest=read_highest(noted), notes=store)
+            self.leases = LeaseBook(StoreLeases(store.leases, epochs), chance=chance, ids=ids)
         for plan in await check_definitions(
             self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
         ):
@@ -139,7 +151,7 @@ class Inside:
             self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
         )
         await recovery.run(alive_us, noted)
-        self.runner.open()
+        self.runner.open(held_s(noted, self.store.now_us()))
         if self._saves_time():
             self.keep(self._live())
 
@@ -149,8 +161,8 @@ class Inside:
 
     async def close(self) -> None:
         """Stop claiming, wait for running steps, cancel the rest, and give the store up. Twice is once."""
+        self._closed = True
         if self._ending is None:
-            self._closed = True
             self._ending = self._loop.create_task(self._end())
         await asyncio.shield(self._ending)  # Whoever loses patience leaves it to its end.
 
@@ -169,17 +181,55 @@ class Inside:
                 await self._given_up()
         finally:
             self.runner.abort()
-            self.places.close()
-            await self.minding.close()
             self.pipeline.close()
-            self.waiters.close(_closed())
-            if self._saving is not None:
-                self._saving.cancel()
+            self.waiters.close(closed())
             try:
-                await self.leases.close()
-                await self.store.close()
+                await self._parted()
             finally:
                 await self.alarms.close()
+
+    async def _parted(self, *, elsewhere: bool = False) -> None:
+        """Give up what is of this store; leases that go along to another are not given up."""
+        if self.tracing is not None:
+            self.tracing.stopped()
+        self.places.close()
+        await self.minding.close()
+        if self._saving is not None:
+            self._saving.cancel()
+        if not elsewhere:
+            await self.leases.close()
+            await self.own_leases.close()
+        if self.cluster is not None:
+            await self.cluster.close()
+        await self.store.close()
+
+    async def leave(self) -> None:
+        """End everything as when an engine stops, at once: the workflows are elsewhere, and callers go there (G5)."""
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._go())
+        await asyncio.shield(self._ending)
+
+    def go_along(self, old: "Inside") -> None:
+        """Be the inside of the engine instead of another one: with its callers, and the leases it holds."""
+        self.gate.go_along(old.gate)
+        old.own_leases.go_along(self.own_leases.keeper)
+        if old.leases is not old.own_leases:
+            old.leases.go_along(self.leases.keeper)
+        self.own_leases, self.leases = old.own_leases, old.leases
+
+    async def _go(self) -> None:
+        self.parted = self.leases.between = self.own_leases.between = True
+        self.pipeline.leave()
+        for task in self._tasks:
+            task.cancel()
+        self.wakes.close()
+        reach("leaving.begun")
+        try:
+            await self.runner.drain(0.0)
+            await self.pipeline.idle()
+            reach("leaving.settled")
+        finally:
+            await self._parted(elsewhere=True)
 
     async def _given_up(self) -> None:
         """Everything is in the store, which is still ours: write when that was."""
@@ -190,9 +240,11 @@ class Inside:
     def refuse_if_closed(self) -> None:
         """Raise UnavailableError when there is nothing to be had here any more."""
         if self._closed:
-            raise _closed()
+            raise closed()
         if self.pipeline.dead is not None:
             raise stopped(self.pipeline.dead)
+        if self.late is not None:
+            raise self.late
 
     def now_s(self) -> float:
         """The event loop's time, by which waits are measured."""
@@ -209,8 +261,34 @@ class Inside:
         self.runner.act(staged)
         if staged.history:
             if self.subscribers:
-                self.teller.applied(staged, self._loop.time() - self.pipeline.group_begun_s)
+                self._tell_moves(staged)
             self.waiters.moved(staged.live)
+        if self.tracing is not None:
+            here = self._worker and goes_on(staged, self.pipeline.means)
+            self.tracing.durable(staged.live.row, staged.history, ended=staged.ended, goes_on=here)
+
+    def _tell_moves(self, staged: Staged) -> None:
+        if not self.subscribers.moves:
+            self.teller.applied(staged, 0.0)  # Who only counts is told how long when all of the group is.
+            return
+        duration_s = self.measured_s() - self.pipeline.group_begun_s
+        if self.tracing is None:
+            self.teller.applied(staged, duration_s)
+        else:
+            self.tracing.within(staged.live.row.id).run(self.teller.applied, staged, duration_s)
+
+    def grouped(self) -> None:
+        """All of a group was acted on."""
+        if self.subscribers:
+            self.teller.grouped(self.measured_s() - self.pipeline.group_begun_s)
+
+    def measured_s(self) -> float:
+        """A clock for durations. That of uvloop has milliseconds, and a transition may take less than one."""
+        return self._given.clock.monotonic_s()
+
+    def elsewhere(self, error: UnavailableError) -> bool:
+        """The store says that the workflows are not here any more; whether somebody follows them."""
+        return not self._closed and self.follow is not None and self.follow(error)
 
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Somebody is told something: count it, and tell observers what was refused or late."""
@@ -223,14 +301,22 @@ class Inside:
         if isinstance(answer, Moved):
             if answer.duplicate or answer.ignored:
                 self._count(envelope.workflow)
+                if self.tracing is not None:
+                    self.tracing.unchanged(envelope.workflow)
         elif isinstance(answer, InterlockError):
-            self.teller.rejected(envelope.workflow, answer)
+            if self.tracing is None:
+                self.teller.rejected(envelope.workflow, answer)
+            else:
+                self.tracing.within(envelope.workflow).run(self.teller.rejected, envelope.workflow, answer)
+                self.tracing.refused(envelope.workflow, answer)
             if isinstance(envelope, Send):
                 self._count(envelope.workflow)
             elif envelope.future is None and isinstance(answer, CorruptionError):
                 log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
         elif isinstance(answer, Late):
             self.teller.late(answer.workflow, answer.run)
+        elif self.tracing is not None and isinstance(envelope, Start):
+            self.tracing.unchanged(envelope.workflow)  # It may have been there before.
 
     def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         """The time of a wait is over."""
@@ -310,11 +396,3 @@ class Inside:
             with contextlib.suppress(UnavailableError):
                 await self.store.note(ALIVE, str(self.store.now_us()))
             await asyncio.sleep(self._settings.timers_saved_s)
-
-
-def _closed() -> UnavailableError:
-    return UnavailableError(
-        "the engine is closed.",
-        why="It was left or closed before.",
-        fix="Use it inside `async with`, or open it again.",
-    )

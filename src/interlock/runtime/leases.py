@@ -17,7 +17,15 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from types import TracebackType
 
-from interlock.errors import BadUsage, Fenced, InterlockError, LeaseHeld, OutcomeUnknown, UnavailableError
+from interlock.errors import (
+    BadUsage,
+    Fenced,
+    InterlockError,
+    LeaseHeld,
+    MovedElsewhere,
+    OutcomeUnknown,
+    UnavailableError,
+)
 from interlock.runtime.envelopes import check_id
 from interlock.seams import Chance, Ids
 from interlock.store.leases import Granted, Held, Leases
@@ -79,6 +87,10 @@ class Lease:
                 self._until_s = asked_s + self._lease_s
         return not self.lost
 
+    def go_along(self, leases: Leases) -> None:
+        """Another keeper has it from now on, under the same token."""
+        self._leases = leases
+
     def end(self) -> None:
         """It is over, whatever its time."""
         self._ended = True
@@ -123,7 +135,20 @@ class LeaseBook:
         self._held: dict[Lease, asyncio.Task[None]] = {}
         """With what renews it."""
         self._beside: set[asyncio.Task[None]] = set()
+        self.between = False
+        """Whether its keeper is gone, and another is on its way."""
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def keeper(self) -> Leases:
+        """Who gives them."""
+        return self._leases
+
+    def go_along(self, leases: Leases) -> None:
+        """Another keeper has them from now on. One that does not know of a lease that is held here ends it."""
+        self._leases, self.between = leases, False
+        for lease in self._held:
+            lease.go_along(leases)
 
     async def take(self, name: str, *, wait_s: float, lease_s: float) -> Lease:
         """Wait for the lease and hold it. Raises LeaseHeld when the time is over."""
@@ -162,12 +187,16 @@ class LeaseBook:
         while self._beside:
             await asyncio.wait(self._beside)
 
-    async def _ask(self, name: str, owner: str, lease_s: float) -> Granted | Held | OutcomeUnknown:
+    async def _ask(self, name: str, owner: str, lease_s: float) -> Granted | Held | UnavailableError:
         asking = asyncio.ensure_future(self._leases.acquire(name, owner, lease_s))
         try:
             return await asyncio.shield(asking)
         except OutcomeUnknown as error:
             return error
+        except UnavailableError as error:
+            if self.between or isinstance(error, MovedElsewhere):
+                return error  # Asked again, there is another keeper.
+            raise
         except asyncio.CancelledError:
             # It may be granted all the same, and nobody would give it up.
             _ = self._start(self._disown(name, asking))
@@ -209,9 +238,9 @@ class LeaseBook:
         return task
 
 
-def _not_given(name: str, answer: Granted | Held | OutcomeUnknown, wait_s: float) -> InterlockError:
+def _not_given(name: str, answer: Granted | Held | UnavailableError, wait_s: float) -> InterlockError:
     match answer:
-        case OutcomeUnknown():
+        case UnavailableError():
             return answer
         case Granted():
             return UnavailableError(

@@ -12,6 +12,7 @@ from interlock.runtime.resilience.lines import Line
 from interlock.runtime.resilience.outlets import Kind
 from interlock.runtime.resilience.places import Places
 from interlock.runtime.slots import Slots
+from interlock.runtime.tracing import Guarded
 from interlock.seams import Ids
 from interlock.store.values import OwedEffect
 
@@ -21,10 +22,11 @@ replace = msgspec.structs.replace
 class Means:
     """What staging needs from the engine, for one group."""
 
-    __slots__ = ("ids", "now_us", "owner", "places", "recovered")
+    __slots__ = ("ids", "now_us", "owner", "places", "recovered", "tracing")
 
-    def __init__(self, ids: Ids, places: Places, owner: str = "") -> None:
+    def __init__(self, ids: Ids, places: Places, owner: str = "", tracing: Guarded | None = None) -> None:
         self.ids = ids
+        self.tracing = tracing
         self.owner = owner
         """Who leases what begins here, on a store that is shared; empty where nobody else could."""
         self.places = places

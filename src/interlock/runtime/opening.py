@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from interlock.catalog.configuration import configured, configured_engine, lane_settings
+from interlock.coordination.addresses import configured_redis
 from interlock.core.pipeline import PipelineStep
 from interlock.core.policies import Dependency
 from interlock.core.step import Step
@@ -21,10 +22,14 @@ from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
 from interlock.runtime.contended import Contended
+from interlock.runtime.figures import Figures
+from interlock.runtime.following import Follower
 from interlock.runtime.given import Given
 from interlock.runtime.inside import Inside
+from interlock.runtime.observers import by_default, looks, observers_of
 from interlock.runtime.settings import Admission, EngineSettings
 from interlock.runtime.sharing.opening import inside_of
+from interlock.runtime.trail import Trail
 from interlock.seams import Chance, Clock, Ids, RandomIds, SystemChance, SystemClock
 from interlock.signals import Observer, Subscribers
 from interlock.store.opening import NAME, open_store
@@ -48,7 +53,7 @@ class Opening(Generic[EngineT]):
 
     def __init__(
         self,
-        make: Callable[[Inside], EngineT],
+        make: Callable[[Inside, Follower], EngineT],
         url: str,
         *,
         machines: Sequence[AnyMachine],
@@ -56,12 +61,13 @@ class Opening(Generic[EngineT]):
         steps: Mapping[object, Strategy],
         worker: bool,
         admission: Admission,
-        observers: Sequence[Observer],
+        observers: Sequence[Observer | str],
         alerts: Sequence[Receiver],
         clock: Clock | None,
         chance: Chance | None,
         ids: Ids | None,
         cache: str | None,
+        redis: str | None,
         accept_changes: bool,
         settings: Mapping[str, float],
     ) -> None:
@@ -72,13 +78,17 @@ class Opening(Generic[EngineT]):
         self._worker = worker
         self._admission = admission
         self._subscribers = Subscribers()
-        for observer in observers:
-            self._subscribers.subscribe(observer)
         self._clock = clock or SystemClock()
+        given = observers_of(observers)
+        # The environment is that of the real world: a simulation in virtual time has only what it is given.
+        defaults = by_default(given) if isinstance(self._clock, SystemClock) else ()
+        for observer in (*given, *defaults):
+            self._subscribers.subscribe(observer)
         self._chance = chance or SystemChance()
         self._ids = ids or RandomIds()
         self._alerts = tuple(alerts)
         self._cache = cache
+        self._redis = configured_redis(redis, None if isinstance(self._clock, SystemClock) else {})
         self._accept_changes = accept_changes
         self._settings, self._lane_settings = split_settings(settings)
         self._engine: EngineT | None = None
@@ -112,31 +122,63 @@ class Opening(Generic[EngineT]):
         await self._engine.close()
 
     async def _open(self) -> EngineT:
-        store = await open_store(self._url, clock=self._clock, settings=self._lane_settings, cache=self._cache)
-        inside: Inside | None = None
+        given = self._given()
+        trail = Trail(self._url, [*self._machines])
         try:
-            given = Given(
-                settings=self._settings,
-                admission=self._admission,
-                clock=self._clock,
-                chance=self._chance,
-                ids=self._ids,
-                subscribers=self._subscribers,
-                alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
-                worker=self._worker,
-                dependencies=self._dependencies,
-                contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
-            )
-            inside = inside_of(store, self._machines, given)
-            engine = self._make(inside)
+            await trail.begin()
+            inside = await trail.open(lambda trail: self._begun(trail, given))
+        except BaseException:
+            await given.alarms.close()
+            raise
+        follower = Follower(
+            inside,
+            trail,
+            make=lambda trail: self._made(trail, given),
+            begin=lambda inside: inside.begin(accept_changes=self._accept_changes),
+            chance=self._chance,
+        )
+        engine, figures = self._make(inside, follower), Figures(inside)
+        follower.entered.append(figures.enter)
+        for observer in self._subscribers.observers:
+            if looks(observer):
+                observer.opened(figures)
+        return engine
+
+    def _given(self) -> Given:
+        return Given(
+            settings=self._settings,
+            admission=self._admission,
+            clock=self._clock,
+            chance=self._chance,
+            ids=self._ids,
+            subscribers=self._subscribers,
+            alarms=Alarms(self._subscribers, self._alerts, clock=self._clock, chance=self._chance),
+            worker=self._worker,
+            dependencies=self._dependencies,
+            redis=self._redis,
+            contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
+        )
+
+    async def _begun(self, trail: Trail, given: Given) -> Inside:
+        """The inside at the place, begun."""
+        inside = await self._made(trail, given)
+        try:
             await inside.begin(accept_changes=self._accept_changes)
         except BaseException:
-            if inside is not None:
-                await inside.close()
-            else:
-                await store.close()
+            await inside.leave()
             raise
-        return engine
+        return inside
+
+    async def _made(self, trail: Trail, given: Given) -> Inside:
+        """An inside at the place, which has not begun."""
+        store = await open_store(
+            trail.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=trail.seen_epoch
+        )
+        try:
+            return inside_of(store, self._machines, given)
+        except BaseException:
+            await store.close()
+            raise
 
 
 def _checked(dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:

@@ -4,13 +4,16 @@ These calls are the engine's own; they stand apart because a program that takes 
 """
 
 import difflib
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
 from types import EllipsisType
-from typing import Final, Literal
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from interlock.core.policies import Dependency
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, UnavailableError
 from interlock.lanes.contention import HotRow
 from interlock.runtime.envelopes import digest_of
+from interlock.runtime.following import Follower
 from interlock.runtime.inside import Inside
 from interlock.runtime.leases import LEASE_S, WAIT_S, Leasing
 from interlock.runtime.letters import Settle, TryAgain, check_kind, find_letter, no_letter
@@ -26,16 +29,58 @@ PAGE_MAX = 10_000
 FORCES: Final[dict[str, Literal["open", "closed"] | None]] = {"open": "open", "closed": "closed", "auto": None}
 
 
+OperatingT = TypeVar("OperatingT", bound="Operating")
+ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
+
+
+def repeated(
+    call: Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]]:
+    """A call that looks, and is made again where the workflows are now if they were moved meanwhile.
+
+    What moves a workflow needs none of this: it waits in the data path, which hands it over.
+    """
+
+    @functools.wraps(call)
+    async def again(self: OperatingT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        while True:  # As below, without another coroutine in between: `wait` is called for every order.
+            inside = self._inside
+            try:
+                return await call(self, *args, **kwargs)
+            except UnavailableError as error:
+                if self._follower is None or not await self._follower.followed(inside, error):
+                    raise
+
+    return again
+
+
 class Operating:
     """The calls of an engine that need a person."""
 
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-        self._store = inside.store
-        self._pipeline = inside.pipeline
+    def __init__(self, inside: Inside, follower: Follower | None = None) -> None:
+        self._follower = follower
+        if follower is not None:
+            follower.entered.append(self._enter)
+        self._enter(inside)
         self._ruled: set[str] = set()
         """Dead letters about which somebody has just said something."""
 
+    async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        while True:
+            inside = self._inside
+            try:
+                return await call()
+            except UnavailableError as error:
+                if self._follower is None or not await self._follower.followed(inside, error):
+                    raise
+
+    def _enter(self, inside: Inside) -> None:
+        self._inside = inside
+        self._store = inside.store
+        self._pipeline = inside.pipeline
+
+    @repeated
     async def compensations(self) -> list[Compensation]:
         """The undos that are pending or being tried, of all workflows that unwind."""
         self._inside.refuse_if_closed()
@@ -48,6 +93,7 @@ class Operating:
                     found += [each for live in lives for each in compensations_of(live)]
         return found
 
+    @repeated
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
         """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
         self._inside.refuse_if_closed()
@@ -133,6 +179,7 @@ class Operating:
             )
         return lines[dependency]
 
+    @repeated
     async def prune(
         self,
         *,
@@ -162,6 +209,7 @@ class Operating:
         keeps = history_only or dry_run
         return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
 
+    @repeated
     async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
         """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
         self._inside.refuse_if_closed()
@@ -173,7 +221,7 @@ class Operating:
                 return await self._ruled_upon(letter_id, ruling)
             # Of two engines that rule upon it at the same time, too, the second finds it gone.
             name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
-            async with Leasing(self._inside.leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
+            async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
                 return await self._ruled_upon(letter_id, ruling)
         finally:
             self._ruled.discard(letter_id)

@@ -86,6 +86,9 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What gave up and waits for a person; "settled" is a step of which a person has said that it is dealt with."""
     letter: str = ""
     """The id of the dead letter, while there is one."""
+    trace: str = ""
+    """Where somebody traces: the W3C `traceparent` of its last pass and, behind a space, that of its first if it was
+    another one. Later passes link to them, also after a crash."""
 
     @property
     def current(self) -> StepRun | UndoRun | None:

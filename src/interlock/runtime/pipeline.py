@@ -9,16 +9,27 @@ used. The id of a new workflow likewise. What applies pays for nothing but the s
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol
 
-from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
+from interlock.errors import (
+    Fenced,
+    InterlockError,
+    InternalError,
+    MovedElsewhere,
+    OutcomeUnknown,
+    UnavailableError,
+    VersionConflict,
+)
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.contended import Contended
+from interlock.runtime.current import outside
 from interlock.runtime.means import Means
 from interlock.runtime.points import reach
+from interlock.runtime.presence import confirm, is_here
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Staged
+from interlock.runtime.stopping import stopped, unknown_machine
 from interlock.store.protocol import Store
 from interlock.store.values import Delivered, Row
 
@@ -102,6 +113,18 @@ class Listener(Protocol):
         """An answer that changed nothing, or an error, is told to somebody."""
         ...
 
+    def grouped(self) -> None:
+        """All of a group was acted on."""
+        ...
+
+    def measured_s(self) -> float:
+        """A clock for what takes less than a millisecond, which is all that some event loops tell."""
+        ...
+
+    def elsewhere(self, error: UnavailableError) -> bool:
+        """The workflows are not here any more, and nothing of the group has happened; whether somebody follows."""
+        ...
+
 
 class Pipeline:
     """The data path of one engine. Lives in one event loop."""
@@ -124,7 +147,7 @@ class Pipeline:
         self.dead: BaseException | None = None
         """Why nothing can be taken any more: the outcome of a group is unknown, or something is wrong with us."""
         self.group_begun_s = 0.0
-        """When the last group began, by the event loop's clock."""
+        """When the group that is being told began, by the listener's clock."""
         self._machines = machines
         self._settings = settings
         self._listener = listener
@@ -133,10 +156,17 @@ class Pipeline:
         self._suspects: frozenset[str] = frozenset()
         """Workflows of which the last group was lost: whoever brings a key for them looks it up first."""
         self._closed = False
+        self.left: list[Envelope] | None = None
+        """What came when the workflows were elsewhere already: none of it has happened. None while they are here."""
+        self.heir: Callable[[Envelope], None]
+        """Takes what comes then."""
+        self._later: set[Envelope] = set()
+        """Reports that wait before they are brought again."""
         self.counted: dict[str, None] = {}
         """Those whose counts are in memory only: they stay there until their next change is durable."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._outside = outside()
 
     def admit(self, envelope: Envelope) -> "asyncio.Future[object]":
         """Let the envelope join the next group; the future is its answer."""
@@ -148,7 +178,25 @@ class Pipeline:
         """The same for one whose answer nobody waits for."""
         self._waiting.append(envelope)
         if self._task is None:
-            self._task = self._loop.create_task(self._run())
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._run(), context=self._outside.copy())
+
+    def leave(self) -> None:
+        """The workflows are elsewhere: what comes from now on is kept for whoever follows them, in its order."""
+        if self.left is None:
+            self.left, self._later = [*self._later], set()
+            self.heir = self.left.append
+            self._live, self.counted = {}, {}
+
+    def refuse(self, error: InterlockError) -> None:
+        """Whoever waits for a place where the workflows are waits no longer; reports, which nobody can repeat, do."""
+        left = self.left or []
+        waiting = [envelope for envelope in left if envelope.future is not None]
+        left[:] = [envelope for envelope in left if envelope.future is None]
+        for envelope in waiting:
+            self._tell(envelope, error)
 
     async def idle(self) -> None:
         """Wait until nothing waits."""
@@ -188,17 +236,22 @@ class Pipeline:
 
     async def _pass(self, envelopes: Sequence[Envelope]) -> None:
         group: Group | None = None
+        if self.left is not None:
+            self._pass_on(envelopes)
+            return
         if self.dead is not None:
             self._give_up(envelopes, group, stopped(self.dead))
             return
         try:
-            self.group_begun_s = self._loop.time()
+            begun_s = self._listener.measured_s()
             group = await self._load(envelopes)
             answers = [self._decided(envelope, group) for envelope in envelopes]
             changed = [staged for staged in group.staged.values() if staged.touched]
             decided_s = self._loop.time()
             reach("engine.decided")
             lost = await self._write(changed) if changed else ()
+            if not (changed or is_here(self.store)):
+                await confirm(self.store)
         except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
             self._give_up(envelopes, group, error)
             return
@@ -207,7 +260,9 @@ class Pipeline:
             now_s = self._loop.time()
             self.contended.passed(envelopes, changed, decided_s=decided_s, now_s=now_s, lost=lost, fresh=group.fresh)
         self._suspects = frozenset(lost)
+        self.group_begun_s = begun_s  # Of this one: several may be under way.
         self._keep(changed, lost)
+        self._listener.grouped()
         reach("engine.dispatched")
         again: list[Envelope] = []
         for envelope, answer in zip(envelopes, answers, strict=True):
@@ -306,17 +361,26 @@ class Pipeline:
             for staged in group.staged.values():
                 staged.give_up()
                 self._live.pop(staged.live.row.id, None)
+        if isinstance(error, MovedElsewhere | Fenced) and self._listener.elsewhere(error):
+            self._pass_on(envelopes)  # Both say for certain that nothing of the group has happened.
+            return
         fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
             self.dead = error
         for envelope in envelopes:
             if envelope.future is None and self.dead is None and not self._closed:
+                self._later.add(envelope)
                 self._loop.call_later(AGAIN_S, self._bring, envelope)
             else:
                 self._tell(envelope, error)
 
+    def _pass_on(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            self.heir(envelope)
+
     def _bring(self, envelope: Envelope) -> None:
-        if not self._closed:
+        if not self._closed and envelope in self._later:
+            self._later.discard(envelope)
             self.add(envelope)
 
     def _tell(self, envelope: Envelope, answer: object, again: list[Envelope] | None = None) -> None:
@@ -333,22 +397,3 @@ class Pipeline:
             future.cancel()
         else:
             future.set_result(answer)
-
-
-def unknown_machine(row: Row) -> InterlockError:
-    """The answer about a workflow whose machine this engine was not given."""
-    return UnavailableError(
-        f"workflow {row.id!r} belongs to the machine {row.machine!r}, which was not given to this engine.",
-        why="Only the machine knows what an event means for it.",
-        fix=f"Open the engine with it: Engine.open(url, machines=[{row.machine}, …]).",
-    )
-
-
-def stopped(error: BaseException) -> UnavailableError:
-    """The answer of an engine that cannot go on."""
-    told = error.what if isinstance(error, InterlockError) else repr(error)
-    return UnavailableError(
-        f"the engine has stopped: {told}",
-        why="Nobody can know whether the last group became durable; going on could do things twice.",
-        fix="Close the engine and open it again: what is durable is taken up, and nothing else.",
-    )

@@ -7,7 +7,7 @@ process, kill -9, at each of these names in turn.
 
 from interlock.lanes.points import reach
 
-__all__ = ["POINTS", "reach"]
+__all__ = ["FOLLOWING_POINTS", "POINTS", "reach"]
 
 GROUP_POINTS = ("engine.decided", "engine.committed", "engine.dispatched", "engine.told")
 """Decided and nothing written; durable and nobody acts; attempts are begun and nobody is told; all are told."""
@@ -17,5 +17,15 @@ RECOVERY_POINTS = ("recovery.taken", "recovery.rearmed", "recovery.done")
 
 CLOSING_POINTS = ("closing.begun", "closing.drained", "closing.settled")
 """Nothing more is claimed; nothing runs any more; what was interrupted is durable, and the store is still ours."""
+
+FOLLOWING_POINTS = (
+    "leaving.begun",
+    "leaving.settled",
+    "following.made",
+    "following.reported",
+    "following.handed_over",
+)
+"""The tombstone was found; nothing runs any more; the new place is open; it has what attempts had said; callers are
+there. Reached only by an engine whose workflows are moved."""
 
 POINTS = (*GROUP_POINTS, *RECOVERY_POINTS, *CLOSING_POINTS)

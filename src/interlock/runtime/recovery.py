@@ -22,6 +22,7 @@ from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.points import reach
 from interlock.runtime.reports import CRASHED, Crashed, Report
 from interlock.runtime.runner import Runner
+from interlock.store.holding import HELD, HELD_US
 from interlock.store.protocol import Store
 from interlock.store.values import OwedEffect, Row
 
@@ -31,6 +32,11 @@ ALIVE = "alive_us"
 PAGE = 1_000
 
 log = logging.getLogger("interlock.steps")
+
+
+def held_s(noted: dict[str, str], now_us: int) -> float:
+    """For how long nothing may be begun yet: others who had the workflows may not know that they moved here."""
+    return max(0, min(int(noted.get(HELD, "0")) - now_us, HELD_US)) / 1_000_000
 
 
 class Rearm(Report):

@@ -46,6 +46,13 @@ class Failure(msgspec.Struct, frozen=True):
     """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
 
     @property
+    def outcome(self) -> str:
+        """In the words of StepAttempted."""
+        if self.error == "timeout":
+            return "timeout"
+        return "retryable" if self.retryable else "non_retryable"
+
+    @property
     def text(self) -> str:
         """In one line."""
         return f"{self.error}: {self.message}" if self.message else self.error

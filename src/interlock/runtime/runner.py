@@ -49,8 +49,10 @@ class Runner(Attempting):
         super().__init__(pipeline, judge=judge, teller=teller, settings=settings)
         self._wakes = wakes
         self._working = working
+        self._opening: asyncio.TimerHandle | None = None
         self._effects: dict[str, OwedEffect] = {}
         """Effects that wait for their time or for a place."""
+        self._tracing = pipeline.means.tracing
         self.places = pipeline.means.places
         self.slots, self.effect_slots = self.places.steps, self.places.effects
         self.slots.called = self.places.undos.called = self.look
@@ -87,7 +89,7 @@ class Runner(Attempting):
         elif current is not None and current is not before.current:
             self.wait_for(live.bound, live.row, owed)
         for effect, held in staged.begins:
-            self._begin_effect(live.bound, effect, held)
+            self._begin_effect(live, effect, held)
         if staged.effects or staged.effects_again:
             begun = [effect for effect, _ in staged.begins]
             for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
@@ -112,8 +114,11 @@ class Runner(Attempting):
             if line is not None and len(line) > KNOWN_MAX:
                 self._pipeline.let_go(workflow)  # G6: a line that grows and grows is names, not workflows.
 
-    def open(self) -> None:
-        """Everything that was owed is known: begin."""
+    def open(self, held_s: float = 0.0) -> None:
+        """Everything that was owed is known: begin, or begin that much later."""
+        if held_s > 0:
+            self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
+            return
         self.places.open()
         self._wakes.open()
 
@@ -153,31 +158,42 @@ class Runner(Attempting):
             attempt.heartbeat_s = step.heartbeat_s
             attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
             coroutine = self._step(live, attempt, begun_s)
+            name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
         else:
             attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, held)
             attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
             attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
             coroutine = self._undo(live, attempt)
+            undo = owed.undos[0]
+            name, kind, number, first = undo.step, "undo", undo.attempts, undo.token == 1
         attempt.lease = live.row.lease
+        if self._tracing is not None:
+            attempt.follow(self._tracing, live.row, owed.trace, name, kind, number, first=first)
         self._running[workflow] = attempt
         if owed.run is None:
             self._go_behind(attempt, coroutine)
         else:
             self._go(attempt, coroutine)
 
-    def _begin_effect(self, bound: Bound, effect: OwedEffect, held: Pass) -> None:
+    def _begin_effect(self, live: Live, effect: OwedEffect, held: Pass) -> None:
+        bound = live.bound
         if effect.name not in bound.effects:
             gone = Failure("no-effect", "the machine has no such effect any more", retryable=False)
             held.leave("abandoned")
             self._pipeline.add(EffectFailed(effect, gone, attempts_max=effect.attempts))
             return
         attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, held, is_effect=True)
+        if self._tracing is not None:
+            number = effect.attempts
+            attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
         begun_s = self._teller.begun_s()
         attempt.overdue = lambda: self._overdue_effect(bound, effect, attempt, begun_s)
         self._go(attempt, self._effect(bound, effect, attempt, begun_s))
 
     async def drain(self, limit_s: float) -> None:
         """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
+        if self._opening is not None:
+            self._opening.cancel()
         self.places.close()
         await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
         self._working = False

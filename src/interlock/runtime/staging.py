@@ -125,6 +125,8 @@ class Staged(msgspec.Struct, gc=False):
             # With another token: whoever holds the lease notices when it renews it.
             self.kept, lease, holder = True, lease + 1, row.holder
         node = bound.table.nodes[snapshot.state._name_]
+        if means.tracing is not None:
+            owed = means.tracing.owing(owed, live.owed.trace, row, node.name, final=node.final and not self.effects)
         attempted = owed.run is not None and owed.run.attempted
         if attempted != snapshot.attempted:
             snapshot = Snapshot(
@@ -278,6 +280,7 @@ class Staged(msgspec.Struct, gc=False):
         bound = live.bound
         past = owed.past if log is live.snapshot.undo_log else _past(bound, log, owed)
         run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
+        trace = owed.trace
         for command in decision.commands:
             kind = type(command)  # A match statement asks each class in turn, and this is paid with every move.
             if kind is StopStep:
@@ -311,10 +314,10 @@ class Staged(msgspec.Struct, gc=False):
             dead, letter = None, ""
             node = bound.table.nodes[snapshot.state._name_]
             undos = undos if node.unwinds_to is not None else ()
-            past = () if node.final else past
-        if run is None and not timers and not past and not undos and dead is None:
+            past, trace = ((), "") if node.final else (past, trace)
+        if run is None and not timers and not past and not undos and dead is None and not trace:
             return NOTHING
-        return Owed(run, timers, past, undos, dead, letter)
+        return Owed(run, timers, past, undos, dead, letter, trace)
 
     def _first(self, command: RunStep, bound: Bound, means: Means) -> StepRun:
         """The run of a step that has just been entered, begun if there is a place for it."""

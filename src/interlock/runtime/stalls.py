@@ -2,7 +2,7 @@
 
 A workflow is stalled when it is active and longer in its state than the state's declared dwell; states without a dwell
 are not looked at. Each is told once per visit, each letter once, and told again as resolved when it is over. What was
-told lives in memory only: after a restart it is told anew, with the same key, which receivers know again.
+told is noted in the store, and of several processes one has the turn to look: see `interlock.runtime.alerts.ledger`.
 
 G6: at most `limit` stalled workflows and as many letters are told and remembered one by one, longest first; one more
 alert stands for all beyond. Undos that are late are told as one alert per machine, with a count that is bounded by the
@@ -20,7 +20,8 @@ import msgspec
 from interlock.core.table import Node
 from interlock.errors import DefinitionError
 from interlock.runtime.alerts.alarms import Alarms
-from interlock.runtime.alerts.alert import Alert, Debt, debt_alert, letter_alert, more_alert, stalled_alert
+from interlock.runtime.alerts.alert import Alert, Debt, debt_alert, key, letter_alert, more_alert, stalled_alert
+from interlock.runtime.alerts.ledger import Ledger, Told, Turn
 from interlock.store.protocol import Store
 from interlock.store.values import Row
 
@@ -32,6 +33,9 @@ STALLS_MAX = 100
 
 _COUNTED = 4
 """So many times the limit is read, to say how many more there are; beyond that it says "at least"."""
+
+_Single = Literal["stalled", "dead_letter"]
+"""The kinds that are told one by one."""
 
 _LOG = logging.getLogger("interlock.alerts")
 
@@ -98,14 +102,22 @@ class StallDetector:
         self._every_s = every_s
         self._limit = limit
         self._debt_s = debt_s
-        self._told: dict[Literal["stalled", "dead_letter"], dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
+        receivers = [report.receiver for report in alarms.reports()]
+        self._ledger = Ledger(store, machines, receivers)
+        self._turn = Turn(store, machines, receivers, every_s)
+        self._token: int | None = None
+        """Of the turn in which the last look was."""
         self._visits: dict[str, tuple[str, int]] = {}
-        self._more: dict[Literal["stalled", "dead_letter"], Alert] = {}
-        self._debts: dict[str, Alert] = {}
-        """By machine: what was told of its undos."""
+        self._remember(Told())
 
     async def run(self, *, once: bool = False) -> None:
         """Look again and again until it is cancelled; a look that fails is told in the log and followed by the next."""
+        try:
+            await self._looking(once=once)
+        finally:
+            await self._turn.give_up()
+
+    async def _looking(self, *, once: bool) -> None:
         looks = 0
         while not once or looks == 0:
             looks += 1
@@ -121,7 +133,9 @@ class StallDetector:
                 )
 
     async def look(self) -> Looked:
-        """Look once, tell what is new and what is over, and return both."""
+        """Look once, tell what is new and what is over, and return both; nothing while another process looks."""
+        if not await self._has_turn():
+            return Looked((), ())
         now_us = self._store.now_us()
         late = await self._stalled(now_us)
         letters = await self._letters(now_us)
@@ -138,6 +152,35 @@ class StallDetector:
         for alert in (*looked.resolved, *looked.raised):
             self._alarms.tell(alert)
         return looked
+
+    async def _has_turn(self) -> bool:
+        """Whether to look: what the one before has told is known then, and what was told from here is kept."""
+        token = await self._turn.take()
+        if token is None:
+            self._token = None
+        elif token != self._token:
+            self._remember(await self._ledger.read())
+            self._token = token
+        elif self._alarms.idle:
+            singles = (alert for told in self._told.values() for alert in told.values())
+            await self._ledger.save((*singles, *self._more.values(), *self._debts.values()), self._visits)
+        return token is not None
+
+    def _remember(self, told: Told) -> None:
+        """Go on from what was told, and from nothing else."""
+        self._told: dict[_Single, dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
+        self._more: dict[_Single, Alert] = {}
+        self._debts: dict[str, Alert] = {}
+        """By machine: what was told of its undos."""
+        for alert in told.alerts:
+            if alert.kind == "compensation_debt":
+                self._debts[alert.subject] = alert
+            elif alert.kind == "stalled" or alert.kind == "dead_letter":  # noqa: PLR1714 -- type checkers follow this one.
+                if alert.dedup_key == key(alert.kind, "more"):
+                    self._more[alert.kind] = alert
+                elif alert.kind == "dead_letter" or alert.dedup_key in told.visits:
+                    self._told[alert.kind][alert.dedup_key] = alert
+        self._visits = {each: told.visits[each] for each in self._told["stalled"]}
 
     async def _stalled(self, now_us: int) -> _Seen:
         read = self._limit * _COUNTED
@@ -210,15 +253,13 @@ class StallDetector:
             if (row := rows.get(self._visits[key][0])) is None or row.visit != self._visits[key][1]
         }
 
-    def _compared(
-        self, kind: Literal["stalled", "dead_letter"], seen: _Seen, gone: set[str], now_us: int
-    ) -> tuple[list[Alert], list[Alert]]:
+    def _compared(self, kind: _Single, seen: _Seen, gone: set[str], now_us: int) -> tuple[list[Alert], list[Alert]]:
         """Bring what was told up to date with what was seen: what is to be raised, and what is over."""
         told = self._told[kind]
         resolved = [told.pop(key).over(now_us) for key in sorted(gone)]
         untold = [alert for key, alert in seen.alerts.items() if key not in told]
         untold.sort(key=lambda alert: (alert.since_us or 0, alert.dedup_key))
-        room = self._limit - len(told)
+        room = max(0, self._limit - len(told))
         raised, beyond = untold[:room], len(untold) - len(untold[:room])
         told.update((alert.dedup_key, alert) for alert in raised)
         if beyond and kind not in self._more:

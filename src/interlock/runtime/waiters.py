@@ -52,6 +52,11 @@ class Waiters:
         if self.added is not None:
             self.added(workflow)
 
+    @property
+    def workflows(self) -> list[str]:
+        """What is waited for."""
+        return list(self._waiting)
+
     def waits_for(self, workflow: str) -> bool:
         """Whether anybody waits for it."""
         return workflow in self._waiting

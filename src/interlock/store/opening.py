@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
+from interlock.catalog.defaults import below
+from interlock.catalog.folder import FolderCatalog
 from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import place_of
 from interlock.errors import BadUsage
+from interlock.lanes.arriving import Arrived
 from interlock.lanes.failures import opening
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import is_bucket, redacted
@@ -22,6 +24,7 @@ from interlock.lanes.settings import KINDS
 from interlock.seams import Clock
 from interlock.sql.postgres.address import is_postgres, parsed
 from interlock.store.memory import MemoryStore
+from interlock.store.moving.returning.arrivals import refuse_another
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
 
@@ -30,9 +33,17 @@ NAME = "workflows"
 
 
 async def open_store(
-    url: str, *, clock: Clock, settings: Mapping[str, float] | None = None, cache: str | None = None
+    url: str,
+    *,
+    clock: Clock,
+    settings: Mapping[str, float] | None = None,
+    cache: str | None = None,
+    epoch: int | None = None,
 ) -> Store:
     """Open the store at an address. Raises LaneOwned, which names the owner, when another process has it.
+
+    Raises MovedElsewhere when the workflows have left. Whoever follows it gives its `epoch` with the new address, and
+    so may finish an arrival that its mover did not live to see.
 
     Settings are those of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
     `cache` is the folder for the local file of a home in a bucket. PostgreSQL takes its few settings in the address.
@@ -43,12 +54,15 @@ async def open_store(
 
         # The length of leases means something here; a setting that nobody has is a mistake everywhere.
         chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
-        return await open_postgres(url, clock=clock, lease_s=chosen.lease_s)
+        return await open_postgres(url, clock=clock, lease_s=chosen.lease_s, epoch=epoch)
     with opening(redacted(url)):
         chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
         if url == "memory:":
             return MemoryStore(clock)
-        place = place_of(Catalog(url).locate(NAME), settings=chosen, clock=clock, cache=cache)
+        address = below(url, NAME) if is_bucket(url) else FolderCatalog(url).locate(NAME)
+        place = place_of(address, settings=chosen, clock=clock, cache=cache)
+        if epoch is not None and place.path is not None and place.open_log is None:
+            refuse_another(place.path, epoch)
     lane = await opened_lane(
         lambda: Lane(
             place.path,
@@ -56,6 +70,8 @@ async def open_store(
             clock=clock,
             prepare=lambda _connection, _now_us: None,
             open_log=place.open_log,
+            # Who was sent here by a tombstone knows that the move has happened: a draft has arrived.
+            permission=None if epoch is None else Arrived(epoch),
         )
     )
     store = SqliteStore(lane, clock)

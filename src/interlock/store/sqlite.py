@@ -93,6 +93,10 @@ class SqliteStore:
                 await self._lane.submit(Work(make_tables))
         self._time = StoreTime(self._clock, time_us or 0)
 
+    def here(self) -> bool:
+        """Whether what memory has of workflows is true; False: only a read tells. Raises MovedElsewhere."""
+        return self._lane.here()
+
     def publish(self, rows: Rows) -> None:
         """Have the lane tell these rows with its own, to whoever looks from another process (D9)."""
         self._lane.publishing.also = rows

@@ -45,7 +45,7 @@ class Campaign:
         *,
         seed: int,
         sabotaged: str | None = None,
-        patience_s: float = PATIENCE_S,
+        takeover_s: float = PATIENCE_S,
     ) -> None:
         self.seen: Counter[str] = Counter()
         """How often something happened that the campaign is there for."""
@@ -63,7 +63,7 @@ class Campaign:
             schema=schema,
             seed=seed,
             sabotaged=sabotaged,
-            patience_s=patience_s,
+            takeover_s=takeover_s,
         )
 
     def run(self, names: Sequence[str]) -> None:

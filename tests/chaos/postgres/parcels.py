@@ -58,10 +58,10 @@ async def send(order: Parcel, ctx: StepContext) -> Sent:
     return Sent()
 
 
-def opened(url: str, *, worker: bool = True) -> Opening[Engine]:
-    """An engine whose leases are short."""
+def opened(url: str, *, worker: bool = True, lease_s: float = LEASE_S) -> Opening[Engine]:
+    """An engine whose leases are short, unless it is said how long."""
     url = f"{url}&connections_max=5"  # The server has a hundred for all.
-    return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, lease_s=LEASE_S, poll_s=POLL_S)
+    return Engine.open(url, machines=[parcel], worker=worker, drain_s=0, lease_s=lease_s, poll_s=POLL_S)
 
 
 def poisoned(say: Callable[[str], None], url: str) -> None:

@@ -18,7 +18,7 @@ WORKERS = 4
 HOLD_S = 1.5 * LEASE_S
 """How long a disturbance lasts that lasts: longer than a lease."""
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """What has not come back after this time never will; it takes a second or two."""
 
 BACK = 3
@@ -38,7 +38,7 @@ class Scene:
         schema: str,
         seed: int,
         sabotaged: str | None,
-        patience_s: float,
+        takeover_s: float,
     ) -> None:
         self.world = world
         self.lives: dict[int, Process] = {}
@@ -48,7 +48,8 @@ class Scene:
         """How long it took, by what."""
         self.seen: Counter[str] = Counter()
         self.now_s = SystemClock().monotonic_s
-        self.patience_s = patience_s
+        self.patience_s = PATIENCE_S
+        self.takeover_s = takeover_s
         self.server = server
         self._processes = processes
         self._socket = socket
@@ -103,6 +104,7 @@ class Scene:
         await self.until(
             f"others take over what {life} has left: {left}",
             lambda: not (left & active) - gateway.asked_by_others(life, since),
+            self.takeover_s,
         )
 
     @property
@@ -160,10 +162,10 @@ class Scene:
             ),
         )
 
-    async def until(self, what: str, happened: Callable[[], bool]) -> None:
+    async def until(self, what: str, happened: Callable[[], bool], within_s: float | None = None) -> None:
         """Wait for something that has to happen by itself; fails with everything that is stuck."""
         try:
-            await self.world.until(what, happened, self.patience_s)
+            await self.world.until(what, happened, self.patience_s if within_s is None else within_s)
         except Stuck as stuck:
             raise Stuck(f"{stuck}\n{await self.stuck()}") from None
 

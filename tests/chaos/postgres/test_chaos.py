@@ -49,7 +49,7 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sabotaged", "name", "told", "patience_s"),
+    ("sabotaged", "name", "told", "takeover_s"),
     [
         (
             "acknowledge_before_commit",
@@ -63,9 +63,9 @@ def test_everything_acknowledged_is_there_and_every_order_ends_whatever_is_distu
     ],
 )
 def test_a_sabotaged_worker_is_caught(
-    server: Server, processes: Processes, sabotaged: str, name: str, told: str, patience_s: float
+    server: Server, processes: Processes, sabotaged: str, name: str, told: str, takeover_s: float
 ) -> None:
     """The campaign can fail: each of these workers is broken in one way, and it says in which."""
-    campaign = Campaign(server, processes, seed=SEED, sabotaged=sabotaged, patience_s=patience_s)
+    campaign = Campaign(server, processes, seed=SEED, sabotaged=sabotaged, takeover_s=takeover_s)
     with pytest.raises(AssertionError, match=told):
         campaign.run([name] * 6)

@@ -18,7 +18,7 @@ from tests.chaos.postgres.orders import Cancel, Order, State, Submit
 from tests.chaos.postgres.world import END
 from tests.crash.engine.gateway import DECLINED, DONE
 
-LIFETIME_S = 300
+LIFETIME_S = 1_200
 """No process lives longer than this, whatever becomes of the one that started it."""
 
 CUSTOMERS = 4

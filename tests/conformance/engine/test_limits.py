@@ -159,7 +159,7 @@ def test_what_a_crash_has_ended_is_no_retry_and_waits_for_no_budget(kept: Place)
         order, world, _ = shop(charges_at="gateway")
         async with kept.engine(order, clock=clock, dependencies=limits) as after:
             for workflow in named(25):
-                assert (await after.wait(workflow, timeout_s=20)).state is State.DONE
+                assert (await after.wait(workflow)).state is State.DONE
             assert sorted(world.charge.attempts) == [2] * 25
 
     run(scenario)

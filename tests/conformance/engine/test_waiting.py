@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock import Engine, InvalidPayload, WaitFailed, WaitTimeout
-from tests.conformance.engine.places import Place, run, settled
+from tests.conformance.engine.places import PATIENCE_S, Place, run, settled
 from tests.conformance.engine.shop import (
     Cancel,
     Charged,
@@ -129,7 +129,7 @@ def test_a_move_between_looking_and_waiting_is_not_missed(kept: Place) -> None:
                 await engine.start(order, f"o-{number}", Order())
         async with kept.engine(order) as engine:
             for number in range(20):
-                waiting = asyncio.create_task(engine.wait(f"o-{number}", timeout_s=10))
+                waiting = asyncio.create_task(engine.wait(f"o-{number}", timeout_s=PATIENCE_S))
                 for _ in range(number % 7):
                     await asyncio.sleep(0)
                 await engine.send(f"o-{number}", Cancel())
@@ -154,7 +154,7 @@ def test_an_event_sent_while_the_result_of_a_step_is_committed_is_not_lost(place
                 for _ in range(turn):
                     await asyncio.sleep(0)
                 await engine.send(workflow, Note("x"), if_allowed=True)
-                assert (await engine.wait(workflow, timeout_s=10)).state is State.DONE
+                assert (await engine.wait(workflow, timeout_s=PATIENCE_S)).state is State.DONE
 
     run(scenario)
 

@@ -14,6 +14,7 @@ from interlock.catalog.places import place_of
 from interlock.database.database import Database, Opening
 from interlock.database.on_lanes import OnLane
 from interlock.database.transactions import Transaction
+from interlock.lanes.arriving import Permission
 from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
@@ -59,6 +60,7 @@ def opened(
     *,
     clock: Clock | None = None,
     prepare: Prepare = lambda _connection, _now: None,
+    permission: Permission = None,
     **knobs: float,
 ) -> Iterator[Lane]:
     """A lane at the place, without a `Database` around it."""
@@ -66,7 +68,14 @@ def opened(
     settings = LaneSettings(**chosen)  # type: ignore[arg-type]  # LaneSettings checks them itself.
     found = place_of(place.url(name), settings=settings, clock=clock, cache=str(place.folder))
     with lanes.opened(
-        found.path, clock=clock, hand_off=None, open_log=found.open_log, vfs=None, prepare=prepare, **chosen
+        found.path,
+        clock=clock,
+        hand_off=None,
+        open_log=found.open_log,
+        vfs=None,
+        prepare=prepare,
+        permission=permission,
+        **chosen,
     ) as lane:
         yield lane
 

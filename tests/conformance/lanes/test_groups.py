@@ -11,7 +11,7 @@ from interlock.errors import ConstraintViolation, Overloaded, TransactionError
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from tests.conformance.lanes.places import EVERYWHERE, Place, opened
-from tests.unit.lanes.lanes import count, group, increment, make_counter, read_then_write, rows, run, sql
+from tests.unit.lanes.lanes import count, group, increment, make_counter, read_then_write, rested, rows, run, sql
 
 VIOLENT = {
     "COMMIT": "COMMIT",
@@ -201,8 +201,9 @@ def test_a_cancelled_client_that_waits_has_done_nothing(place: Place) -> None:
 
 def test_a_full_queue_refuses_at_once(place: Place) -> None:
     async def scenario() -> None:
-        with opened(place, queue_max=5) as lane:
+        with opened(place, queue_max=5, idle_s=0.0) as lane:
             await make_counter(lane)
+            await rested(lane)  # So that nobody takes one before all have come.
             answers = await group(lane, *(increment() for _ in range(8)))
             refused = [answer for answer in answers if isinstance(answer, Overloaded)]
             assert len(refused) == 3

@@ -9,7 +9,7 @@ from interlock.lanes.published import EVERY_S
 from interlock.lanes.session import Session
 from interlock.lanes.work import Work
 from tests.conformance.lanes.places import Place, opened
-from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, run, sql
+from tests.unit.lanes.lanes import SetClock, group, increment, make_counter, rested, run, sql
 
 MANY = """
 INSERT INTO counter WITH RECURSIVE r (x) AS (SELECT 2 UNION ALL SELECT x + 1 FROM r WHERE x < 500) SELECT x, 0 FROM r
@@ -167,6 +167,7 @@ def test_the_key_of_a_table_that_vanished_with_its_group_is_forgotten(place: Pla
         with opened(place) as lane:
             await lane.run(sql("CREATE TABLE t (a TEXT PRIMARY KEY, b TEXT, n INTEGER)"))
             await lane.run(sql("INSERT INTO t VALUES ('old', 'new', 0)"))
+            await rested(lane)  # So that they are one group.
             once = Work(lambda session: changes_the_key_once_and_fails_when_it_runs_again(session, runs))
             vanishes = sql("INSERT OR ROLLBACK INTO t VALUES ('x', 'new', 0)")
             await group(lane, once, sql("UPDATE t SET n = n + 1"), vanishes)

@@ -106,7 +106,7 @@ class Cuts:
 async def work_through_cuts(disk: FaultyDisk, folder: Path, seed: int) -> Cuts:
     """Customers order while the power fails all the time."""
 
-    async def open_faulty(url: str, *, clock: Clock, settings: object = None, cache: str | None = None) -> SqliteStore:
+    async def open_faulty(url: str, *, clock: Clock, **_options: object) -> SqliteStore:
         lane = Lane(
             folder / f"{NAME}.lane",
             settings=LaneSettings(wal_bytes_max=LOG_BYTES_MAX),

@@ -5,7 +5,7 @@ A home is a folder, and workflows are the database of that name in it.
 
 from pathlib import Path
 
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.defaults import below
 from interlock.store.opening import NAME
 from tests.crash.sites import BucketSite, LocalSite
 
@@ -23,7 +23,7 @@ class BucketHome(BucketSite):
 
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder, url, keeps_disk=False)
-        self._workflows = Catalog(url).locate(NAME)
+        self._workflows = below(url, NAME)
 
     def copy(self, folder: Path) -> Path:
         home, self.url = self.url, self._workflows

@@ -7,11 +7,13 @@ delivery key, so that what is unknown after a kill is asked for again, with the 
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.errors import Refusal, RequestError
+from interlock.errors import MovedElsewhere, Refusal, RequestError
+from interlock.runtime import following
 from interlock.runtime.engine import Engine
 from interlock.runtime.opening import Opening
 from interlock.seams import SystemChance
@@ -57,6 +59,7 @@ def live(
 ) -> None:
     """One life: ask again for what is unknown, then order. With patience, stay until all has come to rest."""
     believe(url)
+    following.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
     if sabotaged is not None:
         sabotage.SABOTAGE[sabotaged]()
     chance = SystemChance(seed * 1_000 + life)
@@ -73,7 +76,11 @@ def live(
                     await asyncio.wait_for(customers.see_all_rest(), patience_s)
         say("closed")
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except MovedElsewhere:
+        say("left")  # It stays until it is killed, as a process does that has something else to do.
+        threading.Event().wait()
 
 
 def _by_workflow(operations: Sequence[str]) -> list[list[str]]:

@@ -13,7 +13,7 @@ from tests.integration.alerts.telling import Waits, alarmed, alert, send, tell_a
 
 def test_a_refused_connection_is_tried_a_bounded_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
     waits = Waits(expected=2)
-    settings = AlertSettings(attempts_max=3, close_s=30.0)
+    settings = AlertSettings(attempts_max=3, keep_s=0, close_s=30.0)
     alarms = alarmed(AlertWebhook(f"http://127.0.0.1:{closed_port()}/SECRET"), wait=waits, settings=settings)
     with caplog.at_level(logging.INFO, "interlock.alerts"):
         alarms.tell(alert())

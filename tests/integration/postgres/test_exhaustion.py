@@ -66,11 +66,15 @@ def test_a_node_that_has_connections_waits_for_one_of_them_when_the_server_is_fu
     """C16: forty at once with two connections; nobody hears of it."""
 
     async def scenario() -> None:
-        async with limited(postgres_url, 2) as (url, _), opened(f"{url}&connect_timeout_s=1") as store:
+        async with limited(postgres_url, 2) as (url, _):
+            refused = Refused()
+            store = PostgresStore(Pool(parsed(f"{url}&connect_timeout_s=1"), refused.connect), SystemClock())
+            assert await store.load(["w"]) == {}
             done = await asyncio.gather(*(store.commit([started(f"w-{number}")]) for number in range(40)))
             assert done == [[]] * 40
             assert 1 <= store._pool.open <= 2
-            assert store._pool._reaching.refusal is not None
+            assert refused.times > 0
+            await store.close()
 
     run(scenario)
 

@@ -67,7 +67,7 @@ def test_a_lease_is_an_ordinary_row_that_people_can_read(postgres_url: str) -> N
     """B1: by the database's clock; nothing is tied to a connection."""
 
     async def scenario() -> None:
-        async with opened(postgres_url) as store, somebody(postgres_url) as people:
+        async with opened(f"{postgres_url}&application_name=lender") as store, somebody(postgres_url) as people:
             answer = await store.leases.acquire("report", "host:1/x", LONG_S)
             assert isinstance(answer, Granted)
             row = await people.fetchrow(
@@ -75,7 +75,8 @@ def test_a_lease_is_an_ordinary_row_that_people_can_read(postgres_url: str) -> N
             )
             assert (row["owner"], row["token"], row["begun"]) == ("host:1/x", 1, True)
             assert abs(row["lasts"].total_seconds() - LONG_S) < 1
-            assert await people.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+            locks = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name = 'lender'"
+            assert await people.fetchval(f"{locks} AND locktype = 'advisory'") == 0
 
     run(scenario)
 

@@ -1,12 +1,21 @@
 """Closed loops of clients: who is counted, and who is waited for."""
 
 import asyncio
+import itertools
+import time
+from types import SimpleNamespace
 
+import pytest
+
+from interlock.bench import clients
 from interlock.bench.clients import ask_within
 
 
-def test_every_client_asks_its_own_question_and_is_answered() -> None:
+def test_every_client_asks_its_own_question_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
+    looks = itertools.count()
+    stepping = SimpleNamespace(perf_counter=lambda: next(looks) / 1_000, process_time=time.process_time)
+    monkeypatch.setattr(clients, "time", stepping)
 
     def question(number: int) -> "asyncio.Future[None]":
         asked.append(number)

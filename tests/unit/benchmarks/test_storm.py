@@ -219,7 +219,7 @@ async def test_a_storm_on_memory_ends_with_every_order_final_and_nothing_owed() 
     script = Script(seed=3, segments=[ROUGH, CALM], declined=0.1)
     async with calling(*script.segments, seed=3, share=0.1) as (gateway, client):
         orders = Orders(script.arrivals())
-        async with Interlocked("memory:", client, in_flight=16, timeout_s=0.05) as contending:
+        async with Interlocked("memory:", client, in_flight=16, timeout_s=0.5) as contending:
             contending.ended = orders.end
             seconds = await orders.run(contending.place, drain_s=30)
         found = compared(_report(orders, seconds), gateway.books.as_json())

@@ -1,121 +1,165 @@
-"""The catalog: names at a home, written down durably and replaced as a whole."""
+"""The catalog, wherever it is kept: one contract for a folder and a bucket; PostgreSQL is in tests/integration."""
 
-import errno
-import os
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from interlock.catalog.catalog import FILE, Catalog, Place
-from interlock.errors import BadUsage, CorruptionError, UnusableFile
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.entries import Entry
+from interlock.catalog.folder import FILE
+from interlock.errors import BadUsage, UnavailableError
+from interlock.lanes.objects.bucket import Bucket, ConditionFailed, Denied, Unclear
+from tests.unit.catalog.contract import Contract
+from tests.unit.lanes.objects.buckets import Fault, ScriptedBucket
 
-NO_HOMES = [
-    "",
-    "/var/shop",
-    "lanes://",
-    "lanes:///",
-    "lanes:////",
-    "lanes://host/shop",
-    "lanes://[",
-    "lanes:///shop?x=1",
-    "lanes:///shop#x",
-    "lanes:///shop/../other",
-    "lanes:///a%00b",
-    "lanes:///\ud800",
-]
+HOME = "s3://bucket/shop?endpoint=http://127.0.0.1:9&secret_access_key=SECRET"
 
 
-def home(path: Path) -> str:
-    return f"lanes://{path}"
+class Buckets:
+    """Opens the scripted bucket in the place of a real one, and notes whether it was asked to show its promises."""
+
+    def __init__(self) -> None:
+        self.bucket = ScriptedBucket()
+        self.proven: list[bool] = []
+
+    def __call__(self, _home: str) -> Callable[..., Bucket]:
+        return self._opened
+
+    def _opened(self, *, writing: bool) -> Bucket:
+        self.proven.append(writing)
+        return self.bucket
 
 
-def test_a_new_name_lives_below_the_home_and_is_written_down(tmp_path: Path) -> None:
-    catalog = Catalog(home(tmp_path))
-    assert catalog.names() == {}
-    assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
-    assert Catalog(home(tmp_path)).names() == {"stock": Place("")}
+@pytest.fixture
+def buckets(monkeypatch: pytest.MonkeyPatch) -> Buckets:
+    found = Buckets()
+    monkeypatch.setattr("interlock.catalog.in_bucket.opens", found)
+    return found
 
 
-def test_a_name_with_spaces_is_quoted(tmp_path: Path) -> None:
-    assert Catalog(home(tmp_path)).locate("my stock").endswith("/my%20stock")
+class TestInFolder(Contract):
+    @pytest.fixture
+    def home(self, tmp_path: Path) -> str:
+        return f"lanes://{tmp_path}"
+
+    @pytest.fixture
+    def spoil(self, tmp_path: Path) -> Callable[[], object]:
+        return lambda: (tmp_path / FILE).write_bytes(b'{"format": 2, "databases": 7}')
 
 
-def test_a_name_that_was_placed_elsewhere_is_found_there(tmp_path: Path) -> None:
-    catalog = Catalog(home(tmp_path))
-    catalog.place("stock", "lanes:///elsewhere/stock")
-    assert catalog.locate("stock") == "lanes:///elsewhere/stock"
-    catalog.place("stock", "")
-    assert catalog.locate("stock") == f"{home(tmp_path)}/stock"
+class TestInBucket(Contract):
+    @pytest.fixture
+    def home(self, buckets: Buckets) -> str:
+        del buckets
+        return HOME
+
+    @pytest.fixture
+    def spoil(self, buckets: Buckets) -> Callable[[], object]:
+        return lambda: buckets.bucket.objects.update({FILE: b"{"})
 
 
-def test_names_are_listed_in_order(tmp_path: Path) -> None:
-    catalog = Catalog(home(tmp_path))
-    for name in ("b", "a", "c"):
-        catalog.locate(name)
-    assert list(catalog.names()) == ["a", "b", "c"]
+def lost(bucket: ScriptedBucket, call: str, key: str, data: bytes) -> None:
+    """It is stored, and the answer is lost."""
+    del call
+    bucket.objects[key] = data
+    raise Unclear("no answer")
+
+
+def never(bucket: ScriptedBucket, call: str, key: str, data: bytes) -> None:
+    """It is not stored."""
+    del bucket, call, key, data
+    raise Unclear("no answer")
+
+
+def other(name: str) -> Fault:
+    """Somebody else is faster."""
+
+    def meet(bucket: ScriptedBucket, call: str, key: str, data: bytes) -> None:
+        del call, data
+        faults, bucket.faults = bucket.faults, []
+        asyncio.run(Catalog(HOME).enter(name, f"lanes:///{name}", 1))
+        bucket.faults = faults
+        raise ConditionFailed(f"{key} has changed")
+
+    return meet
+
+
+@pytest.mark.parametrize(
+    ("faults", "others"),
+    [
+        ([lost], ""),
+        ([never], ""),
+        ([never, lost], ""),
+        ([other("b")], "b"),
+        ([other("b"), never, other("c"), lost], "bc"),
+    ],
+)
+def test_an_entry_in_a_bucket_is_written_once_whatever_its_answers_are(
+    buckets: Buckets, faults: list[Fault | None], others: str
+) -> None:
+    buckets.bucket.faults = list(faults)
+    entry = asyncio.run(Catalog(HOME).enter("a", "lanes:///a", 1))
+    assert entry == Entry("lanes:///a", 1)
+    known = asyncio.run(Catalog(HOME).names())
+    assert known == {"a": entry, **{name: Entry(f"lanes:///{name}", 1) for name in others}}
+
+
+def test_a_bucket_that_changes_all_the_time_is_given_up(buckets: Buckets) -> None:
+    buckets.bucket.faults = [never] * 100
+    with pytest.raises(UnavailableError, match="20 times in a row"):
+        asyncio.run(Catalog(HOME).enter("a", "lanes:///a", 1))
+
+
+def test_only_who_writes_asks_a_bucket_for_its_promises(buckets: Buckets) -> None:
+    asyncio.run(Catalog(HOME).names())
+    assert buckets.proven == [False]
+    asyncio.run(Catalog(HOME).enter("a", "lanes:///a", 1))
+    assert buckets.proven == [False, True]
+
+
+def test_a_name_is_found_by_those_who_may_only_read_there(buckets: Buckets) -> None:
+    def refused(bucket: ScriptedBucket, call: str, key: str, data: bytes) -> None:
+        raise Denied("read only")
+
+    buckets.bucket.faults = [refused]
+    assert asyncio.run(Catalog(HOME).locate("stock")).startswith("s3://bucket/shop/stock?")
+    assert buckets.bucket.objects == {}
+
+
+def test_a_bucket_that_does_not_answer_is_told_and_nothing_is_guessed(buckets: Buckets) -> None:
+    buckets.bucket.unreadable = [Unclear("away")]
+    with pytest.raises(UnavailableError, match="read the catalog"):
+        asyncio.run(Catalog(HOME).locate("stock"))
+
+
+def test_at_a_bucket_no_database_has_the_name_of_the_catalog(buckets: Buckets) -> None:
+    del buckets
+    with pytest.raises(BadUsage, match="catalog of the home has that name"):
+        asyncio.run(Catalog(HOME).locate(FILE))
+    with pytest.raises(BadUsage, match="catalog of the home has that name"):
+        Catalog(HOME).at_once(FILE)
+
+
+def test_at_once_is_known_what_needs_no_network(tmp_path: Path) -> None:
+    folder = Catalog(f"lanes://{tmp_path}")
+    asyncio.run(folder.enter("stock", "lanes:///elsewhere/stock", 1))
+    assert folder.at_once("stock") == "lanes:///elsewhere/stock"
+    assert Catalog("s3://bucket/shop").at_once("stock") == "s3://bucket/shop/stock"
+    assert Catalog("postgresql://host/shop").at_once("stock") == "postgresql://host/shop?schema=stock"
+    assert Catalog("memory:").at_once("stock") == "memory:"
 
 
 def test_a_home_in_memory_keeps_nothing() -> None:
     catalog = Catalog("memory:")
-    assert catalog.locate("stock") == "memory:"
-    assert catalog.names() == {}
-
-
-@pytest.mark.parametrize(
-    "name", ["", "a/b", "..", ".hidden", "x" * 101, "\U00020000" * 51, "a\x00b", "a\nb", "\ud800", 7]
-)
-def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
-    for call in (lambda: Catalog(home(tmp_path)).locate(name), lambda: Catalog(home(tmp_path)).place(name, "")):
-        with pytest.raises(BadUsage, match="not the name of a database"):
-            call()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_home_in_memory_places_nothing() -> None:
+    assert asyncio.run(catalog.locate("stock")) == "memory:"
+    assert asyncio.run(catalog.names()) == {}
     with pytest.raises(BadUsage, match="home in memory"):
-        Catalog("memory:").place("stock", "lanes:///elsewhere/stock")
+        asyncio.run(catalog.enter("stock", "lanes:///elsewhere/stock", 1))
 
 
-@pytest.mark.parametrize("url", [*NO_HOMES, 7, None])
-def test_what_is_no_home_is_refused(url: str) -> None:
+@pytest.mark.parametrize("home", ["", "/var/shop", "lanes://", "lanes:///shop?x=1", "http://host/shop", 7, None])
+def test_what_is_no_home_is_refused(home: str) -> None:
     with pytest.raises(BadUsage):
-        Catalog(url)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"format": 2, "databases": {}}'])
-def test_a_catalog_that_cannot_be_read_is_an_error_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(CorruptionError):
-        Catalog(home(tmp_path)).locate("stock")
-    assert (tmp_path / FILE).read_bytes() == content
-
-
-def test_a_home_that_cannot_be_used_is_told_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for call in (Catalog(home(tmp_path / "file")).names, lambda: Catalog(home(tmp_path / "file")).place("stock", "")):
-        with pytest.raises(UnusableFile, match=r"interlock-catalog\.json cannot be used") as caught:
-            call()
-        assert "home is a folder" in caught.value.fix
-
-
-def test_a_disk_that_fails_leaves_the_old_catalog_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Catalog(home(tmp_path)).locate("stock")
-    before = (tmp_path / FILE).read_bytes()
-
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(UnusableFile, match="No space left on device"):
-            Catalog(home(tmp_path)).locate("other")
-    assert (tmp_path / FILE).read_bytes() == before
-    assert Catalog(home(tmp_path)).locate("other") == f"{home(tmp_path)}/other"
-
-
-def test_at_a_bucket_every_name_lives_below_the_home() -> None:
-    catalog = Catalog("s3://bucket/shop/?endpoint=http://127.0.0.1:9")
-    assert catalog.locate("stock room") == "s3://bucket/shop/stock%20room?endpoint=http://127.0.0.1:9"
-    assert catalog.names() == {}
-    with pytest.raises(BadUsage, match="cannot be placed"):
-        catalog.place("stock", "lanes:///elsewhere/stock")
+        Catalog(home)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from interlock import Database
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.folder import FolderCatalog
 from interlock.hotrow.advice.evidence import Evidence
 from interlock.lanes.published import HotReport, hot_path
 from interlock.seams import SystemClock
@@ -220,7 +220,7 @@ def test_without_names_and_evidence_there_is_nothing_to_advise_on(
     assert "--evidence FILE" in done.err
     assert "there is no home" in interlock("advise", "stock").err
     assert "cannot be looked at from outside" in interlock("advise", "memory:").err
-    Catalog(f"lanes://{folder}/home").place("stock", "")
+    FolderCatalog(f"lanes://{folder}/home").locate("stock")
     missing = interlock("advise", "views", "--home", f"lanes://{folder}/home")
     assert missing.code == 4
     assert "knows no database 'views'" in missing.err

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from interlock.cli import program as program_module
 from interlock.cli.exits import MEANINGS, Exit, exit_for
-from interlock.cli.program import app, main
+from interlock.cli.program import main, program_for
 from interlock.errors import (
     BadUsage,
     DefinitionError,
@@ -69,7 +69,7 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(program_module, "app", other)
+    monkeypatch.setattr(program_module, "program_for", lambda _wanted: other)
     return main([])
 
 
@@ -116,7 +116,7 @@ def test_ctrl_c_around_a_command_is_clean(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(program_module, "app", interrupted)
+    monkeypatch.setattr(program_module, "program_for", lambda _wanted: interrupted)
     assert main([]) == 130
     assert capsys.readouterr().err == "Interrupted.\n"
 
@@ -152,7 +152,7 @@ def test_the_help_of_a_command_has_an_example(interlock: Interlock, command: str
 
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_the_example_of_a_command_is_understood(interlock: Interlock, command: str) -> None:
-    found = get_command(app)
+    found = get_command(program_for())
     for word in command.split():
         found = found.commands[word]  # type: ignore[attr-defined]
     epilog = found.epilog

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from interlock import Engine
+from interlock import App, Engine
 from interlock.runtime import pruning
 from interlock.runtime.pruning import Pruner
 from interlock.store.protocol import Store
 from tests.conformance.engine.places import SetClock
 from tests.unit.cli.running import Interlock
+from tests.unit.cli.serving import serving
 from tests.unit.cli.shop import Close, Order, Ticket, order, ticket
 
 LONG_AGO_S = 1_600_000_000.0
@@ -62,6 +63,25 @@ def test_history_alone_can_be_removed(interlock: Interlock, home: str) -> None:
     assert done.out == "6 rows of history of 3 workflows removed.\n"
     assert interlock("show", "t-1").code == 0
     assert json.loads(interlock("history", "t-1", "-o", "json").out) == []
+
+
+def test_a_server_prunes_the_store_that_it_owns(
+    interlock: Interlock, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B4: a lane has one owner, and pruning it asks for no stop."""
+    monkeypatch.delenv("INTERLOCK_HOME")
+    with serving(App(machines=[order, ticket]), home) as url:
+        owned = interlock("prune", "--older-than", "30d", "--home", home)
+        dry = interlock("prune", "--older-than", "30d", "--dry-run", "--server", url, "-o", "json")
+        gone = interlock("prune", "--older-than", "30d", "--server", url)
+        again = interlock("prune", "--older-than", "30d", "--pause-ms", "1", "--server", url, "-o", "json")
+        named = interlock("prune", "--older-than", "30d", "--server", url, "--machine", "ticket")
+    assert owned.code == 5
+    assert json.loads(dry.out) == {"workflows": 3, "events": 6, "dry_run": True}
+    assert (gone.code, gone.out) == (0, "3 workflows and 6 rows of history removed.\n")
+    assert json.loads(again.out) == {"workflows": 0, "events": 0, "dry_run": False}
+    assert named.code == 2
+    assert "A server prunes all of the machines that it serves." in named.err
 
 
 def test_one_machine_can_be_named_by_its_name_or_its_code(interlock: Interlock, home: str) -> None:

@@ -10,6 +10,7 @@ from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
 from interlock.database.on_lanes import OnLane, opened_here
 from interlock.errors import LaneOwned
+from interlock.lanes.arriving import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.settings import LaneSettings
 from tests.unit.lanes.lanes import SetClock
@@ -19,10 +20,10 @@ def test_a_cancelled_opening_leaves_nobody_the_owner(tmp_path: Path, monkeypatch
     begun, go, closed = threading.Event(), threading.Event(), threading.Event()
     close = Lane.close
 
-    def slow(_opening: Opening, place: Place, url: str) -> OnLane:
+    def slow(_opening: Opening, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
         begun.set()
         go.wait()
-        return opened_here(place, url=url, settings=LaneSettings(), clock=SetClock())
+        return opened_here(place, url=url, settings=LaneSettings(), clock=SetClock(), permission=permission)
 
     def closing(lane: Lane) -> None:
         close(lane)
@@ -54,7 +55,7 @@ def test_an_opening_that_fails_after_it_was_cancelled_is_nobodys_concern(
 ) -> None:
     begun, go, failed = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(_opening: object, _place: object, _url: object) -> object:
+    def slow(_opening: object, _place: object, _url: object, _permission: object = None) -> object:
         begun.set()
         go.wait()
         failed.set()

@@ -105,7 +105,7 @@ def test_a_database_that_was_opened_and_never_written_is_healthy() -> None:
 def test_what_is_not_in_a_bucket_is_told_what_to_do_instead(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadUsage, match="not in a bucket") as caught:
         restore_database(url, tmp_path / "x")
-    assert "copy its file" in caught.value.fix
+    assert "interlock backup" in caught.value.fix
 
 
 def test_the_doctor_of_files_points_to_that_of_buckets() -> None:

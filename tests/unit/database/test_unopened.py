@@ -17,6 +17,7 @@ from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
 from interlock.database.on_lanes import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
+from interlock.lanes.arriving import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of
 from interlock.testing.faults.processes import Processes
@@ -115,10 +116,10 @@ class SlowOpening:
         patch.setattr(opening, "_threads", opening._threads._replace(opening=self._threads))
         lane = Opening._lane
 
-        def slow(asked: Opening, place: Place, url: str) -> OnLane:
+        def slow(asked: Opening, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
             self.begun.set()
             self.go.wait()
-            return lane(asked, place, url)
+            return lane(asked, place, url, permission)
 
         patch.setattr(Opening, "_lane", slow)
 
@@ -204,10 +205,10 @@ def test_openings_that_wait_keep_no_thread_of_the_program(tmp_path: Path, monkey
     lane = Opening._lane
     begun = threading.Barrier(OPENING_AT_ONCE + 1, timeout=60)
 
-    def slow(asked: Opening, place: Place, url: str) -> OnLane:
+    def slow(asked: Opening, place: Place, url: str, permission: Arrived | None = None) -> OnLane:
         begun.wait()
         go.wait()
-        return lane(asked, place, url)
+        return lane(asked, place, url, permission)
 
     async def scenario() -> None:
         first = await Database.open(f"lanes://{tmp_path}/first")

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.lanes.arriving import Permission
 from interlock.lanes.beyond import HandedOff, HandOff, OpenLog
 from interlock.lanes.connection import Prepare
 from interlock.lanes.lane import Lane
@@ -39,6 +40,7 @@ def opened(
     open_log: OpenLog | None = None,
     vfs: str | None = None,
     prepare: Prepare = lambda _connection, _now: None,
+    permission: Permission = None,
     **knobs: float,
 ) -> Iterator[Lane]:
     """A lane with an empty counter table (made if it is not there)."""
@@ -49,6 +51,7 @@ def opened(
         prepare=prepare,
         open_log=open_log if hand_off is None else lambda _path: HandedOff(hand_off),
         vfs=vfs,
+        permission=permission,
     )
     try:
         yield lane

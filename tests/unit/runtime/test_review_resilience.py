@@ -61,7 +61,7 @@ def test_an_undo_behind_a_stuck_attempt_does_not_keep_the_probe_from_others(impa
             await submit(engine, order, ["o-3"])
             for _ in range(3):
                 await later(engine, clock, 31.0)
-            assert (await engine.wait("o-3", timeout_s=1)).state is State.DONE
+            assert (await engine.wait("o-3")).state is State.DONE
             assert world.refund.calls[1:] == []
             stuck.go.set()
             assert (await engine.wait("o-1")).state is State.CANCELLED
@@ -82,7 +82,7 @@ def test_a_dead_engine_keeps_no_places_from_the_others() -> None:
             dead._inside.pipeline.dead = OutcomeUnknown("nobody knows.")
             await later(dead, clock, 31.0)
             await submit(engine, second, ["o-9"])
-            assert (await engine.wait("o-9", timeout_s=1)).state is State.DONE
+            assert (await engine.wait("o-9")).state is State.DONE
         await dead.close()
 
     run(scenario)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.entries import Entry
+from interlock.catalog.folder import FolderCatalog
 from interlock.errors import (
     BadUsage,
     DefinitionError,
@@ -72,12 +73,12 @@ def test_workflows_live_in_a_database_of_their_name_at_the_home(tmp_path: Path) 
 
     asyncio.run(scenario())
     assert (tmp_path / "shop" / "workflows.lane").exists()
-    assert "workflows" in Catalog(f"lanes://{tmp_path}/shop").names()
+    assert "workflows" in FolderCatalog(f"lanes://{tmp_path}/shop").names()
 
 
 def test_a_database_that_was_moved_is_followed(tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
-    Catalog(home).place("workflows", f"lanes://{tmp_path}/elsewhere/flows")
+    FolderCatalog(home).enter("workflows", Entry(f"lanes://{tmp_path}/elsewhere/flows", 1))
 
     async def scenario() -> None:
         store = await opened(home)

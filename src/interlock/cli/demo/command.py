@@ -5,12 +5,20 @@ killed, which is why the same seed gives the same histories on a fast machine an
 """
 
 import asyncio
+import contextlib
+import signal
+import sys
 import tempfile
+import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from interlock.cli.demo.dashboard import listening
+from interlock.cli.demo.plot import plot
 from interlock.cli.demo.progress import watching
 from interlock.cli.demo.show import show_outcome, show_verdict
 from interlock.cli.demo.verify import verify
@@ -30,35 +38,103 @@ def demo(
     orders: Annotated[int, typer.Option(min=1, max=ORDERS_MAX, help="How many orders to walk.")] = ORDERS_DEFAULT,
     seed: Annotated[int, typer.Option(help="The same seed gives the same demo.")] = 1,
     headless: Annotated[
-        bool, typer.Option("--headless", help="Plain lines instead of the live table, as when piped.")
+        bool, typer.Option("--headless", help="Plain lines instead of the live table, as when piped; never stays.")
     ] = False,
+    stay: Annotated[
+        bool | None,
+        typer.Option("--stay/--no-stay", help="Keep the dashboard up until Ctrl-C; by default on a terminal only."),
+    ] = None,
     output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="Where to write the diagram, coloured by visits (SVG).")
+        Path,
+        typer.Option("--output", metavar="FILE", help="Where to write the plot (SVG); the machine goes beside it."),
     ] = OUTPUT_DEFAULT,
 ) -> None:
-    """Walk thousands of orders through the order machine, durably, kill the worker in the middle, and lose nothing.
+    """Walk thousands of orders through a bad day, kill the worker in the middle, and lose nothing.
 
     The orders live in a store in a temporary folder. Payments are declined, calls
-    fail or lose their answers, customers cancel or want their money back, events
-    arrive too late, an observer fails on purpose, and half way through the process
-    that moves the orders is killed with SIGKILL. Another one takes up what was owed.
+    fail, lose their answers or take long, the bank has an outage, customers cancel
+    or want their money back, events arrive too late, parcels get stuck, an observer
+    fails on purpose, all paid orders are counted in one hot row, and half way
+    through the process that moves the orders is killed with SIGKILL. Another one
+    takes up what was owed. The dashboard shows all of it at an address of its own.
     In the end every order is verified against what was acknowledged, against its
-    history and against the books of the bank.
+    history and against the books of the bank, which is another process.
 
     Exits with 1 if anything is not as it should be in the end.
     """
+    stays = stay if stay is not None else not headless and sys.stdin.isatty() and sys.stdout.isatty()
     console = stdout()
     console.print(f"Walking {orders:,} orders through the machine {order.name!r}, seed {seed}.", soft_wrap=True)
-    with tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
-        walk = Walk(orders, seed, Path(folder))
-        with watching(console, walk.outcome, live=console.is_terminal and not headless) as watch:
-            outcome = walk.run(watch)
-        console.print("Verifying every order…", soft_wrap=True)
-        asyncio.run(verify(walk))
-    write_file(output, diagrams.svg(order.describe(), visits=outcome.tally.visits))
+    with _folder() as folder, listening() as dashboard:
+        walk = Walk(orders, seed, folder, None if dashboard is None else dashboard[0])
+        with contextlib.closing(walk):
+            # One event loop from beginning to end: Ctrl-C cancels what is under way there, and all is tidied up.
+            asyncio.run(
+                _demo(
+                    console,
+                    walk,
+                    None if dashboard is None else f"{dashboard[1].url}/",
+                    output,
+                    headless=headless,
+                    stays=stays and not headless,
+                )
+            )
+    if walk.outcome.problems:
+        raise typer.Exit(Exit.ERROR)
+
+
+async def _demo(
+    console: Console, walk: Walk, dashboard: str | None, output: Path, *, headless: bool, stays: bool
+) -> None:
+    """The whole demo, from the first order to the last look at the dashboard."""
+    if dashboard is None:
+        console.print('No dashboard: uvicorn is not installed. pip install "interlock[server]"', soft_wrap=True)
+    else:
+        console.print(f"Dashboard: {dashboard}", style="bold", soft_wrap=True)
+    with watching(console, walk.outcome, live=console.is_terminal and not headless) as watch:
+        outcome = await walk.run(watch)
+    console.print("Verifying every order…", soft_wrap=True)
+    await verify(walk)
+    machine = output.with_stem(f"{output.stem}-machine")
+    write_file(output, plot(outcome))
+    write_file(machine, diagrams.svg(order.describe(), visits=outcome.tally.visits))
     show_outcome(console, outcome)
     console.print()
-    console.print(f"The machine, coloured by visits: {output}", soft_wrap=True)
+    console.print(f"The walk, plotted: {output}", soft_wrap=True)
+    console.print(f"The machine, coloured by visits: {machine}", soft_wrap=True)
     show_verdict(console, outcome)
-    if outcome.problems:
-        raise typer.Exit(Exit.ERROR)
+    if stays and dashboard is not None:
+        told = f"The dashboard stays up at {dashboard} until Ctrl-C."
+        await walk.show(lambda: console.print(told, style="bold", soft_wrap=True))
+
+
+@contextlib.contextmanager
+def _folder() -> Generator[Path, None, None]:
+    """A temporary folder, which is made and removed whole: Ctrl-C must not leave half of it behind."""
+    folder: tempfile.TemporaryDirectory[str] | None = None
+    try:
+        with _interrupted_later():
+            folder = tempfile.TemporaryDirectory(prefix="interlock-demo-", ignore_cleanup_errors=True)
+        yield Path(folder.name)
+    finally:
+        if folder is not None:
+            with _interrupted_later():
+                folder.cleanup()
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Generator[None, None, None]:
+    """Do something to its end, and heed Ctrl-C then."""
+    heard: list[int] = []
+    # Where Ctrl-C is ignored, as in the background of a shell, it stays so; and only the main thread hears signals.
+    heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    heeds = heeds and threading.current_thread() is threading.main_thread()
+    if heeds:
+        signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        yield
+    finally:
+        if heeds:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if heard:
+        raise KeyboardInterrupt

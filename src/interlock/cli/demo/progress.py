@@ -11,13 +11,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from interlock.cli.demo.bars import bar
-from interlock.cli.demo.walk import Outcome, Watcher
-from interlock.cli.output import counted
+from interlock.cli.demo.outcome import Outcome
+from interlock.cli.demo.walk import Watcher
 
 FRAMES_PER_S = 20
 LINES = 10
+_BREAKER_STYLES = {"closed": "green", "half_open": "yellow", "open": "bold red"}
 
 
 @contextmanager
@@ -31,52 +33,35 @@ def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Wat
 
     def frame() -> Group:
         progress.update(task, completed=outcome.done)
-        return Group(progress, _states_now(outcome))
+        return Group(progress, _states_now(outcome), _others_now(outcome))
 
-    watch = _remarks(console)
+    def watch(now: Outcome, /) -> None:
+        _remark(console, now)
+
     with Live(get_renderable=frame, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
         yield watch
 
 
-def _remarks(console: Console) -> Watcher:
-    """Say that the worker was killed, and that the next one is there."""
-    said: set[str] = set()
-
-    def say(what: str, told: str, style: str) -> None:
-        if what not in said:
-            said.add(what)
-            console.print(told, style=style, soft_wrap=True)
-
-    def watch(now: Outcome, /) -> None:
-        kill = now.kill
-        if kill is None:
-            return
-        told = (
-            f"Killed the worker (SIGKILL) in the middle: {kill.acknowledged:,} calls were acknowledged, "
-            f"{counted(kill.on_their_way, 'order')} on their way."
-        )
-        say("killed", told, "bold red")
-        if kill.recovery_s:
-            told = f"Another worker has opened the store and taken up what was owed in {kill.recovery_s:.2f} s."
-            say("recovered", told, "bold green")
-
-    return watch
+def _remark(console: Console, outcome: Outcome) -> None:
+    """Say what has happened since the last look."""
+    while outcome.remarks:
+        remark = outcome.remarks.pop(0)
+        console.print(remark.told, style=remark.style, soft_wrap=True)
 
 
 def _lines(console: Console, outcome: Outcome) -> Watcher:
     told = 0
-    remark = _remarks(console)
 
     def watch(now: Outcome, /) -> None:
         nonlocal told
-        remark(now)
+        _remark(console, now)
         tenth = now.done * LINES // outcome.orders
         if tenth > told:
             told = tenth
             tally = now.tally
             console.print(
                 f"{now.done:>9,} of {outcome.orders:,} orders done, {tally.transitions:,} transitions, "
-                f"{sum(now.rejected.values()):,} events rejected",
+                f"{now.paid:,} paid, {sum(now.rejected.values()):,} events rejected",
                 soft_wrap=True,
             )
 
@@ -93,3 +78,13 @@ def _states_now(outcome: Outcome) -> Table:
     for state, visits in outcome.tally.visits.items():
         table.add_row(state, f"{outcome.tally.now[state]:,}", f"{visits:,}", bar(visits, most))
     return table
+
+
+def _others_now(outcome: Outcome) -> Text:
+    state = outcome.breaker
+    return Text.assemble(
+        " hot counter ",
+        (f"{outcome.paid:,} paid", "bold"),
+        "   breaker of the bank ",
+        (state.replace("_", "-"), _BREAKER_STYLES.get(state, "")),
+    )

@@ -1,13 +1,14 @@
 """What will happen to each order: decided by a seed, and by nothing else.
 
-A journey says what the customer wants, how often the bank declines, and which event arrives where it has no business.
+A journey says what the customer wants, how often the bank declines, which event arrives where it has no business, and
+for a few that their parcel gets stuck on the packing table.
 The first few journeys are written by hand and take every transition of the machine once, so that the smallest demo
 already covers all of them; the others are drawn. Chance comes from the seam, so the same seed gives the same journeys,
 whichever order moves first and whenever the process that moves them is killed.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from interlock.examples.order import (
@@ -38,6 +39,12 @@ EMPTY_BASKETS = 0.02
 CANCELLED = 0.08
 REFUNDED = 0.12
 STRAYS = 0.15
+TROUBLE_FROM = 100
+"""With fewer orders there is neither an outage nor a stall: nobody would see them."""
+STUCK_MAX = 40
+STUCK_SHARE = 0.02
+STUCK_AFTER = 0.6
+"""The share of the orders that are there before the scanner of the packing table breaks."""
 DECLINES = ((0.80, 0), (0.91, 1), (0.96, 2), (1.0, ATTEMPTS_MAX))
 """The share of orders up to which the bank declines so many times."""
 
@@ -56,6 +63,15 @@ class Journey:
     """Where an event arrives that has no transition there: too late, twice, or by mistake."""
     luck: float = 0.0
     """Which event that is, as a fraction of the possible ones."""
+    stuck: bool = False
+    """Nobody scans its parcel, until somebody looks after what is stalled."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the order gets as far as the packing table, and nothing else happens to it there."""
+        early = (State.PAID, State.FULFILLMENT_PENDING)
+        quiet = self.cancel_in is None and self.stray_in is None and self.refund_in not in early
+        return bool(self.items) and self.declines < ATTEMPTS_MAX and quiet
 
 
 GUIDED = (
@@ -76,8 +92,12 @@ class Scenario:
 
     def journeys(self, count: int) -> Iterator[tuple[str, Journey]]:
         """So many orders with their journeys, the guided ones first."""
+        to_stick = stuck_of(count)
         for number in range(1, count + 1):
             journey = GUIDED[number - 1] if number <= len(GUIDED) else self._draw()
+            if to_stick and number > STUCK_AFTER * count and journey.plain:
+                to_stick -= 1
+                journey = replace(journey, stuck=True)
             yield f"order-{number:06}", journey
 
     def _draw(self) -> Journey:
@@ -105,6 +125,11 @@ class Scenario:
 
     def _one_of(self, choices: Sequence[ChoiceT]) -> ChoiceT:
         return choices[self._turn(len(choices))]
+
+
+def stuck_of(count: int) -> int:
+    """How many of so many orders get stuck."""
+    return min(STUCK_MAX, int(STUCK_SHARE * count)) if count >= TROUBLE_FROM else 0
 
 
 def wish(journey: Journey, state: State, context: Order) -> OrderEvent | None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from interlock.cli.demo.bars import bar
 from interlock.cli.demo.observers import FAILS_EVERY
-from interlock.cli.demo.walk import Kill, Outcome
+from interlock.cli.demo.outcome import Kill, Outage, Outcome, Stall
 from interlock.cli.output import counted
 from interlock.core.events import Event
 from interlock.core.values import StepFailure
@@ -26,6 +26,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     _show_history(console, outcome)
     _show_visits(console, outcome)
     _show_figures(console, outcome)
+    _show_proof(console, outcome)
 
 
 def show_verdict(console: Console, outcome: Outcome) -> None:
@@ -33,7 +34,7 @@ def show_verdict(console: Console, outcome: Outcome) -> None:
     if not outcome.problems:
         told = (
             "Verified: everything acknowledged is there, before the kill and after it; histories are dense and replay "
-            "to the same orders, the books balance, nobody is lost."
+            "to the same orders, the books and the counter agree, nobody is lost."
         )
         console.print(told, style="bold green", soft_wrap=True)
         return
@@ -100,17 +101,28 @@ def _show_figures(console: Console, outcome: Outcome) -> None:
     rate = tally.transitions / walking_s if walking_s > 0 else 0.0
     table.add_row("orders", f"{outcome.orders:,}: {ends}")
     table.add_row("transitions", f"{tally.transitions:,}, all durable, in {walking_s:.2f} s, {rate:,.0f} per second")
+    if outcome.outage is not None:
+        _add_outage(table, outcome.outage)
     if outcome.kill is not None:
         _add_kill(table, outcome, outcome.kill)
     done = outcome.books
     table.add_row(
         "the bank",
         f"{done['charged']:,} charged, {done['refunded']:,} refunded, {done['declined']:,} declined; "
-        f"{outcome.keys:,} keys, no deed twice under any of them",
+        f"asked under {outcome.keys:,} keys",
     )
     table.add_row(
-        "its faults", f"{done['failed']:,} calls failed, {done['lost']:,} answers were lost; all were repeated"
+        "its faults",
+        f"{done['failed']:,} calls failed, {done['lost']:,} answers were lost, {done['slow']:,} came late; "
+        "all were repeated or waited for",
     )
+    table.add_row(
+        "hot counter",
+        f"{outcome.paid:,} paid orders in one row; {outcome.counted_again:,} were told to it again after the kill, "
+        "and counted once",
+    )
+    if outcome.stall is not None:
+        _add_stall(table, outcome.stall)
     table.add_row(
         "verified", f"{outcome.done:,} orders, each replayed from its history, in {outcome.verifying_s:.2f} s"
     )
@@ -125,6 +137,17 @@ def _show_figures(console: Console, outcome: Outcome) -> None:
     console.print(table)
 
 
+def _add_outage(table: Table, outage: Outage) -> None:
+    ended_s = outage.ended_s or outage.began_s
+    told = f"the bank was down for {ended_s - outage.began_s:.1f} s and refused {counted(outage.refused, 'call')}"
+    if outage.opened_s is not None and outage.closed_s is not None:
+        told += (
+            f"; the breaker opened after {outage.opened_s - outage.began_s:.2f} s, probed "
+            f"{counted(outage.probes, 'time')}, and closed {outage.closed_s - ended_s:.2f} s after the bank was back"
+        )
+    table.add_row("outage", told)
+
+
 def _add_kill(table: Table, outcome: Outcome, kill: Kill) -> None:
     before, after = kill.acknowledged, outcome.acknowledged - kill.acknowledged
     table.add_row(
@@ -132,10 +155,29 @@ def _add_kill(table: Table, outcome: Outcome, kill: Kill) -> None:
         f"the worker, once, by SIGKILL, with {counted(kill.on_their_way, 'order')} on their way; the next one had "
         f"taken up all that was owed in {kill.recovery_s:.2f} s, {kill.gap_s:.2f} s after the kill",
     )
+    table.add_row("acknowledged", f"{outcome.acknowledged:,} calls, {before:,} before the kill and {after:,} after it")
+
+
+def _add_stall(table: Table, stall: Stall) -> None:
+    lasted_s = (stall.ended_s or stall.began_s) - stall.began_s
     table.add_row(
-        "acknowledged",
-        f"{outcome.acknowledged:,} calls, {before:,} before the kill and {after:,} after it; none is missing",
+        "stall",
+        f"{counted(len(stall.held), 'order')} that nobody packed; engine.stalled listed {len(stall.listed):,} of them, "
+        f"and they went on after {lasted_s:.1f} s",
     )
+
+
+def _show_proof(console: Console, outcome: Outcome) -> None:
+    _heading(console, "The proof")
+    table = Table(box=None, padding=(0, 2, 0, 1), header_style="dim")
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    table.add_column("found", justify="right")
+    table.add_column("expected", justify="right")
+    for check in outcome.checks:
+        mark = Text("ok", style="bold green") if check.holds else Text("NO", style="bold red")
+        table.add_row(mark, check.what, f"{check.found:,}", f"{check.expected:,}")
+    console.print(table)
 
 
 def _heading(console: Console, text: str) -> None:

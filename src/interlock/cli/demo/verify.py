@@ -1,24 +1,35 @@
 """The demo checks itself, when the last worker is gone: what was acknowledged, what is stored, and the world's books.
 
-Every check returns what is wrong as text, and nothing when all is well. History is not merely looked at: it is replayed
-through the machine, event by event, and has to lead to the same order.
+Every check of one order returns what is wrong as text, and nothing when all is well; every check of the whole is a
+number that was found beside the number that must be there. History is not merely looked at: it is replayed through the
+machine, event by event, and has to lead to the same order.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 from interlock.cli.demo.bank import BOOKS, FAULTS, Entry, entries, home_in
+from interlock.cli.demo.life import PAID, TILL
+from interlock.cli.demo.listening import STATES
 from interlock.cli.demo.observers import Tally
-from interlock.cli.demo.walk import STATES, Kill, OrderHistory, Outcome, Walk
+from interlock.cli.demo.outcome import Check, OrderHistory, Outcome
+from interlock.cli.demo.walk import Walk
 from interlock.core.events import STARTED
+from interlock.database.database import Database
 from interlock.errors import Refusal
 from interlock.examples.order import Order, OrderEvent, State, order
 from interlock.runtime.engine import Engine
 from interlock.runtime.views import HistoryRow, View
+
+OpenedT = TypeVar("OpenedT")
 
 AT_ONCE = 500
 PROBLEMS_KEPT_MAX = 20
@@ -27,17 +38,44 @@ EXPECTED_BOOKS = {State.DELIVERED: (1, 0), State.REFUNDED: (1, 1)}
 """What was taken and given back when an order ends in a state; (0, 0) elsewhere."""
 
 
+@dataclass(slots=True)
+class Found:
+    """What is stored, counted over all orders."""
+
+    orders: int = 0
+    acknowledged: int = 0
+    """Acknowledged calls whose versions are there, in the states that were told."""
+    sound: int = 0
+    """Orders whose histories have no gaps and replay to where they are."""
+    paid: int = 0
+    """Orders that were ever paid, by their histories."""
+    letters: int = 0
+    owed: int = 0
+    counter: int = 0
+    """The value of the hot counter."""
+    states: dict[str, State] = field(default_factory=dict[str, State])
+
+    def add(self, view: View[State, Order], history: OrderHistory, judged: "Judged") -> None:
+        """Count one order."""
+        self.orders += 1
+        self.acknowledged += judged.acknowledged
+        self.sound += judged.sound
+        self.paid += any(row.to_state is State.PAID for row in history)
+        self.states[view.id] = view.state
+
+
 async def verify(walk: Walk) -> None:
     """Look at every order, and complete the outcome with what was found."""
     began_s = time.perf_counter()
     outcome = walk.outcome
     outcome.tally = Tally(order.describe())
+    found = Found()
     digests: dict[str, bytes] = {}
     books: dict[str, list[Entry]] = defaultdict(list)
     written = entries(walk.folder / BOOKS)
     for entry in written:
         books[entry.order].append(entry)
-    async with Engine.open(home_in(walk.folder), machines=[order], worker=False) as engine:
+    async with _opened(Engine.open(home_in(walk.folder), machines=[order], worker=False)) as engine:
         missing = {f"order-{number:06}" for number in range(1, outcome.orders + 1)}
         histories = engine.of(order).history
         async for views in _pages(engine):
@@ -45,18 +83,77 @@ async def verify(walk: Walk) -> None:
                 missing.discard(view.id)
                 _count(outcome, view.id, history)
                 digests[view.id] = _digest(history)
-                told = bytes(walk.acknowledged.get(view.id, b""))
-                for problem in order_problems(view, history, books[view.id], told):
+                told = bytes(walk.heard.acknowledged.get(view.id, b""))
+                judged = judge(view, history, books[view.id], told)
+                found.add(view, history, judged)
+                for problem in judged.problems:
                     complain(outcome, f"{view.id}: {problem}")
         for order_id in sorted(missing):
             complain(outcome, f"{order_id}: it is lost")
-        letters = await engine.dead_letters()
+        found.letters = len(await engine.dead_letters())
+        found.owed = len(await engine.compensations())
+    async with _opened(Database.open(TILL, home=home_in(walk.folder))) as till:
+        found.counter = await till.counter(PAID, kind="exact").value()
     outcome.books = Counter(entry.deed for entry in written)
     outcome.keys = len({entry.key for entry in written})
-    for problem in total_problems(outcome, letters=len(letters)):
-        complain(outcome, problem)
+    outcome.checks = checks_of(outcome, found, written)
+    for check in outcome.checks:
+        if not check.holds:
+            complain(outcome, str(check))
     outcome.fingerprint = hashlib.sha256(b"".join(digests[each] for each in sorted(digests))).hexdigest()[:16]
     outcome.verifying_s = time.perf_counter() - began_s
+
+
+def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Check]:
+    """The proof that nothing was lost: what must be there, and what is."""
+    taken = Counter(entry.order for entry in books if entry.deed == "charged")
+    given_back = Counter(entry.order for entry in books if entry.deed == "refunded")
+    repeated = sum(count - 1 for count in _deeds(books).values())
+    kept = {State.DELIVERED}
+    unsettled = sum(taken[each] > given_back[each] and found.states.get(each) not in kept for each in taken)
+    resting = sum(outcome.tally.now[state.value] for state in RESTS)
+    checks = [
+        Check("orders stored, of those begun", found.orders, outcome.orders),
+        Check("orders at their end", resting, outcome.orders),
+        Check("acknowledged calls found again", found.acknowledged, outcome.acknowledged),
+        Check("histories without gaps that replay to the same order", found.sound, outcome.orders),
+        Check("charges at the bank, one for each paid order", sum(taken.values()), found.paid),
+        Check("orders charged twice", sum(count > 1 for count in taken.values()), 0),
+        Check("deeds done twice under one idempotency key", repeated, 0),
+        Check("refunds at the bank, one for each refunded order", sum(given_back.values()), _now(outcome, "refunded")),
+        Check("charges kept without a delivery (uncompensated)", unsettled, 0),
+        Check("the hot counter, told of every paid order", found.counter, found.paid),
+        Check("dead letters and compensations that are owed", found.letters + found.owed, 0),
+        Check("kills of the worker", int(outcome.kill is not None), 1),
+    ]
+    if outcome.outage is not None:
+        open_s, closed_s = outcome.outage.opened_s, outcome.outage.closed_s
+        through = open_s is not None and closed_s is not None and outcome.breaker == "closed"
+        checks.append(Check("outages in which the breaker opened, and closed again", int(through), 1))
+    if outcome.stall is not None:
+        checks.append(
+            Check("stuck orders that were listed as stalled", len(outcome.stall.listed), len(outcome.stall.held))
+        )
+    return checks
+
+
+def _now(outcome: Outcome, state: str) -> int:
+    return outcome.tally.now[state]
+
+
+@contextlib.asynccontextmanager
+async def _opened(opening: AbstractAsyncContextManager[OpenedT]) -> AsyncGenerator[OpenedT, None]:
+    """Open something to the end, also when Ctrl-C comes meanwhile: a thread does it, and makes files in the folder."""
+    entering = asyncio.ensure_future(opening.__aenter__())
+    try:
+        opened = await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        await entering
+        await opening.__aexit__(None, None, None)
+        raise
+    async with contextlib.AsyncExitStack() as held:
+        held.push_async_exit(opening)
+        yield opened
 
 
 async def _pages(engine: Engine) -> AsyncIterator[Sequence[View[State, Order]]]:
@@ -90,37 +187,30 @@ def complain(outcome: Outcome, problem: str) -> None:
         outcome.problems.append(problem)
 
 
-def order_problems(
+class Judged(NamedTuple):
+    """What is to be said of one order."""
+
+    acknowledged: int
+    """Acknowledged calls that are found again."""
+    sound: bool
+    """Its history has no gaps and replays to where it is."""
+    problems: list[str]
+
+
+def judge(
     view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[Entry], told: bytes
-) -> list[str]:
-    """What is wrong with one order."""
-    if not history:
-        return ["its history is lost"]
-    return [
-        *_acknowledged_problems(history, told),
-        *_history_problems(view, history),
-        *_replay_problems(view, history),
-        *_book_problems(view, history, books),
-    ]
+) -> Judged:
+    """What is wrong with one order, if anything is."""
+    missing = list(_missing(history, told))
+    unsound = (
+        [*_history_problems(view, history), *_replay_problems(view, history)] if history else ["its history is lost"]
+    )
+    unknown = [] if told else ["nobody was ever told that it exists"]
+    problems = [*unknown, *missing, *unsound, *_book_problems(view, history, books)]
+    return Judged(len(told) // 2 - len(missing), not unsound, problems)
 
 
-def total_problems(outcome: Outcome, *, letters: int) -> list[str]:
-    """What is wrong with the whole."""
-    tally = outcome.tally
-    kept = outcome.books["charged"] - outcome.books["refunded"]
-    checks = [
-        ("orders that are done", outcome.done, outcome.orders),
-        ("orders in a final or resting state", sum(tally.now[state.value] for state in RESTS), outcome.orders),
-        ("payments kept", kept, tally.now[State.DELIVERED.value]),
-        ("dead letters", letters, 0),
-        ("kills", int(isinstance(outcome.kill, Kill)), 1),
-    ]
-    return [f"{what}: {actual:,}, expected {expected:,}" for what, actual, expected in checks if actual != expected]
-
-
-def _acknowledged_problems(history: Sequence[HistoryRow[State, Order]], told: bytes) -> Iterable[str]:
-    if not told:
-        yield "nobody was ever told that it exists"
+def _missing(history: Sequence[HistoryRow[State, Order]], told: bytes) -> Iterable[str]:
     for version, state in zip(told[::2], told[1::2], strict=True):
         if version > len(history):
             yield f"version {version} was acknowledged, and is gone"

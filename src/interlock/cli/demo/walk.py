@@ -1,73 +1,42 @@
-"""The walk: a worker moves the orders, is killed in the middle, and another one takes up where it was.
+"""The walk: a worker moves the orders through an outage, is killed, and another one takes up where it was.
 
-The parent owns nothing that the orders need. It listens to what the worker says, notes every acknowledgement, kills the
-worker with SIGKILL when about half of them are there, starts the next one, and in the end compares what was
-acknowledged with what is stored. The odd choice is a pipe instead of anything cleverer: what was written into it before
-a kill can be read after it, so the parent knows exactly what had been acknowledged.
+The parent owns nothing that the orders need but the world outside. It listens to what the worker says, notes every
+acknowledgement, lets the bank fail when a quarter of them are there, kills the worker with SIGKILL when about half are,
+starts the next one, and in the end compares what was acknowledged with what is stored. The odd choice is a pipe instead
+of anything cleverer: what was written into it before a kill can be read after it, so the parent knows exactly what had
+been acknowledged.
+
+Everything happens in one event loop, where Ctrl-C is a cancellation: it comes between two steps, never within one, so
+that no process and no file is made and not yet noted.
 """
 
+import asyncio
 import contextlib
 import os
-import signal
+import socket
 import subprocess
 import sys
-import time
-from collections import Counter
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 import msgspec
 
+from interlock.cli.demo.bank import BOOKS, Bank, Books
+from interlock.cli.demo.dashboard import NONE
+from interlock.cli.demo.gateway import Gateway
+from interlock.cli.demo.life import Life, Part
+from interlock.cli.demo.listening import Listener
 from interlock.cli.demo.observers import Tally
+from interlock.cli.demo.outcome import Kill, Outage, Outcome
+from interlock.cli.demo.scenario import TROUBLE_FROM
 from interlock.errors import InternalError
-from interlock.examples.order import Order, State, order
-from interlock.runtime.views import HistoryRow
+from interlock.examples.order import order
 
 WORKER = "interlock.cli.demo.worker"
-NEWS_PER_LOOK = 64
-STATES = {state.value: number for number, state in enumerate(State)}
-
-OrderHistory = list[HistoryRow[State, Order]]
-
-
-@dataclass(slots=True)
-class Kill:
-    """What there was when the worker was killed, and how the next one came back."""
-
-    acknowledged: int = 0
-    on_their_way: int = 0
-    recovery_s: float = 0.0
-    """From opening the store to having taken up everything that was owed."""
-    gap_s: float = 0.0
-    """From the kill to the first news of the next worker, Python's own start included."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """Everything that a walk has to tell, complete when the walk is over and verified."""
-
-    orders: int
-    seed: int
-    tally: Tally
-    done: int = 0
-    acknowledged: int = 0
-    rejected: Counter[str] = field(default_factory=Counter[str])
-    observer_failures: int = 0
-    kill: Kill | None = None
-    walking_s: float = 0.0
-    verifying_s: float = 0.0
-    books: Counter[str] = field(default_factory=Counter[str])
-    """The entries of the world's books, by what was done."""
-    keys: int = 0
-    """The idempotency keys under which the world was asked for something."""
-    fingerprint: str = ""
-    examples: dict[str, tuple[str, str, str]] = field(default_factory=dict[str, tuple[str, str, str]])
-    """What, why and fix of the first refusal of each code."""
-    longest: tuple[str, OrderHistory] = ("", [])
-    """The order with the longest history."""
-    problems: list[str] = field(default_factory=list[str])
+LINES_PER_LOOK = 64
+OUTAGE_S = 3.0
+"""How long the bank is down after the breaker has noticed; less in a small demo."""
 
 
 class Watcher(Protocol):
@@ -78,107 +47,156 @@ class Watcher(Protocol):
         ...
 
 
-class Walk:
-    """All orders of one seed, with one kill in the middle."""
+class Running:
+    """A worker, and what it says."""
 
-    def __init__(self, orders: int, seed: int, folder: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", news: asyncio.StreamReader) -> None:
+        self.process = process
+        self.news = news
+
+
+class Walk:
+    """All orders of one seed, with one outage, one kill and one stall."""
+
+    def __init__(self, orders: int, seed: int, folder: Path, dashboard: socket.socket | None = None) -> None:
         self.outcome = Outcome(orders, seed, Tally(order.describe()))
         self.folder = folder
-        self.acknowledged: dict[str, bytearray] = {}
-        """By order: pairs of a version and the number of its state, as they were acknowledged."""
-        self._rejections: set[tuple[str, str]] = set()
-        self._done: set[str] = set()
-        self._opened_in_s = 0.0
+        self.heard = Listener(self.outcome)
+        self._dashboard = dashboard
+        self._books = Books(folder / BOOKS)
+        self._gateway = Gateway(Bank(self._books, seed))
 
-    def run(self, watch: Watcher) -> Outcome:
-        """Walk every order to its end, through a kill."""
-        began_s = time.perf_counter()
-        with self._worker(stays=True) as (worker, news):
-            self._listen(news, watch, until=2 * self.outcome.orders)
-            worker.kill()
-            self._listen(news, watch)  # What it had said before it died.
-        killed_s = time.perf_counter()
+    async def run(self, watch: Watcher) -> Outcome:
+        """Walk every order to its end, through all that happens."""
         outcome = self.outcome
-        on_their_way = len(self.acknowledged) - outcome.done
-        kill = outcome.kill = Kill(outcome.acknowledged, on_their_way)
+        outcome.timeline.begin()
+        await self._until_killed(watch)
         watch(outcome)
-        with self._worker(stays=False) as (worker, news):
-            self._listen(news, watch, until_open=True)
-            kill.gap_s = time.perf_counter() - killed_s
-            kill.recovery_s = self._opened_in_s
-            watch(outcome)
-            self._listen(news, watch)
-            self._demand_good_end(worker.wait())
-        outcome.walking_s = time.perf_counter() - began_s
+        await self._to_the_end(watch)
+        outcome.walking_s = outcome.timeline.now_s()
+        if outcome.outage is not None:
+            outcome.outage.refused = self._gateway.refused
         watch(outcome)
         return outcome
 
-    @contextlib.contextmanager
-    def _worker(self, *, stays: bool) -> "Generator[tuple[subprocess.Popen[str], IO[str]], None, None]":
-        """A worker and what it says. It is killed on the way out, if it lives, whatever happens."""
-        words = [str(self.folder), str(self.outcome.orders), str(self.outcome.seed), "stays" if stays else "ends"]
-        # Ctrl-C waits while the worker is being made: nobody would know of one that is made and not yet noted.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            worker = subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
-                [sys.executable, "-m", WORKER, *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            )
-        except BaseException:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            raise
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        with worker.stdin, worker.stdout:
-            try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                yield worker, worker.stdout
-            finally:
-                worker.kill()
-                worker.wait()
+    async def show(self, shown: Callable[[], None]) -> None:
+        """Have a worker that does nothing but show what there is, until somebody interrupts this process."""
+        self.heard.opened_in_s = None
 
-    @staticmethod
-    def _demand_good_end(code: int) -> None:
-        if code != 0:
-            raise InternalError(f"the demo's worker ended with {code}; its complaint is above.")
+        def is_open() -> bool:
+            return self.heard.opened_in_s is not None
 
-    def _listen(self, news: IO[str], watch: Watcher, *, until: int | None = None, until_open: bool = False) -> None:
-        """Hear news to the end, or until so many acknowledgements are there, or until the worker is open."""
-        for heard, line in enumerate(news):
-            if not line.endswith("\n"):  # Half a line was not said.
-                return
-            self._heard(line)
-            if heard % NEWS_PER_LOOK == 0:
-                watch(self.outcome)
-            if (until is not None and self.outcome.acknowledged >= until) or (until_open and line[0] == "O"):
-                return
+        async with self._worker("shows") as running:
+            if await self._listen(running, _nobody, until=is_open):
+                shown()
+                await self._listen(running, _nobody)
+            raise _ended_early(running.process.wait())
 
-    def _heard(self, line: str) -> None:
+    def close(self) -> None:
+        """Close the books."""
+        self._books.close()
+
+    async def _until_killed(self, watch: Watcher) -> None:
         outcome = self.outcome
-        kind, *words = line.rstrip("\n").split("\t")
-        match kind:
-            case "T":
-                outcome.tally.moved(words[0], words[3], words[2])
-            case "A":
-                outcome.acknowledged += 1
-                self.acknowledged.setdefault(words[0], bytearray()).extend((int(words[1]), STATES[words[2]]))
-            case "D" if words[0] not in self._done:
-                self._done.add(words[0])
-                outcome.done += 1
-                outcome.tally.forget(words[0])
-            case "R" if (words[0], words[1]) not in self._rejections:
-                self._rejections.add((words[0], words[1]))
-                outcome.rejected[words[1]] += 1
-            case "X":
-                outcome.examples.setdefault(words[0], msgspec.json.decode(words[1], type=tuple[str, str, str]))
-            case "F":
-                outcome.observer_failures += 1
-            case "!":
-                outcome.problems.append(f"{words[0]}: {words[1]}")
-            case "O":
-                self._opened_in_s = float(words[0])
-            case _:
-                pass
+
+        def half_way() -> bool:
+            self._trouble()
+            calm = outcome.outage is None or outcome.outage.closed_s is not None
+            return (outcome.acknowledged >= 2 * outcome.orders and calm) or self.heard.ended
+
+        async with self._worker("stays") as running:
+            if not await self._listen(running, watch, until=half_way):
+                raise _ended_early(running.process.wait())
+            running.process.kill()
+            await self._listen(running, watch)  # What it had said before it died.
+        on_their_way = len(self.heard.acknowledged) - outcome.done
+        outcome.kill = Kill(outcome.timeline.now_s(), outcome.acknowledged, on_their_way)
+        outcome.remark(
+            f"Killed the worker (SIGKILL) in the middle: {outcome.acknowledged:,} calls were acknowledged, "
+            f"{on_their_way:,} orders on their way.",
+            "bold red",
+        )
+
+    async def _to_the_end(self, watch: Watcher) -> None:
+        outcome, kill = self.outcome, self.outcome.kill
+        assert kill is not None
+        self.heard.opened_in_s = None
+        async with self._worker("ends") as running:
+            if await self._listen(running, watch, until=lambda: self.heard.opened_in_s is not None):
+                kill.gap_s = outcome.timeline.now_s() - kill.at_s
+                kill.recovery_s = self.heard.opened_in_s or 0.0
+                outcome.remark(
+                    f"Another worker has opened the store and taken up what was owed in {kill.recovery_s:.2f} s.",
+                    "bold green",
+                )
+                watch(outcome)
+                await self._listen(running, watch)
+            code = running.process.wait()
+            if code != 0:
+                raise _ended_early(code)
+
+    def _trouble(self) -> None:
+        """Begin the outage when it is time, and end it when the breaker has noticed."""
+        outcome, gateway = self.outcome, self._gateway
+        if outcome.outage is None:
+            if outcome.orders >= TROUBLE_FROM and outcome.acknowledged >= outcome.orders:
+                gateway.fail()
+                outcome.outage = Outage(outcome.timeline.now_s())
+                outcome.remark("The bank is down: every call is answered with 503.", "bold red")
+        elif outcome.outage.opened_s is not None or self.heard.ended:
+            gateway.recover_in(min(OUTAGE_S, outcome.orders / 1_000), self.heard.bank_is_back)
+
+    @contextlib.asynccontextmanager
+    async def _worker(self, part: Part) -> AsyncGenerator[Running, None]:
+        """A worker and what it says. It is killed on the way out, if it lives, whatever happens."""
+        async with self._gateway.line() as line:
+            process = self._started(part, line)
+            line.close()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with process.stdin, process.stdout:
+                try:
+                    news = asyncio.StreamReader()
+                    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                        lambda: asyncio.StreamReaderProtocol(news), process.stdout
+                    )
+                    with contextlib.closing(transport):
+                        yield Running(process, news)
+                finally:
+                    process.kill()
+                    process.wait()
+
+    def _started(self, part: Part, line: socket.socket) -> "subprocess.Popen[bytes]":
+        dashboard = NONE if self._dashboard is None else self._dashboard.fileno()
+        life = Life(str(self.folder), self.outcome.orders, self.outcome.seed, part, line.fileno(), dashboard)
+        return subprocess.Popen(  # noqa: S603 -- our own module, our own interpreter.
+            [sys.executable, "-m", WORKER, msgspec.json.encode(life).decode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[descriptor for descriptor in (line.fileno(), dashboard) if descriptor != NONE],
+            process_group=0,  # Ctrl-C in a terminal is for the watching process alone.
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+
+    async def _listen(self, running: Running, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
+        """Hear news until something is so, or to the end. Returns whether it is so."""
+        heard = 0
+        while line := await running.news.readline():
+            if not line.endswith(b"\n"):  # Half a line was not said.
+                break
+            self.heard(line.decode())
+            heard += 1
+            if heard % LINES_PER_LOOK == 0 or self.outcome.remarks:
+                watch(self.outcome)
+            if until is not None and until():
+                return True
+        return False
+
+
+def _nobody(outcome: Outcome, /) -> None:
+    """Nobody watches."""
+    del outcome
+
+
+def _ended_early(code: int) -> InternalError:
+    return InternalError(f"the demo's worker ended with {code}; its complaint is above.")

@@ -156,7 +156,9 @@ def _paint_node(placed: PlacedNode, most: int) -> str:
     look = node.look
     heat = "" if node.visits is None else f" heat{level(node.visits, most)}"
     corner = min(box.height / 2, 20.0) if look in ("resting", "any") else _CORNER
-    parts = [f'<g class="{look}{heat}">', _rectangle("box", box, corner)]
+    # The dashboard finds the box of a state by this, to write beside it how many workflows are there.
+    state = "" if look == "any" else f' data-state="{escape(node.name)}"'
+    parts = [f'<g class="{look}{heat}"{state}>', _rectangle("box", box, corner)]
     if look == "final":
         inner = Box(
             box.left + _RING_INSET,

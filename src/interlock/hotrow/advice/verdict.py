@@ -16,6 +16,10 @@ Target = Literal["", "sharded", "more_shards", "event_log", "streams", "postgres
 """What it should become; nothing for those that stay."""
 
 
+Knob = bool | int | float | str
+"""The value of a setting."""
+
+
 class Choice(msgspec.Struct, frozen=True):
     """A verdict without its words: what it is compared by."""
 
@@ -74,6 +78,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What to run or paste; nothing where nothing is to be done."""
     undo: str = ""
     """What takes it back."""
+    knobs: dict[str, Knob] = {}
+    """Settings of its tool that bring it about, or the part of it that settings can."""
+    code: str = ""
+    """The line that brings about what only code can."""
 
     @property
     def choice(self) -> Choice:

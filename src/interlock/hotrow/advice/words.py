@@ -8,10 +8,11 @@ and keys are the user's, so they are shown as Python and TOML would write them.
 import json
 import re
 import shlex
+from typing import NamedTuple
 
 from interlock.hotrow.advice.evidence import Evidence
 from interlock.hotrow.advice.seen import Seen
-from interlock.hotrow.advice.verdict import CHOICES, Case, Verdict
+from interlock.hotrow.advice.verdict import CHOICES, Case, Knob, Verdict
 from interlock.hotrow.signal.windows import Engine
 from interlock.hotrow.tools import BUDGET_S_MAX, Tool
 from interlock.lanes.settings import COUNTER_SHARDS_MAX, LaneSettings
@@ -66,7 +67,7 @@ UNKNOWN_KIND = (
 def worded(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> Verdict:
     """The verdict of a case, with its words."""
     choice = CHOICES[case]
-    command, undo = _command(case, tool, evidence, found)
+    remedy = _remedy(case, tool, evidence, found)
     return Verdict(
         database=evidence.database,
         engine=evidence.engine,
@@ -74,8 +75,10 @@ def worded(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> Verdict:
         target=choice.target,
         why=WHY[case],
         evidence=tuple(_measured(case, tool, evidence, found)),
-        command=command,
-        undo=undo,
+        command=remedy.command,
+        undo=remedy.undo,
+        knobs=remedy.knobs,
+        code=remedy.code,
     )
 
 
@@ -160,11 +163,19 @@ def _coupled_line(evidence: Evidence) -> str:
     return "What one row can do in that PostgreSQL was not measured (`interlock bench contention` does)."
 
 
-def _command(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> tuple[str, str]:
-    """What to run or paste, and what takes it back."""
+class _Remedy(NamedTuple):
+    """What to run or paste, what takes it back, and the parts that it is made of."""
+
+    command: str = ""
+    undo: str = ""
+    knobs: dict[str, Knob] = {}  # noqa: RUF012 -- nobody changes it.
+    code: str = ""
+
+
+def _remedy(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> _Remedy:
     match CHOICES[case].action:
         case "stay":
-            return "", ""
+            return _Remedy()
         case "tune":
             return _tuning(tool, evidence)
         case "helper":
@@ -172,35 +183,39 @@ def _command(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> tuple[s
         case "separate":
             code = "stream = await db.stream(key)  # The key of what belongs together: a customer, an article."
             undo = "Copy the rows of the streams back into the database first; then db_per_write_stream = false."
-            return f"{_section(evidence)}\ndb_per_write_stream = true\n\n{code}", undo
+            return _Remedy(
+                f"{_section(evidence)}\ndb_per_write_stream = true\n\n{code}", undo, {"db_per_write_stream": True}, code
+            )
         case "couple" | "uncouple":
             return _routing(case, evidence)
 
 
-def _tuning(tool: Tool, evidence: Evidence) -> tuple[str, str]:
+def _tuning(tool: Tool, evidence: Evidence) -> _Remedy:
     batch = max(tool.group_commit_max_batch or 0, LaneSettings().group_commit_max_batch)
     window_s = max(tool.group_commit_window or 0.0, round(tool.write_latency_budget * WINDOW_SHARE, 4))
-    knobs = f"{_section(evidence)}\ngroup_commit_max_batch = {batch}\ngroup_commit_window = {window_s:g}"
-    return knobs, f"Take the two lines out of {_section(evidence)} again."
+    lines = f"{_section(evidence)}\ngroup_commit_max_batch = {batch}\ngroup_commit_window = {window_s:g}"
+    knobs: dict[str, Knob] = {"group_commit_max_batch": batch, "group_commit_window": window_s}
+    return _Remedy(lines, f"Take the two lines out of {_section(evidence)} again.", knobs)
 
 
-def _helping(case: Case, evidence: Evidence, found: Seen) -> tuple[str, str]:
+def _helping(case: Case, evidence: Evidence, found: Seen) -> _Remedy:
     if case == "crowded":
-        knob = f"{_section(evidence)}\ncounter_shard_count ="
-        return f"{knob} {min(found.shards * 2, COUNTER_SHARDS_MAX)}", f"{knob} {found.shards}"
+        knob, more = f"{_section(evidence)}\ncounter_shard_count =", min(found.shards * 2, COUNTER_SHARDS_MAX)
+        return _Remedy(f"{knob} {more}", f"{knob} {found.shards}", {"counter_shard_count": more})
     key = found.counter or (found.row.key if found.row is not None and isinstance(found.row.key, str) else "NAME")
     counter = f"db.counter({json.dumps(key, ensure_ascii=False)}, kind="
-    if case == "skewed":
-        return f'{counter}"event_log")', f'{counter}"sharded")'
-    return f'{counter}"sharded")', f'{counter}"exact")'
+    kind, before = ("event_log", "sharded") if case == "skewed" else ("sharded", "exact")
+    # A counter that chooses for itself takes a setting; a plain row has to become a counter first, in code.
+    knobs: dict[str, Knob] = {} if found.counter is None else {"counter_kind": kind}
+    return _Remedy(f'{counter}"{kind}")', f'{counter}"{before}")', knobs, f'{counter}"{kind}")')
 
 
-def _routing(case: Case, evidence: Evidence) -> tuple[str, str]:
+def _routing(case: Case, evidence: Evidence) -> _Remedy:
     schema = re.sub(r"[^a-z0-9_]+", "_", evidence.database.lower())
     lane = f"s3://BUCKET/{evidence.database}" if evidence.engine == "object" else f"lanes:///FOLDER/{evidence.database}"
     postgres = f"postgresql://HOST/DATABASE?schema={schema}"
     there, here = (lane, postgres) if case == "cold" else (postgres, lane)
-    return _route(evidence, there), _route(evidence, evidence.url or here)
+    return _Remedy(_route(evidence, there), _route(evidence, evidence.url or here))
 
 
 def _route(evidence: Evidence, url: str) -> str:

@@ -33,6 +33,7 @@ class Counters:
         executor: Executor,
         *,
         shard_count: int = SHARD_COUNT,
+        kind: Kind = "auto",
         clock: Clock | None = None,
         chance: Chance | None = None,
         contention: Contended | None = None,
@@ -43,6 +44,8 @@ class Counters:
         _refuse_shard_count(shard_count)
         clock = clock or SystemClock()
         tables = Tables()
+        self._kind: Kind = kind
+        """What one is that is opened without a kind: `auto`, unless it was set otherwise (D16)."""
         self._inside = Inside(
             executor=executor,
             clock=clock,
@@ -63,7 +66,8 @@ class Counters:
                 why="The kind says where adds are written; the value is the same under each of them.",
                 fix='Leave it out, or write kind="auto": it is chosen by measured contention.',
             )
-        return Counter(self._inside, self._inside.headers.known(name), kind)
+        chosen = self._kind if kind == "auto" else kind
+        return Counter(self._inside, self._inside.headers.known(name), chosen)
 
     @property
     def roll_up_failures(self) -> int:

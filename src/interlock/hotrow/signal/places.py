@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from interlock.catalog.addresses import SUFFIX, lane_path
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.defaults import below
+from interlock.catalog.folder import FolderCatalog
 from interlock.catalog.places import cache_path
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
@@ -74,7 +75,7 @@ def _candidates(url: str) -> Iterator[LanePlace]:
         name = file.name.removesuffix(SUFFIX)
         yield LanePlace(name, f"{url.rstrip('/')}/{quote(name)}", file)
         yield from _below(file, f"{url.rstrip('/')}/{quote(name)}")
-    for name, place in Catalog(url).names().items():
+    for name, place in FolderCatalog(url).names().items():
         # What was moved elsewhere is followed once: a catalog names databases, never homes.
         if is_bucket(place.url):
             address = parse(place.url)
@@ -99,7 +100,7 @@ def _below(path: Path, url: str, called: str = "") -> Iterator[LanePlace]:
 
 def _in_bucket(url: str, cache: str | None) -> list[LanePlace]:
     """The database at the address and, if it is a home, its workflows; others are found by their own addresses."""
-    inside = Catalog(url).locate(WORKFLOWS)
+    inside = below(url, WORKFLOWS)
     return [
         LanePlace(address.name, str(address), cache_path(address, cache), "object")
         for address in (parse(url), parse(inside))

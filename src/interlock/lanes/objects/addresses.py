@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from interlock.errors import BadUsage
+from interlock.lanes import redaction
 
 PATH_BYTES_MAX = 800
 """Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
@@ -21,24 +22,10 @@ PATH_BYTES_MAX = 800
 RESERVED: Final = frozenset({"log", "snapshot", "probe", "manifest"})
 """What a database keeps below itself, and the probe beside it. A database there would be taken for a part of it."""
 
-MASK: Final = "***"
+MASK: Final = redaction.MASK
+OPTIONS: Final = redaction.OPTIONS
+SECRETS: Final = redaction.SECRETS
 
-S3_OPTIONS: Final = (
-    "endpoint",
-    "region",
-    "access_key_id",
-    "secret_access_key",
-    "session_token",
-    "virtual_hosted",
-    "allow_http",
-)
-GS_OPTIONS: Final = ("endpoint", "service_account", "allow_http")
-AZ_OPTIONS: Final = ("endpoint", "account", "access_key", "sas", "allow_http")
-
-OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
-SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
-
-_HARMLESS = frozenset(name for names in OPTIONS.values() for name in names) - SECRETS
 _SWITCHES = frozenset({"virtual_hosted", "allow_http"})
 _PLACES = frozenset({"endpoint", "account"})
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
@@ -113,21 +100,7 @@ def parse(url: str) -> Address:
 
 def redacted(url: str) -> str:
     """The URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong address."""
-    shown, hash_mark, _ = url.partition("#")
-    shown, mark, query = shown.partition("?")
-    shown = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", shown)
-    shown = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", shown)
-    options = [_shown_option(option) for option in query.split("&")] if mark else []
-    return shown + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
-
-
-def _shown_option(option: str) -> str:
-    name, mark, value = option.partition("=")
-    if not mark:
-        return name if name in _HARMLESS | SECRETS else MASK
-    if name == "endpoint":
-        value = re.sub(r"^(\w+://)?[^/@]*@", rf"\1{MASK}@", unquote(value)).partition("?")[0]
-    return f"{name}={value if name in _HARMLESS else MASK}"
+    return redaction.redacted(url)
 
 
 def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from interlock.errors import CorruptionError, UnavailableError, UnusableFile
 from interlock.lanes.connection import Prepare
 from interlock.lanes.doctor import Facts, look_at
 from interlock.lanes.objects import probe, symptoms
+from interlock.lanes.objects.answering import answering
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.format import HEADER_BYTES, decode_header, log_key, part_key
 from interlock.lanes.objects.manifest import KEY, Manifest, read_manifest
@@ -25,7 +26,6 @@ from interlock.lanes.objects.reading import LOOKS_MAX, Watch, end_of_log, flaw_o
 from interlock.lanes.objects.report import BucketOwner, BucketReport, SnapshotFacts, State
 from interlock.lanes.objects.slots import Position
 from interlock.lanes.objects.snapshots import GROUP_WEIGHT_BYTES
-from interlock.lanes.objects.takeover import answering
 from interlock.lanes.objects.walk import Walk
 from interlock.lanes.objects.world import World
 from interlock.lanes.settings import LaneSettings

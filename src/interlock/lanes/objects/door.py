@@ -19,7 +19,12 @@ from interlock.seams import Clock
 
 def log_opener(address: Address, *, settings: LaneSettings, clock: Clock) -> OpenLog:
     """What opens the log behind the address, once the local file's lock is held."""
-    return partial(_open, address, settings, World(clock=clock))
+    return partial(_open, address, settings, World(clock=clock), None)
+
+
+def log_taker(address: Address, *, settings: LaneSettings, clock: Clock, short_s: float) -> OpenLog:
+    """The same for a mover, which takes the lane from an owner that lives (see `takeover.claim`)."""
+    return partial(_open, address, settings, World(clock=clock), short_s)
 
 
 def bucket_of(address: Address) -> Bucket:
@@ -27,12 +32,19 @@ def bucket_of(address: Address) -> Bucket:
     return open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
 
 
+def proven_bucket_of(address: Address, *, settings: LaneSettings, clock: Clock) -> Bucket:
+    """The objects of the database at the address, to be written."""
+    return open_proven(address, request_timeout_s=settings.request_timeout_s, world=World(clock=clock))
+
+
 def folder_of(address: Address) -> Bucket:
     """The folder that the database shares with others, to be probed."""
     return open_folder(address, request_timeout_s=REQUEST_TIMEOUT_S_MIN)
 
 
-def _open(address: Address, settings: LaneSettings, world: World, path: Path | None) -> DurableLog:
+def _open(
+    address: Address, settings: LaneSettings, world: World, short_s: float | None, path: Path | None
+) -> DurableLog:
     assert path is not None, "a lane on a bucket has a local file"
     bucket = open_proven(address, request_timeout_s=settings.request_timeout_s, world=world)
-    return open_log(bucket, path, settings=settings, world=world)
+    return open_log(bucket, path, settings=settings, world=world, short_s=short_s)

@@ -45,6 +45,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The lane's own time when it was taken, for the retention (G8)."""
 
 
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Where everything lives since a move left. What counts is the tombstone in the log; this spares reading it."""
+
+    url: str
+    epoch: int
+    time_us: int
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What one object says about the whole lane."""
 
@@ -62,6 +70,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Every state from this number on can be restored; 0 means from the beginning."""
     collected: int = 0
     """Groups below this number are deleted. Fences never are."""
+    lease_before_s: float = 0.0
+    """A mover has shortened the lease: so long it was before, and an owner that has not renewed it since believes it
+    still is; 0 when nobody has."""
+    left: Left | None = None
 
     @property
     def floor(self) -> int:

@@ -9,23 +9,23 @@ it is renamed. So a file of that name is whole, and an error leaves nothing behi
 """
 
 import contextlib
-import os
-from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.errors import CorruptionError, TargetNotFound, UnavailableError, UnusableFile
 from interlock.lanes.connection import Prepare
-from interlock.lanes.doctor import Facts, look_at
+from interlock.lanes.doctor import Facts, look_at, opened_to_look
+from interlock.lanes.objects.answering import answering
 from interlock.lanes.objects.bucket import Bucket
 from interlock.lanes.objects.cache import Cache
 from interlock.lanes.objects.format import HEADER_BYTES, corrupt, hash_of, log_key
 from interlock.lanes.objects.manifest import Manifest, Snapshot
 from interlock.lanes.objects.reading import LOOKS_MAX, Watch, check_hash, end_of_log, manifest_at, moved, silent
 from interlock.lanes.objects.slots import READ_AHEAD, Position, read_slots
-from interlock.lanes.objects.takeover import answering
-from interlock.lanes.ownership import Ownership, lock_path
+from interlock.lanes.placing import check_target, held, put_in_place
+from interlock.lanes.tombstone import moved as moved_elsewhere
+from interlock.lanes.tombstone import tombstone_of
 from interlock.seams import Clock, Ids
 
 Moment = int | datetime | None
@@ -68,7 +68,8 @@ def restore(
     """Restore the database of that name into a file. `prepare` registers the functions that its schema may call.
 
     Raises TargetNotFound for a database or a place of it that is not there, UnusableFile for the file, CorruptionError
-    for an object that cannot be used, UnavailableError for a bucket that does not answer.
+    for an object that cannot be used, UnavailableError for a bucket that does not answer, MovedElsewhere for the newest
+    state of a database that a move has left.
     """
     check_target(path, force=force)
     temporary = path.with_name(f".{path.name}.{ids.new().hex}.restoring")
@@ -77,42 +78,18 @@ def restore(
             made = _made(bucket, temporary, name, at, watch)
         watch("checking the pages", 0, 1)
         facts = _checked(temporary, made.at.seq, clock, prepare)
+        if at is None:
+            _refuse_left(temporary)
         watch("checking the pages", 1, 1)
-        with _held(path, clock):
+        with held(path, clock):
             check_target(path, force=force)
-            _place(temporary, path, force=force)
+            put_in_place(temporary, path, force=force)
     except OSError as error:
         raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         with contextlib.suppress(OSError):
             Cache(temporary).discard()
     return Restored(path, made.at, made.snapshot, facts.pages, facts.page_bytes)
-
-
-def check_target(path: Path, *, force: bool) -> None:
-    """Refuse a file that cannot be written, or that must not be. Raises UnusableFile."""
-    if not path.parent.is_dir():
-        raise UnusableFile(
-            f"the folder {path.parent} does not exist.",
-            why="A folder that is made because of a misspelt name hides the file.",
-            fix="Make the folder, or name another one.",
-        )
-    if path.is_dir() or (path.exists() and not path.is_file()):
-        raise UnusableFile(f"{path} is not a file.", why="A database is restored into one file.")
-    for suffix in ("-wal", "-journal"):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            raise UnusableFile(
-                f"{beside} is there, the log of another database of that name.",
-                why="SQLite would play it into the restored file, and destroy it.",
-                fix="Restore under another name; or close whatever uses the file, and remove both.",
-            )
-    if path.exists() and not force:
-        raise UnusableFile(
-            f"{path} exists.",
-            why="What it holds would be gone.",
-            fix="Name another file, or say --force to replace it.",
-        )
 
 
 def _made(bucket: Bucket, temporary: Path, name: str, at: Moment, watch: Watch) -> _Made:
@@ -226,45 +203,20 @@ def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts
     return facts
 
 
+def _refuse_left(temporary: Path) -> None:
+    """Raise MovedElsewhere for the newest state of a database that a move has left; an earlier one can be asked for."""
+    with opened_to_look(temporary) as (connection, _):
+        stone = tombstone_of(connection)
+    if stone is not None:
+        raise moved_elsewhere(stone)
+
+
 def _damaged(seq: int, told: str) -> CorruptionError:
     return CorruptionError(
         f"the database as it was at {seq} is damaged: {told}",
         why="Every object is as it was stored, so the pages were wrong already when they were.",
         fix="Restore an earlier state with --at; no file was written.",
     )
-
-
-@contextlib.contextmanager
-def _held(path: Path, clock: Clock) -> Generator[None]:
-    """Keep others from opening the lane while its file is replaced. Raises LaneOwned when somebody has it open."""
-    if not lock_path(path).exists():
-        yield
-        return
-    ownership = Ownership.take(path, clock)
-    try:
-        yield
-    finally:
-        ownership.release()
-
-
-def _place(temporary: Path, path: Path, *, force: bool) -> None:
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    if force:
-        temporary.replace(path)
-    else:
-        # A link, because renaming would silently replace a file that has come into being meanwhile.
-        try:
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            raise
-        except OSError:  # A file system without links.
-            temporary.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _us(moment: datetime) -> int:

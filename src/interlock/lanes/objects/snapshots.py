@@ -132,6 +132,8 @@ def _part(
 
 def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings) -> Manifest:
     """The manifest with one snapshot more and without those that the retention lets go of."""
+    if snapshot in manifest.snapshots:
+        return manifest  # Its answer was lost, and a mover has changed the manifest since.
     snapshots = [*manifest.snapshots, snapshot]
     oldest_us = snapshot.time_us - int(settings.retention_s * 1_000_000)
     # The history begins at a snapshot: one goes when the next one also covers the time to keep. At first it begins with

@@ -7,21 +7,26 @@ and fences are never deleted (G4). What it had appended before the fence is part
 
 Lease expiry decides when to try, never what is right. It is judged by this process's own monotonic clock: a lease has
 run out when the manifest stayed the same for as long as the lease says (G8).
+
+A mover takes the lane from an owner that lives, and does not wait for its lease before, but behind the fence: nobody
+writes any more, but the owner that was replaced goes on answering reads until its lease is over, and what it shows must
+be the latest that there is.
 """
 
-import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from interlock.errors import LaneOwned, UnavailableError
+from interlock.errors import LaneOwned
+from interlock.lanes.objects.answering import answering
 from interlock.lanes.objects.bucket import Bucket, BucketError
 from interlock.lanes.objects.format import Entry, corrupt, log_key
 from interlock.lanes.objects.manifest import KEY, Keeper, Manifest, Owner, fenced, me, read_manifest
 from interlock.lanes.objects.slots import Position, Stored, read_slots, write_slot
 from interlock.lanes.objects.world import Patience, World
 from interlock.lanes.settings import LaneSettings
+from interlock.lanes.tombstone import Tombstone, moved
 
 LOOKS_PER_LEASE = 8
 
@@ -32,16 +37,25 @@ class Claim(NamedTuple):
     keeper: Keeper
     leased_s: float
     """When, by our own clock, the lease was asked for."""
+    outlast_s: float = 0.0
+    """Until when, by our own clock, an owner that was replaced alive may still answer reads."""
 
 
-def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str) -> Claim:
-    """Take the next epoch in the manifest, waiting for a lease that may have run out. Raises LaneOwned."""
+def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str, *, short_s: float | None = None) -> Claim:
+    """Take the next epoch in the manifest, waiting for a lease that may have run out. Raises LaneOwned, MovedElsewhere.
+
+    With `short_s` it is taken from an owner that lives: that is when, by our own clock, the lease that it has is surely
+    the shortened one; infinite when that is not known.
+    """
     owner = me(world, cache)
     patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
     with answering("open the lane"):
         while True:
             found = read_manifest(bucket)
-            if found is not None and found[0].owner is not None and found[0].owner.cache != cache:
+            if found is not None and found[0].left is not None:
+                raise moved(Tombstone(found[0].left.url, found[0].left.epoch, found[0].left.time_us))
+            others = found is not None and found[0].owner is not None and found[0].owner.cache != cache
+            if found is not None and others and short_s is None:
                 _wait_for_lease(bucket, world, found[0])
             asked_s = world.clock.monotonic_s()
             if found is None:
@@ -49,9 +63,16 @@ def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str) -> C
                 keeper = _create(bucket, world, settings, owner)
             else:
                 keeper = _take(bucket, world, settings, owner, found)
+            if keeper is not None and found is not None and others and short_s is not None:
+                return Claim(keeper, asked_s, _over_s(found[0], world.clock.monotonic_s(), short_s))
             if keeper is not None:
                 return Claim(keeper, asked_s)
             patience.pause(None)
+
+
+def _over_s(before: Manifest, now_s: float, short_s: float) -> float:
+    """When the lease of the owner before, which cannot renew it any more, has surely run out."""
+    return max(now_s + before.lease_s, min(short_s, now_s + before.lease_before_s))
 
 
 def fence(bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, replayed: Position) -> Iterator[Stored]:
@@ -119,6 +140,7 @@ def _take(
         epoch=before.epoch + 1,
         owner=owner,
         lease_s=settings.lease_s,
+        lease_before_s=0.0,
     )
     try:
         tag = bucket.replace(KEY, msgspec.json.encode(manifest), tag)
@@ -144,16 +166,3 @@ def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
                 f"the lane is owned by process {owner.pid} on host {owner.host} (epoch {found[0].epoch}), "
                 "which has just renewed its lease."
             )
-
-
-@contextlib.contextmanager
-def answering(what: str) -> Generator[None]:
-    """Turn a bucket that does not answer into an error for people."""
-    try:
-        yield
-    except BucketError as error:
-        raise UnavailableError(
-            f"the bucket did not let us {what}: {error}.",
-            why="It did not answer, or refused: the network, the credentials, the name of the bucket.",
-            fix="Check the address and the credentials, then try again; nothing was acknowledged.",
-        ) from error

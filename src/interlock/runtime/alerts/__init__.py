@@ -15,6 +15,7 @@ from interlock.runtime.alerts.alert import (
     more_alert,
     stalled_alert,
 )
+from interlock.runtime.alerts.environment import receivers_in
 from interlock.runtime.alerts.outbox import AlertSettings, ReceiverReport
 from interlock.runtime.alerts.receivers import AlertWebhook, PagerDuty, Post, Receiver, Severity
 
@@ -34,5 +35,6 @@ __all__ = [
     "debt_alert",
     "letter_alert",
     "more_alert",
+    "receivers_in",
     "stalled_alert",
 ]

@@ -51,7 +51,8 @@ class Alarms:
         if alert.resolved:
             _LOG.info("%s", alert.summary, extra=fields)
         else:
-            _LOG.warning("%s What to do: %s", alert.summary, alert.advice, extra=fields)
+            end = "" if alert.summary.endswith((".", "…")) else "."
+            _LOG.warning("%s%s What to do: %s", alert.summary, end, alert.advice, extra=fields)
         self._subscribers.emit(
             AlertRaised(
                 alert.kind,
@@ -64,6 +65,11 @@ class Alarms:
         )
         for outbox in self._outboxes:
             outbox.put(alert)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no receiver has anything waiting: what was told has arrived, or was given up."""
+        return all(report.waiting == 0 for report in self.reports())
 
     def reports(self) -> list[ReceiverReport]:
         """How each receiver does, in the order they were given."""

@@ -18,10 +18,21 @@ import msgspec
 from interlock.signals import BreakerChanged
 from interlock.store.values import Letter, Row
 
-AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt"]
+AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone"]
 
 TEXT_CHARACTERS_MAX = 500
 """Of a subject or an error as an alert shows it; the whole of it is in the store."""
+
+RUNBOOKS: dict[AlertKind, str] = {
+    "stalled": "interlockstalled",
+    "breaker_open": "interlockbreakeropen",
+    "dead_letter": "interlockdeadletters",
+    "compensation_debt": "interlockcompensationdebt",
+    "redis_gone": "interlockredisgone",
+}
+"""The section of the page of runbooks that says what to do, by kind."""
+
+RUNBOOK_PAGE = "docs/how-to/runbooks.md"
 
 KEY_CHARACTERS_MAX = 255
 """PagerDuty permits no longer deduplication key."""
@@ -47,6 +58,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     details: dict[str, str | int | float] = {}
     resolved: bool = False
+
+    def runbook(self, page: str | None = None) -> str:
+        """Where to read what to do: a section of the page at that address, or of the one in the sources."""
+        return f"{page or RUNBOOK_PAGE}#{RUNBOOKS[self.kind]}"
 
     def over(self, at_us: int) -> "Alert":
         """The same alert, told as resolved."""
@@ -114,6 +129,21 @@ def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
     return alert if changed.after == "open" else alert.over(now_us)
 
 
+def redis_alert(address: str, reason: str, now_us: int, *, resolved: bool) -> Alert:
+    """The alert of a Redis that does not answer, or the end of it."""
+    alert = Alert(
+        kind="redis_gone",
+        subject=address,
+        summary=f"Redis at {address} does not answer" + (f": {shown(reason)}" if reason else "."),
+        advice="Look whether it runs and can be reached. Until then leases come from the store, and limits and "
+        "breakers are those of each process; everything comes back by itself.",
+        dedup_key=key("redis_gone", address),
+        at_us=now_us,
+        since_us=now_us,
+    )
+    return alert.over(now_us) if resolved else alert
+
+
 class Debt(msgspec.Struct, frozen=True):
     """Workflows of one machine that have been unwinding for longer than they should (C9)."""
 
@@ -159,7 +189,7 @@ def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_al
     """What stands for all those beyond the bound of single alerts (G6)."""
     many = f"{more:,}" if counted_all else f"at least {more:,}"
     things, command = (
-        ("stalled workflows", "interlock stalled")
+        ("stalled workflows", "interlock stalled MACHINE")
         if kind == "stalled"
         else ("dead letters", "interlock dead-letters list")
     )

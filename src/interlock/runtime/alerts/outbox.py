@@ -6,16 +6,21 @@ alert: an engine without alerts has none, and a hanging receiver never keeps a p
 
 The order is kept, so that the end of an alert never overtakes its beginning. G6: beyond `alerts_max` the oldest is
 dropped and counted, because news of now are worth more than news of an hour ago.
+
+A receiver is often out of reach for as long as what the alert is about. An alert that nobody took goes behind the
+others, and is tried again until it is `keep_s` old, or until something newer is told by its key.
 """
 
 import contextlib
 import http.client
 import logging
+import math
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -35,7 +40,9 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     alerts_max: int = 1_000
     """Alerts that wait for one receiver; beyond it the oldest is dropped and counted."""
     attempts_max: int = 8
-    """Attempts at one alert; with the backoff below they take about two minutes."""
+    """Attempts at one alert in a row; with the backoff below they take about two minutes."""
+    keep_s: float = 3_600.0
+    """So long an alert that was not taken is kept behind the others and tried again; 0 drops it."""
     backoff_first_s: float = 1.0
     backoff_max_s: float = 60.0
     retry_after_max_s: float = 300.0
@@ -70,6 +77,15 @@ class ReceiverReport(msgspec.Struct, frozen=True):
     waiting: int
 
 
+@dataclass(slots=True)
+class _Due:
+    """An alert on its way."""
+
+    alert: Alert
+    since_s: float
+    tried: int = 0
+
+
 class Outbox:
     """The alerts of one receiver, on their way."""
 
@@ -86,7 +102,7 @@ class Outbox:
         self._clock = clock
         self._chance = chance
         self._settings = settings
-        self._queue: deque[Alert] = deque()
+        self._queue: deque[_Due] = deque()
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._abandoned = False
@@ -95,6 +111,8 @@ class Outbox:
         self._ended: Future[None] = Future()
         self._busy = False
         self._full = False
+        self._well = True
+        """Whether it took the last one."""
         self._delivered = self._retried = self._refused = self._dropped = 0
 
     def put(self, alert: Alert) -> None:
@@ -108,7 +126,7 @@ class Outbox:
                 self._queue.popleft()
                 self._dropped += 1
             told, self._full = self._full, overflow or self._full
-            self._queue.append(alert)
+            self._queue.append(_Due(alert, self._clock.monotonic_s()))
             if self._thread is None:
                 self._thread = self._started()
             self._changed.notify()
@@ -163,17 +181,19 @@ class Outbox:
 
     def _run(self) -> None:
         try:
-            while (alert := self._next()) is not None:
-                taken = self._deliver(alert)
+            while (due := self._next()) is not None:
+                taken = self._deliver(due)
                 with self._changed:
                     self._busy = False
+                    if not taken and self._kept(due):
+                        continue
                     self._full = self._full and not taken
                     self._delivered += taken
                     self._refused += not taken
         finally:
             self._ended.set_result(None)
 
-    def _next(self) -> Alert | None:
+    def _next(self) -> _Due | None:
         with self._changed:
             while not self._queue:
                 if self._closing.is_set():
@@ -182,32 +202,59 @@ class Outbox:
             self._busy = True
             return self._queue.popleft()
 
-    def _deliver(self, alert: Alert) -> bool:
-        """Post it until it is taken, refused, or tried often enough."""
-        attempts = self._settings.attempts_max
-        for attempt in range(1, attempts + 1):
+    def _deliver(self, due: _Due) -> bool:
+        """Post it until it is taken, refused, or tried often enough for this time."""
+        alert, tries = due.alert, self._settings.attempts_max
+        if due.tried:
+            tries = 1
+            if not self._well:
+                self._wait(self._backoff_s(due.tried))
+        for left in range(tries - 1, -1, -1):
             # An attempt that began before closing is followed by one more at once; one that began after is the last.
-            last = attempt == attempts or self._closing.is_set()
+            last = left == 0 or self._closing.is_set()
             problem, again, asked_s = self._attempt(alert)
+            due.tried += 1
+            self._well = not problem
             if not problem:
                 return True
             if not again or last:
-                _LOG.error(
-                    "%s did not take the alert %s at attempt %d, and it is dropped: %s",
-                    self._receiver.name,
-                    alert.dedup_key,
-                    attempt,
-                    problem,
-                )
+                due.since_s = due.since_s if again else -math.inf
+                self._tell_failure(due, problem)
                 return False
-            delay_s = max(asked_s, self._backoff_s(attempt))
-            _LOG.info("%s: %s Attempt %d follows in %.1f s.", self._receiver.name, problem, attempt + 1, delay_s)
+            delay_s = max(asked_s, self._backoff_s(due.tried))
+            _LOG.info("%s: %s Attempt %d follows in %.1f s.", self._receiver.name, problem, due.tried + 1, delay_s)
             with self._changed:
                 self._retried += 1
             self._wait(delay_s)
             if self._abandoned:
                 return False
         return False
+
+    def _tell_failure(self, due: _Due, problem: str) -> None:
+        """Once when it is kept for later, and once when it is dropped."""
+        kept = self._may_keep(due)
+        if kept and due.tried > self._settings.attempts_max:
+            return
+        _LOG.error(
+            "%s did not take the alert %s at attempt %d, and it is %s: %s",
+            self._receiver.name,
+            due.alert.dedup_key,
+            due.tried,
+            f"tried again for up to {self._settings.keep_s:g} s" if kept else "dropped",
+            problem,
+        )
+
+    def _may_keep(self, due: _Due) -> bool:
+        young = self._clock.monotonic_s() - due.since_s < self._settings.keep_s
+        return young and not self._closing.is_set()
+
+    def _kept(self, due: _Due) -> bool:
+        """Put it behind the others, unless something newer is told by its key: the order of one key is kept."""
+        newer = any(other.alert.dedup_key == due.alert.dedup_key for other in self._queue)
+        if newer or not self._may_keep(due) or len(self._queue) >= self._settings.alerts_max:
+            return False
+        self._queue.append(due)
+        return True
 
     def _attempt(self, alert: Alert) -> tuple[str, bool, float]:
         """One post: what went wrong, whether another may go better, and when at the earliest."""
@@ -252,5 +299,5 @@ class Outbox:
 
     def _backoff_s(self, attempt: int) -> float:
         """Twice as long each time, of which the half is luck: many engines do not come back all at once."""
-        whole_s = min(self._settings.backoff_first_s * 2.0 ** (attempt - 1), self._settings.backoff_max_s)
+        whole_s = min(self._settings.backoff_first_s * 2.0 ** min(attempt - 1, 30), self._settings.backoff_max_s)
         return whole_s * (0.5 + 0.5 * self._chance.fraction())

@@ -24,6 +24,9 @@ from interlock.runtime.alerts.alert import KEY_CHARACTERS_MAX, Alert, iso
 
 Severity = Literal["critical", "error", "warning", "info"]
 
+ENQUEUE = "https://events.pagerduty.com/v2/enqueue"
+"""PagerDuty's service region in the United States; that in Europe is events.eu.pagerduty.com."""
+
 SUMMARY_CHARACTERS_MAX = 1_024
 """PagerDuty permits no longer `payload.summary`."""
 
@@ -68,8 +71,9 @@ class Receiver(Protocol):
 class _Address:
     """An address that is checked when it is declared, and shown without what may be secret."""
 
-    def __init__(self, cls: str, url: str, timeout_s: float, ca_file: str | Path | None) -> None:
+    def __init__(self, cls: str, url: str, timeout_s: float, ca_file: str | Path | None, runbooks: str | None) -> None:
         self._url = _checked_url(cls, url)
+        self._runbooks = None if runbooks is None else _checked_url(cls, runbooks, "runbooks").geturl()
         self._timeout_s = _checked_timeout(cls, timeout_s)
         self._tls = None if ca_file is None else _trusting(cls, ca_file)
         self._name = f"{cls}({origin(self._url)!r})"
@@ -97,6 +101,7 @@ class _Address:
 class AlertWebhook(_Address):
     """Posts every alert as a plain JSON object.
 
+    `runbooks` is the address at which your people read the page of runbooks; alerts link to their section of it.
     With `secret` each request is signed: `Interlock-Signature` is `v1=` and the HMAC-SHA256, in hexadecimal digits,
     of the text of `Interlock-Timestamp`, a dot and the body.
     """
@@ -109,8 +114,9 @@ class AlertWebhook(_Address):
         timeout_s: float = 5.0,
         secret: str | bytes | None = None,
         ca_file: str | Path | None = None,
+        runbooks: str | None = None,
     ) -> None:
-        super().__init__("AlertWebhook", url, timeout_s, ca_file)
+        super().__init__("AlertWebhook", url, timeout_s, ca_file, runbooks)
         self._headers = _checked_headers(headers or {})
         self._secret = secret.encode() if isinstance(secret, str) else secret
         if self._secret is not None and not self._secret:
@@ -135,6 +141,7 @@ class AlertWebhook(_Address):
                 "resolved": alert.resolved,
                 "dedup_key": alert.dedup_key,
                 "advice": alert.advice,
+                "runbook": alert.runbook(self._runbooks),
                 "details": alert.details,
             }
         )
@@ -150,20 +157,22 @@ class PagerDuty(_Address):
     """Opens and resolves PagerDuty alerts by the Events API v2.
 
     Its documentation (developer.pagerduty.com, "Send an Alert Event") limits `dedup_key` to 255 characters,
-    `payload.summary` to 1024 and a request to 512 KB; a `resolve` needs no payload.
+    `payload.summary` to 1024 and a request to 512 KB; a `resolve` needs no payload. With `runbooks`, the address of the
+    page of runbooks, an alert has its section of it in `links` and as `client_url`.
     """
 
     def __init__(
         self,
         routing_key: str,
         *,
-        url: str = "https://events.pagerduty.com/v2/enqueue",
+        url: str = ENQUEUE,
         source: str | None = None,
         severity: Severity = "error",
         timeout_s: float = 5.0,
         ca_file: str | Path | None = None,
+        runbooks: str | None = None,
     ) -> None:
-        super().__init__("PagerDuty", url, timeout_s, ca_file)
+        super().__init__("PagerDuty", url, timeout_s, ca_file, runbooks)
         if not (routing_key.isascii() and routing_key.isalnum()):
             raise DefinitionError(
                 f"PagerDuty(routing_key=…) of {len(routing_key)} characters is not one.",
@@ -192,6 +201,9 @@ class PagerDuty(_Address):
         if not alert.resolved:
             event["payload"] = self._payload(alert)
             event["client"] = "Interlock"
+            if self._runbooks is not None:
+                event["client_url"] = alert.runbook(self._runbooks)
+                event["links"] = [{"href": alert.runbook(self._runbooks), "text": f"Runbook: {alert.kind}"}]
         return Post(self._url, {}, msgspec.json.encode(event))
 
     def _payload(self, alert: Alert) -> dict[str, object]:
@@ -215,6 +227,7 @@ class PagerDuty(_Address):
                 "subject": alert.subject,
                 **{name: value for name, value in known.items() if value is not None},
                 "advice": alert.advice,
+                "runbook": alert.runbook(self._runbooks),
                 **alert.details,
             },
         }
@@ -226,7 +239,7 @@ def origin(url: SplitResult) -> str:
     return f"{url.scheme}://{host}" + (f":{url.port}" if url.port is not None else "")
 
 
-def _checked_url(cls: str, url: str) -> SplitResult:
+def _checked_url(cls: str, url: str, name: str = "url") -> SplitResult:
     problem = ""
     try:
         parts = urlsplit(url)
@@ -241,8 +254,9 @@ def _checked_url(cls: str, url: str) -> SplitResult:
         problem = "has characters that an address cannot have"
     if problem:
         raise DefinitionError(
-            f"The url of {cls} {problem}.",
-            why="Alerts are posted to it as it stands. It is not shown here because it may hold a secret.",
+            f"The {name} of {cls} {problem}.",
+            why=("Alerts are posted to it" if name == "url" else "Alerts link to it")
+            + " as it stands. It is not shown here because it may hold a secret.",
             fix='Give an address such as "https://alerts.example.com/interlock"; credentials belong into headers.',
             rule="bad-receiver",
         )

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from interlock.core.breakers import Verdict
 from interlock.runtime.resilience.oldest import Oldest
-from interlock.runtime.resilience.outlets import Change, Kind, Outcome, Outlet
+from interlock.runtime.resilience.outlets import Change, Kind, Outlet
+from interlock.runtime.resilience.reasons import Outcome
 from interlock.runtime.slots import Slots
 from interlock.seams import Chance
 

@@ -9,24 +9,25 @@ When nobody uses an outlet any more it keeps whether it is open, and forgets fai
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Literal, Protocol, cast
 
 import msgspec
 
-from interlock.core.breakers import CLOSED, FIRST_WAVE, Breaker, Circuit, Phase, Verdict
+from interlock.core.breakers import CLOSED, FIRST_WAVE, Circuit, Phase, Verdict
 from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
+from interlock.runtime.resilience.others import Forced, Others
+from interlock.runtime.resilience.reasons import Outcome, brief, why_changed
 from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Clock, SystemClock
 
 Kind = Literal["first", "retry", "undo"]
-Outcome = Literal["done", "failed", "refused", "abandoned"]
-Forced = Literal["open", "closed"]
 
 BURST_S = 0.1
 """So much of a rate may come at once."""
 
-WHY_CHARACTERS_MAX = 200
-"""Of an error that has opened a breaker."""
+PERMIT_S = 0.5
+"""How often a probe that waits for the permit of the others asks again, if nobody says a word."""
 
 UNDO_SHARE = 5
 """Undos have places of their own beside those of the calls: one for so many of them, at least one (C9)."""
@@ -72,6 +73,7 @@ class Outlet:
         self.under_way = self.undos_under_way = 0
         self._told: Phase = "closed"
         self.used = False
+        self.others: Others | None = None
         self.declared = dependency
         self._declare(dependency)
 
@@ -87,7 +89,7 @@ class Outlet:
         with self._lock:
             if dependency != self.declared:
                 self._declare(dependency)
-        self._stir()
+        self.stir()
 
     def _limit_rate(self, rate_per_s: float | None) -> None:
         self.rate: TokenRate | None = None
@@ -102,22 +104,15 @@ class Outlet:
         """Whether a call may be made now. Anything but "wait" is a place that must be given back with `leave`."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            undo = kind == "undo"
-            if self.forced == "open" or not self._room(undo=undo):
+            circuit, verdict = self._considered(kind, now_s)
+            if verdict == "wait" or (verdict == "probe" and not self._may_probe()):
                 return "wait"
-            if kind == "retry" and not self._spending.allows(now_s):
+            if not self._token(now_s):
+                if verdict == "probe" and self.others is not None:
+                    self.others.probed(said=False)  # Its permit is given back: others may use it.
                 return "wait"
-            verdict: Verdict = "call"
-            if self.forced is None:
-                # Nothing is taken from the bucket by somebody whom the breaker stops, and the other way round.
-                under_way = self._in_the_wave(undo=undo)
-                circuit, verdict = self.breaker.admit(self.circuit, now_s, under_way=under_way, undo=undo)
-                if verdict == "wait" or not self._token(now_s):
-                    return "wait"
-                self.circuit = circuit
-            elif not self._token(now_s):
-                return "wait"
-            if undo:
+            self.circuit = circuit
+            if kind == "undo":
                 self.undos_under_way += 1
             else:
                 self.under_way += 1
@@ -147,9 +142,33 @@ class Outlet:
             if after.wave >= self.concurrency_max:
                 after = msgspec.structs.replace(after, wave=0)
             self.circuit = after
-        if after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s:
-            self._tell(_why(breaker, after, admitted, outcome, _brief(why)))
-        self._stir()
+        changed = after.opened != circuit.opened or after.retry_at_s != circuit.retry_at_s
+        if changed:
+            reason = why_changed(breaker, after, admitted, outcome, brief(why))
+            if self.others is not None:
+                self.others.told(opened=after.opened, reset_s=breaker.reset_s, reason=reason)
+            self._tell(reason)
+        if admitted == "probe" and self.others is not None:
+            self.others.probed(said=changed)
+        self.stir()
+
+    def _considered(self, kind: Kind, now_s: float) -> tuple[Circuit, Verdict]:
+        """What would become of a call now: the circuit then, and how it is admitted. Nothing is taken."""
+        undo = kind == "undo"
+        waits: tuple[Circuit, Verdict] = (self.circuit, "wait")
+        if self.forced == "open" or not self._room(undo=undo):
+            return waits
+        if kind == "retry" and not self._spending.allows(now_s):
+            return waits
+        circuit = self.circuit
+        verdict: Verdict = "call"
+        if self.forced is None:
+            under_way = self._in_the_wave(undo=undo)
+            circuit, verdict = self.breaker.admit(circuit, now_s, under_way=under_way, undo=undo)
+        # Nothing is asked of the bucket by somebody whom the breaker stops, and the other way round.
+        if verdict != "wait" and self._token_in_s(now_s):
+            return waits
+        return circuit, verdict
 
     def _in_the_wave(self, *, undo: bool) -> int:
         """What counts against a wave. Undos have places of their own: they do not wait for calls that hang."""
@@ -162,11 +181,24 @@ class Outlet:
     def _undos_max(self) -> int:
         return max(1, self.concurrency_max // UNDO_SHARE)
 
+    def _may_probe(self) -> bool:
+        """Whether the others permit it."""
+        return self.others is None or self.others.may_probe()
+
     def _token(self, now_s: float) -> bool:
         if self.rate is None:
             return True
-        self._bucket, wait_s = self.rate.take(self._bucket, now_s)
+        wait_s = None if self.others is None else self.others.token(now_s, take=True)
+        if wait_s is None:
+            self._bucket, wait_s = self.rate.take(self._bucket, now_s)
         return not wait_s
+
+    def _token_in_s(self, now_s: float) -> float:
+        """How long the rate alone would make a call wait."""
+        if self.rate is None:
+            return 0.0
+        wait_s = None if self.others is None else self.others.token(now_s, take=False)
+        return self.rate.take(self._bucket, now_s)[1] if wait_s is None else wait_s
 
     # --- what is said about it ---------------------------------------------------------------------------------------
 
@@ -188,7 +220,10 @@ class Outlet:
             return not self._spending.allows(self._clock.monotonic_s())
 
     def retry_in_s(self, kind: Kind) -> float | None:
-        """When the time alone may let a call through that is refused now; None when it takes the end of another."""
+        """When the time alone may let a call through that was refused; None when it takes the end of another.
+
+        Its time may have come since it was refused: then it is now. Nobody else would call it again.
+        """
         now_s = self._clock.monotonic_s()
         waits = list[float]()
         if self.forced is None and self.circuit.opened and self.circuit.retry_at_s > now_s:
@@ -196,7 +231,13 @@ class Outlet:
         elif self.forced is None and self.circuit.opened and self.circuit.probes >= self.breaker.probes:
             waits.append(max(0.0, self.breaker.probes_again_s(self.circuit) - now_s))
         with self._lock:
-            wait_s = 0.0 if self.rate is None else self.rate.take(self._bucket, now_s)[1]
+            wait_s = self._token_in_s(now_s)
+            verdict = self._considered(kind, now_s)[1]
+        if verdict == "probe" and self.others is not None and self.others.up:
+            # It is stirred when the others permit it, if it has asked: its time may have come since.
+            waits.append(PERMIT_S)
+        elif verdict != "wait":
+            return 0.0
         if wait_s:
             waits.append(wait_s)
         if self.spent(kind):
@@ -223,9 +264,8 @@ class Outlet:
         if not self._room(undo=kind == "undo"):
             places = f"{self._undos_max} places for undos" if kind == "undo" else f"{self.concurrency_max} places"
             return f"all {places} of {name!r} are taken (concurrency_max)"
-        rate = self.rate
-        if rate is not None and rate.take(self._bucket, now_s)[1]:
-            return f"{name!r} is called at most {rate.rate_per_s:g} times per second (rate_per_s)"
+        if self.rate is not None and self._token_in_s(now_s):
+            return f"{name!r} is called at most {self.rate.rate_per_s:g} times per second (rate_per_s)"
         return f"the retry budget of {name!r} is spent" if self.spent(kind) else None
 
     def force(self, forced: Forced | None, reason: str) -> None:
@@ -237,8 +277,19 @@ class Outlet:
             if forced is None and self.forced is not None:
                 self.circuit = Circuit(wave=FIRST_WAVE) if self.forced == "open" else CLOSED
             self.forced = forced
+        if self.others is not None:
+            self.others.forced(forced, reason)
         self._tell(reason, by_hand=True)
-        self._stir()
+        self.stir()
+
+    def follow(
+        self, turned: Callable[[Circuit], Circuit], forced: Forced | None, reason: str, *, by_hand: bool
+    ) -> None:
+        """Be as the breaker of the cluster is."""
+        with self._lock:
+            self.circuit, self.forced = turned(self.circuit), forced
+        self._tell(reason, by_hand=by_hand)
+        self.stir()
 
     def limit(self, *, concurrency_max: int, rate_per_s: float | None) -> None:
         """Other limits from now on."""
@@ -246,7 +297,7 @@ class Outlet:
             self.concurrency_max = concurrency_max
             if rate_per_s != (None if self.rate is None else self.rate.rate_per_s):
                 self._limit_rate(rate_per_s)
-        self._stir()
+        self.stir()
 
     def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
         """What an earlier process has noted. One that was open is probed before everybody calls at once.
@@ -284,7 +335,8 @@ class Outlet:
         """Whether no engine uses it."""
         return not self._users
 
-    def _stir(self) -> None:
+    def stir(self) -> None:
+        """Somebody who was refused may be let through now."""
         with self._lock:
             users = self._users
             if len(users) > 1:
@@ -300,33 +352,6 @@ class Outlet:
         change = Change(self.declared.name, before, after, reason, self.forced, by_hand)
         for user in self._users:
             user.changed(change)
-
-
-def _why(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
-    if not circuit.opened:
-        return "a probe has worked"
-    by_business = breaker.business_failures is not None and circuit.business >= breaker.business_failures
-    if admitted != "call":
-        answered = outcome == "done" or (outcome == "refused" and not by_business)
-        return "its probe was too slow" if answered else f"its probe failed: {why}"
-    if by_business:
-        return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
-    if outcome != "failed":
-        return "calls are too slow"
-    if breaker.failure_rate is not None:
-        return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
-    return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
-
-
-def _brief(why: str) -> str:
-    """In one line, and no longer than one: it is part of what every workflow that waits says of itself."""
-    text = " ".join(why.split())
-    text = text if len(text) <= WHY_CHARACTERS_MAX else text[: WHY_CHARACTERS_MAX - 1] + "…"
-    return "".join(each if each.isprintable() else "�" for each in text)
-
-
-def _in_a_row(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s in a row"
 
 
 _PROCESS: dict[str, Outlet] = {}

@@ -10,7 +10,8 @@ from typing import Literal, overload
 import msgspec
 
 from interlock.runtime.resilience.lines import Line
-from interlock.runtime.resilience.outlets import Change, Forced
+from interlock.runtime.resilience.others import Forced
+from interlock.runtime.resilience.outlets import Change
 
 NOTE = "breaker:"
 """Notes of breakers begin with this, and go on with the dependency's name."""
@@ -44,6 +45,8 @@ class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
     """Workflows and effects that wait for it in this engine."""
     concurrency_max: int = 0
     rate_per_s: float | None = None
+    scope: Literal["process", "cluster"] = "process"
+    """Who shares it: this process, or through Redis the cluster. It is "process" as well while Redis is gone."""
 
 
 class Breakers(Sequence[BreakerView]):
@@ -106,6 +109,7 @@ def view_of_line(line: Line) -> BreakerView:
         waiting=len(line),
         concurrency_max=outlet.concurrency_max,
         rate_per_s=None if outlet.rate is None else outlet.rate.rate_per_s,
+        scope="cluster" if outlet.others is not None and outlet.others.up else "process",
     )
 
 

@@ -39,14 +39,16 @@ def minding(machines: dict[str, Bound]) -> list[str]:
 async def gap_begun_us(store: SharedStore, machine: str) -> int | None:
     """Since when nobody has looked after a machine's workflows; None when somebody does at this moment."""
     sign = sign_of(machine)
-    first = (await store.noted()).get(sign, "0")
+    noted = await store.noted()
+    first = noted.get(sign, "0")
     left_s = SILENT_S - (store.now_us() - int(first)) / 1_000_000
     while left_s > 0:
         await asyncio.sleep(LOOK_S)
         left_s -= LOOK_S
         if (await store.noted()).get(sign, "0") != first:
             return None
-    return int(first)
+    # A store that was moved here has the mark of the one engine that it had there.
+    return max(int(first), int(noted.get(ALIVE, "0")))
 
 
 async def show_sign(store: SharedStore, machines: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
 from interlock.runtime.bound import Bound
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.runner import SharedRunner
@@ -72,6 +72,8 @@ class Claiming:
 
     left: Callable[[], None]
     """Told when a workflow has left what somebody does for it."""
+    elsewhere: Callable[[UnavailableError], bool]
+    """Told when the workflows are at another place."""
 
     def due(self, time_us: int) -> None:
         """Something is due at that time, or is already."""
@@ -98,6 +100,8 @@ class Claiming:
                 except (UnavailableError, OutcomeUnknown) as error:
                     log.info("work could not be claimed: %s", error)
                     self._failed = True
+                    if isinstance(error, MovedElsewhere):
+                        self.elsewhere(error)
                 except Exception:
                     log.exception("work could not be claimed; a worker that gave up here would look alive and be dead.")
                 self.looking = False

@@ -69,7 +69,7 @@ class SharedInside(Inside):
     def _wired(self, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
         settings, ids = self._settings, self._given.ids
         owner = f"{socket.gethostname()}:{os.getpid()}:{ids.text()[:8]}"
-        means = Means(ids, self.places, owner)
+        means = Means(ids, self.places, owner, self.tracing)
         pipeline = SharedPipeline(
             self._shared, self.machines, means, settings, self, self._given.contended, self._chance
         )
@@ -81,6 +81,7 @@ class SharedInside(Inside):
         )
         self._keeping = Keeping(self._shared, pipeline, runner)
         self._claiming.left = self._keeping.soon
+        self._claiming.elsewhere = self.elsewhere
         runner.attach(
             due=self._claiming.due, freed=self._claiming.freed, give_up=self._keeping.give_up, left=self._left
         )
@@ -109,7 +110,7 @@ class SharedInside(Inside):
         every_s = self._settings.stall_check_s
         while True:
             try:
-                async with Leasing(self.leases, STALLS, wait_s=0, lease_s=max(STALLS_S_MIN, 2 * every_s)) as lease:
+                async with Leasing(self.own_leases, STALLS, wait_s=0, lease_s=max(STALLS_S_MIN, 2 * every_s)) as lease:
                     while not lease.lost:
                         await detector.run(once=True)
             except LeaseHeld:
@@ -122,6 +123,8 @@ class SharedInside(Inside):
         """As every engine; and look for what somebody waits for."""
         await super().begin(accept_changes=accept_changes)
         self._recovered = True  # Whoever only takes events has something to give up as well: a hint that is not said.
+        for workflow in self.waiters.workflows:
+            self._polls.added(workflow)
         self.keep(self._polls.run())
 
     def breaker_changed(self, change: Change) -> None:
@@ -144,6 +147,7 @@ class SharedInside(Inside):
             del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
         if isinstance(answer, Late):
             self._keeping.check(answer.workflow)
+            self.runner.leave_trace(answer.workflow)
         if isinstance(answer, Moved):
             if answer.duplicate:
                 self._counting.add(envelope.workflow, 0)

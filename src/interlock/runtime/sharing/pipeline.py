@@ -16,7 +16,15 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from interlock.errors import Fenced, InterlockError, InternalError, OutcomeUnknown, UnavailableError, VersionConflict
+from interlock.errors import (
+    Fenced,
+    InterlockError,
+    InternalError,
+    MovedElsewhere,
+    OutcomeUnknown,
+    UnavailableError,
+    VersionConflict,
+)
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.contended import Contended
 from interlock.runtime.means import Means
@@ -93,6 +101,13 @@ class SharedPipeline(Pipeline):
         super().close()
         for workflow, parked in self._parked.items():
             self._give_up(parked, None, _held_to_the_end(workflow))
+
+    def leave(self) -> None:
+        """As everywhere; what waits for workflows that others held waits no longer."""
+        super().leave()
+        for parked in self._parked.values():
+            self._pass_on(parked)
+            parked.clear()
 
     async def _run(self) -> None:
         try:
@@ -207,6 +222,8 @@ class SharedPipeline(Pipeline):
         while True:
             try:
                 happened = await self._shared.settle(changes, envelope)
+            except MovedElsewhere:
+                raise unknown from None  # Nobody can settle it here any more; a repetition by its key does, elsewhere.
             except (UnavailableError, OutcomeUnknown):
                 if self._loop.time() > deadline_s or self._closed:
                     raise unknown from None
@@ -240,7 +257,7 @@ class SharedPipeline(Pipeline):
             return
         self._waiting[:0] = parked
         if self._task is None:
-            self._task = self._loop.create_task(self._run())
+            self._begin()
         self._stirred.set()
 
     def _kept_moving(self, workflow: str, conflicts: int) -> InterlockError:

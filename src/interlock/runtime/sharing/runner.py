@@ -125,6 +125,13 @@ class SharedRunner(Runner):
             del self._running[workflow]
             self._leaving.setdefault(workflow, []).append(running)
             running.cancel("moved_on")
+        self.leave_trace(workflow)
+
+    def leave_trace(self, workflow: str) -> None:
+        """Whoever has it now traces it, unless something of it runs or waits here all the same."""
+        here = workflow in self._running or workflow in self.claimed or workflow in self.reporting
+        if self._tracing is not None and not here:
+            self._tracing.left(workflow)
 
     def _called_effect(self, key: str) -> None:
         effect = self._effects.pop(key, None)

@@ -7,7 +7,7 @@ and less often, for all of them together.
 import asyncio
 import logging
 
-from interlock.errors import UnavailableError
+from interlock.errors import MovedElsewhere, UnavailableError
 from interlock.runtime.inside import Inside
 from interlock.runtime.waiters import Waiters
 from interlock.store.shared import SharedStore
@@ -57,6 +57,8 @@ class WaitPolls:
             await asyncio.sleep(FIRST_S)  # Somebody may begin to wait at any time, and is looked for soon.
             try:
                 await self._look()
+            except MovedElsewhere as error:
+                self._inside.elsewhere(error)
             except UnavailableError as error:
                 log.debug("workflows that are waited for could not be looked at: %s", error)
             except Exception:

@@ -64,8 +64,9 @@ def parsed(url: str) -> Address:
     shown = redacted(url)
     try:
         scheme, _, _, query, fragment = urlsplit(url)
-    except ValueError as error:
-        raise _bad(shown, f"cannot be read: {error}") from error
+    except ValueError:
+        # What it says may quote the address, password and all.
+        raise _bad(shown, "cannot be read: its host is no name and no address") from None
     if scheme not in SCHEMES:
         raise _bad(shown, "does not begin with postgresql://")
     if fragment:
@@ -81,7 +82,7 @@ def parsed(url: str) -> Address:
         else:
             close = difflib.get_close_matches(name, (*OPTIONS, *DRIVER_OPTIONS), n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
-            raise _bad(shown, f"has an option {name!r} that nobody reads.{hint}".removesuffix("."))
+            raise _bad(shown, f"has an option {_shown_name(name)} that nobody reads.{hint}".removesuffix("."))
     rest = url.partition("?")[0] + ("?" + "&".join(others) if others else "")
     return Address(
         rest,
@@ -96,8 +97,9 @@ def parsed(url: str) -> Address:
 
 def redacted(url: str) -> str:
     """The URL as it may be shown. Takes any text, also a wrong address."""
+    # First of all: a password that nobody has quoted may hold a slash, a question mark, a # and an @ of its own.
+    url = re.sub(r"(?s)(?<=://)([^/@:?#\[]*):.*@", r"\1:***@", url)
     shown, mark, query = url.partition("#")[0].partition("?")
-    shown = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:***@", shown)
     options = [_shown_option(option) for option in query.split("&")] if mark else []
     return shown + mark + "&".join(options)
 
@@ -105,7 +107,14 @@ def redacted(url: str) -> str:
 def _shown_option(option: str) -> str:
     name, mark, value = option.partition("=")
     known = name in OPTIONS or (name in DRIVER_OPTIONS and name not in _SECRETS)
-    return f"{name}={value}" if mark and known else f"{name}=***" if mark else name
+    if not mark:
+        return name if known else "***"
+    return f"{name}={value if known else '***'}"
+
+
+def _shown_name(name: str) -> str:
+    """An option's name; whatever else stands in its place may be the rest of a password that had a ? in it."""
+    return repr(name) if re.fullmatch(r"[A-Za-z_]{1,40}", name) else "***"
 
 
 def _schema(shown: str, name: str) -> str:

@@ -196,9 +196,9 @@ async def connected(address: Address) -> Link:
 
 async def driver_of(address: Address, settings: Mapping[str, str]) -> Driver:
     """The driver's connection with these settings of the server; a pooler takes none of them."""
-    chosen = {} if address.pgbouncer else dict(settings)
-    if "application_name=" not in address.url:
-        chosen["application_name"] = NAME
+    chosen = {"application_name": NAME} | ({} if address.pgbouncer else dict(settings))
+    if "application_name=" in address.url:
+        del chosen["application_name"]
     try:
         driver: object = await asyncpg.connect(
             address.url,

@@ -17,7 +17,8 @@ TABLES_MAX: Final = 1_000
 
 PLAIN: Final = """
 SELECT c.relkind = 'r' AND NOT c.relhasrules AND NOT c.relrowsecurity AND NOT c.relhassubclass
-   AND NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)
+   AND NOT EXISTS (SELECT 1 FROM pg_trigger t
+                   WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgname NOT LIKE 'interlock\\_touch%')
    AND NOT EXISTS (
      SELECT 1 FROM pg_constraint f
      WHERE f.confrelid = c.oid AND (f.confdeltype NOT IN ('a', 'r') OR f.confupdtype NOT IN ('a', 'r')))

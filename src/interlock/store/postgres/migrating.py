@@ -15,7 +15,8 @@ from typing import NamedTuple
 from interlock.errors import TransactionError, UnavailableError, UnusableFile
 from interlock.sql.postgres.address import Address, parsed
 from interlock.sql.postgres.failures import told
-from interlock.sql.postgres.link import Link, connected
+from interlock.sql.postgres.link import Driver, Link, connected
+from interlock.store.postgres.marks import marks_of, refuse_marked
 
 TABLES = (
     "SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
@@ -91,18 +92,13 @@ async def migrated(link: Link, address: Address) -> list[Migration]:
             await driver.fetch(LOCK, f"interlock {schema}")
         # Somebody else may have done it while this one waited for the lock.
         with told(writing=False):
+            # Behind a tombstone, and while workflows arrive, there are no tables, and nobody may make new ones.
+            refuse_marked(await marks_of(driver.fetch, schema), address.shown)
             [(present,)] = await driver.fetch(PRESENT, schema)
             await driver.execute(_recording(schema, present=bool(present)))
         missing = await _still_pending(link, schema)
-        for each in missing:
-            with told(writing=False):
-                await driver.execute(each.sql)
-                await driver.fetch(
-                    f"INSERT INTO {schema}.migrations (number, name, digest) VALUES ($1, $2, $3)",
-                    each.number,
-                    each.name,
-                    each.digest,
-                )
+        with told(writing=False):
+            await _apply(driver, schema, missing)
         with told(writing=True):
             await driver.execute("COMMIT")
     except TransactionError as error:
@@ -116,6 +112,12 @@ async def migrated(link: Link, address: Address) -> list[Migration]:
         await _roll_back(link)
         raise
     return missing
+
+
+async def make_store(driver: Driver, schema: str) -> None:
+    """Make the tables of a store in a schema that is there and has none, inside a transaction of the caller's."""
+    await driver.execute(_recording(schema, present=True))
+    await _apply(driver, schema, known())
 
 
 def script(schema: str, migrations: list[Migration]) -> str:
@@ -139,6 +141,13 @@ CREATE TABLE IF NOT EXISTS migrations (
     digest text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );"""
+
+
+async def _apply(driver: Driver, schema: str, migrations: list[Migration]) -> None:
+    record = f"INSERT INTO {schema}.migrations (number, name, digest) VALUES ($1, $2, $3)"
+    for each in migrations:
+        await driver.execute(each.sql)
+        await driver.fetch(record, each.number, each.name, each.digest)
 
 
 async def _still_pending(link: Link, schema: str) -> list[Migration]:

@@ -16,8 +16,15 @@ from collections.abc import Sequence
 from interlock.errors import UnavailableError
 from interlock.sql.postgres.failures import Blocked
 from interlock.sql.postgres.pool import Pool
+from interlock.store.postgres.marks import beside
 from interlock.store.postgres.statement import moment
 from interlock.store.values import Change
+
+_HAPPENED = """
+SELECT k.id FROM unnest($1::text[], $2::bigint[]) AS k(id, version)
+LEFT JOIN {schema}.workflow_events e ON e.workflow_id = k.id AND e.version = k.version
+LEFT JOIN {schema}.workflows w ON w.id = k.id
+WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
 
 LOCK_WAIT_MS = 2_000
 """How long it waits for rows that somebody is writing."""
@@ -29,6 +36,7 @@ class Settling:
     def __init__(self, pool: Pool) -> None:
         schema = pool.address.schema
         self._pool = pool
+        self._happened = _HAPPENED.format(schema=schema)
         self._fence = f"""
 WITH asked AS MATERIALIZED (
     SELECT k.*, set_config('lock_timeout', '{LOCK_WAIT_MS}ms', true)
@@ -38,11 +46,6 @@ locked AS MATERIALIZED (
     WHERE k.expected > 0 AND w.created_at = {moment("k.created_us")} ORDER BY w.id FOR NO KEY UPDATE OF w)
 UPDATE {schema}.workflows w SET revision = w.revision + 1 FROM locked l WHERE w.id = l.id AND w.revision = l.expected
 RETURNING w.id"""
-        self._happened = f"""
-SELECT k.id FROM unnest($1::text[], $2::bigint[]) AS k(id, version)
-LEFT JOIN {schema}.workflow_events e ON e.workflow_id = k.id AND e.version = k.version
-LEFT JOIN {schema}.workflows w ON w.id = k.id
-WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
         """Which of the changes have happened."""
@@ -58,12 +61,20 @@ WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
             ) from blocked
         fenced = {row[0] for row in rows}
         left = [change for change in changes if change.row.id not in fenced]
-        if not left:
+        return await self._found(self._happened, left, envelope)
+
+    async def look_aside(self, changes: Sequence[Change], envelope: str, epoch: int) -> set[str]:
+        """The same for workflows that have left with a move: the tables were put aside, and nobody writes there."""
+        aside = beside(self._pool.address, f"moved_{epoch}")
+        return await self._found(_HAPPENED.format(schema=aside), changes, envelope)
+
+    async def _found(self, sql: str, changes: Sequence[Change], envelope: str) -> set[str]:
+        if not changes:
             return set()
         found = await self._pool.read(
-            self._happened,
-            [change.row.id for change in left],
-            [change.history[-1].version if change.history else None for change in left],
+            sql,
+            [change.row.id for change in changes],
+            [change.history[-1].version if change.history else None for change in changes],
             envelope,
         )
         return {row[0] for row in found}

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from interlock.errors import TransactionError, UnavailableError
+from interlock.errors import InterlockError, MovedElsewhere, TransactionError, UnavailableError
 from interlock.seams import Clock
 from interlock.sql.postgres.failures import closed
 from interlock.sql.postgres.link import Record
@@ -23,6 +23,7 @@ from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.hints import LEFT, Hints
 from interlock.store.postgres.locks import PostgresLeases
+from interlock.store.postgres.marks import is_missing, marks_of, refuse_marked
 from interlock.store.postgres.pruning import PostgresPruning
 from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.settling import Settling
@@ -87,7 +88,20 @@ class PostgresStore:
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
         """Which changes of a group whose outcome is unknown have happened; the others never will (see `settling`)."""
         self._refuse_closed()
-        return await self._finished(self._settling.settle(changes, envelope))
+        try:
+            return await self._finished(self._settling.settle(changes, envelope))
+        except MovedElsewhere as gone:
+            return await self._settled_aside(changes, envelope, gone)
+
+    async def _settled_aside(self, changes: Sequence[Change], envelope: str, gone: MovedElsewhere) -> set[str]:
+        """It was written before the workflows left, or never will be: what they left behind does not change any more.
+
+        Raises MovedElsewhere when that is not to be had.
+        """
+        try:
+            return await self._settling.look_aside(changes, envelope, gone.epoch)
+        except TransactionError:
+            raise gone from None
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """The history behind a version."""
@@ -139,7 +153,7 @@ class PostgresStore:
     async def due(self, machines: Sequence[str]) -> Due:
         """When there is something to claim (see `claims`)."""
         self._refuse_closed()
-        return await self._claims.due(machines)
+        return await self._explained(self._claims.due(machines))
 
     async def claim(
         self,
@@ -227,6 +241,9 @@ class PostgresStore:
 
     async def _read(self, sql: str, *values: object) -> list[Record]:
         self._refuse_closed()
+        return await self._explained(self._asked(sql, values))
+
+    async def _asked(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
             if self._time.stale:
                 await self.begin()
@@ -234,9 +251,18 @@ class PostgresStore:
         except TransactionError as error:
             raise _unusable(error) from error
 
+    async def _explained(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Where the tables are not there any more: whether the workflows have left, or are on their way here."""
+        try:
+            return await work
+        except InterlockError as error:
+            if is_missing(error):
+                refuse_marked(await marks_of(self._pool.read, self._schema), self._pool.address.shown)
+            raise
+
     async def _finished(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Whoever waits may be cancelled; what is on its way is finished, and those behind it keep their order."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self._explained(work))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)

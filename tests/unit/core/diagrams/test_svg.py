@@ -45,6 +45,14 @@ def test_every_state_and_every_label_is_shown_and_the_xml_parses(description: Ma
             assert visible(transition.event) in legend
 
 
+@given(machines())
+def test_every_state_has_one_box_that_names_it(description: MachineDescription) -> None:
+    """What is drawn beside a box later, as how many workflows are in the state, finds it by this name."""
+    groups = ET.fromstring(svg(description)).iter(f"{NAMESPACE}g")
+    named = [group.attrib["data-state"] for group in groups if "data-state" in group.attrib]
+    assert named == [visible(state.name) for state in description.states]
+
+
 @given(machines(states_max=5))
 def test_the_same_machine_gives_the_same_bytes(description: MachineDescription) -> None:
     assert svg(description) == svg(description)
@@ -170,8 +178,8 @@ def test_visits_colour_the_boxes_and_are_shown() -> None:
     assert "12,345 visits" in shown
     assert "1 visit" in shown
     assert shown.count("0 visits") == len(ORDER.states) - 3
-    assert '<g class="plain heat5">' in document
-    assert '<g class="step heat0">' in document
+    assert '<g class="plain heat5" data-state="pending">' in document
+    assert '<g class="step heat0" data-state="payment_processing">' in document
     assert '<g class="cold">' in document
     assert "runs a step" not in shown
 

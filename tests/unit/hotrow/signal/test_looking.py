@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from interlock.catalog.addresses import lane_path
-from interlock.catalog.catalog import Catalog
+from interlock.catalog.entries import Entry
+from interlock.catalog.folder import FolderCatalog
 from interlock.errors import BadUsage, TargetNotFound
 from interlock.hotrow.signal import places
 from interlock.hotrow.signal.looking import Seen, look
@@ -73,14 +74,14 @@ def looked(url: str, *, seconds: float = 0.0, patient: bool = False) -> Seen:
 
 def test_a_home_is_all_of_its_databases_and_their_streams_wherever_they_live(tmp_path: Path) -> None:
     home = f"lanes://{tmp_path}/shop"
-    catalog = Catalog(home)
+    catalog = FolderCatalog(home)
     for name in ("stock", "workflows"):
         catalog.locate(name)
         lane(tmp_path / "shop" / f"{name}.lane")
     lane(tmp_path / "shop" / "unlisted.lane")
     lane(tmp_path / "shop" / "stock.streams" / "eu.lane")
-    catalog.place("ledger", f"lanes://{tmp_path}/elsewhere/ledger")
-    catalog.place("far", "s3://bucket/far")
+    catalog.enter("ledger", Entry(f"lanes://{tmp_path}/elsewhere/ledger", 1))
+    catalog.enter("far", Entry("s3://bucket/far", 1))
     assert [place.name for place in lanes_at(home, cache=str(tmp_path))] == [
         "stock", "stock/eu", "unlisted", "workflows", "far", "ledger",
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from interlock.errors import (
     UnavailableError,
     UnusableFile,
 )
+from interlock.lanes import placing
 from interlock.lanes.objects import restore
 from interlock.lanes.objects.bucket import Denied, Found, Unclear
 from interlock.lanes.objects.format import log_key
@@ -137,7 +138,7 @@ def test_a_file_that_is_there_stays_unless_it_is_forced(history: History, tmp_pa
 def test_a_file_that_comes_into_being_meanwhile_stays(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, look = tmp_path / "x.lane", restore.check_target
+    file, look = tmp_path / "x.lane", placing.check_target
 
     def comes_after_the_look(path: Path, *, force: bool) -> None:
         look(path, force=force)

@@ -54,6 +54,22 @@ def opened_slots(most: int = 100) -> tuple[Slots, list[str]]:
     return slots, called
 
 
+class HairEarly(VirtualClock):
+    """The clock of a loop whose timers fire a hair early: the first look at a moment finds it not yet come."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._looked_at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        now_s = self._clock.now_s
+        if now_s > self._looked_at_s:
+            self._looked_at_s = now_s
+            return now_s - 1e-4
+        return now_s
+
+
 class Queue:
     """One line at an outlet of its own, its slots, and who was called."""
 

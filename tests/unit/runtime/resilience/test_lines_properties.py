@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from interlock.core.breakers import Breaker
 from interlock.core.policies import Dependency
 from interlock.runtime.resilience.lines import Pass
-from interlock.runtime.resilience.outlets import Kind, Outcome
+from interlock.runtime.resilience.outlets import Kind
 from interlock.runtime.resilience.places import Places, lines_of
+from interlock.runtime.resilience.reasons import Outcome
 from tests.unit.runtime.resilience.queues import clock_of_the_loop
 from tests.unit.runtime.sharing.stores import Luck, passed, play
 

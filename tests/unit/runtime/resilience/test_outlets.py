@@ -3,7 +3,8 @@
 import pytest
 
 from interlock.core.breakers import Breaker
-from interlock.runtime.resilience.outlets import Kind, Outcome, Outlet
+from interlock.runtime.resilience.outlets import Kind, Outlet
+from interlock.runtime.resilience.reasons import Outcome
 from interlock.testing.virtual import VirtualClock
 from tests.unit.runtime.resilience.queues import Told, fails, outlet_for
 
@@ -141,7 +142,7 @@ def test_it_opens_tells_once_and_is_probed_and_closed() -> None:
     why = "the breaker of 'gateway' is open (2 failures in a row, the last: OSError: net); probes in 20.0 s"
     assert outlet.why("first") == why
     clock.now_s = 30.0
-    assert (outlet.phase, outlet.retry_in_s("first")) == ("half_open", None)
+    assert (outlet.phase, outlet.retry_in_s("first")) == ("half_open", 0)
     assert asked(outlet, 2) == ["probe", "wait"]
     assert outlet.why("first") == "the breaker of 'gateway' is half-open and waits for its probe"
     outlet.leave("first", "probe", "failed", 0.0, "OSError: still")
@@ -249,7 +250,7 @@ def test_a_person_holds_it_open_or_closed_or_lets_it_decide_again() -> None:
     outlet.force("closed", "a person holds it closed")
     fails(outlet, 3)
     assert (outlet.phase, outlet.ask("first"), outlet.why("first")) == ("closed", "call", None)
-    assert outlet.retry_in_s("first") is None
+    assert outlet.retry_in_s("first") == 0
     outlet.force(None, "a person lets it decide again")
     assert (outlet.phase, outlet.circuit.failures) == ("closed", 0)
     fails(outlet)

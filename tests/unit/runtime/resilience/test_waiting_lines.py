@@ -6,7 +6,8 @@ import pytest
 
 from interlock.core.breakers import Breaker
 from interlock.core.policies import Dependency
-from tests.unit.runtime.resilience.queues import Queue, clock_of_the_loop, fails, taken
+from interlock.runtime.resilience.outlets import Kind
+from tests.unit.runtime.resilience.queues import HairEarly, Queue, clock_of_the_loop, fails, taken
 from tests.unit.runtime.sharing.stores import now_s, passed, play
 
 # --- the budget ------------------------------------------------------------------------------------------------------
@@ -188,5 +189,34 @@ def test_those_whom_only_the_end_of_another_can_help_cost_no_timer() -> None:
         queue.wait(*(f"o-{each}" for each in range(1_000)))
         assert clock_of_the_loop().next_timer_s() == pytest.approx(3_000)
         assert len(asyncio.all_tasks()) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("dependency", "kind"),
+    [
+        (Dependency("gateway", 5, breaker=Breaker(failures=1, reset_s=30)), "first"),
+        (Dependency("gateway", 5, rate_per_s=1), "first"),
+        (Dependency("gateway", 5, budget=0), "retry"),
+    ],
+    ids=["breaker", "rate", "budget"],
+)
+def test_whose_time_comes_between_two_looks_at_the_clock_is_called_all_the_same(
+    dependency: Dependency, kind: Kind
+) -> None:
+    """C4: it was refused a hair before its time, and found due when asked how long to wait: nobody else calls it."""
+
+    async def scenario() -> None:
+        queue = Queue(dependency, HairEarly(clock_of_the_loop().clock))
+        if kind == "retry":
+            for _ in range(10):  # The first ten are free.
+                queue.outlet.leave("retry", queue.outlet.ask("retry"), "done")
+        else:
+            fails(queue.outlet)
+        queue.wait("a", kind=kind)
+        assert queue.called == []
+        await passed(31)
+        assert queue.called == ["a"]
 
     play(scenario)

@@ -1,0 +1,1 @@
+"""The server, the clients and the loads of `benchmarks.http`."""

@@ -1,0 +1,270 @@
+"""Orders in four durable steps: an engine on a lane, beside the same orders written by hand on SQLite, on one disk.
+
+An order is its start and four transitions, with a row of history for each. By hand every transition is a transaction
+of its own with the statements that every application has: look at the order, move it if its version is still the same,
+write the row of history, commit. Both wait for the disk before they answer, and take turns in one run. After each turn
+every order that was answered must have arrived, with all of its history.
+
+By hand one connection writes, in a thread of its own: SQLite has one writer, and more connections only wait for it.
+"""
+
+import asyncio
+import itertools
+import sqlite3
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.bench.clients import Load, ask_for
+from interlock.bench.grounds import ground
+from interlock.bench.orders_machine import EVENTS, TRANSITIONS, Order, State, sent, stepped
+from interlock.catalog.addresses import lane_path
+from interlock.errors import BadUsage, CorruptionError
+from interlock.runtime.engine import Engine
+
+CLIENTS: Final = (1, 16, 64, 256)
+QUICK_CLIENTS: Final = (1, 64)
+CLIENTS_MAX: Final = 10_000
+ROUNDS: Final = 3
+SECONDS_MAX: Final = 60.0
+PAGE: Final = 1_000
+
+Series = Literal["Interlock, steps", "Interlock, events", "SQLite by hand"]
+SERIES: Final[tuple[Series, ...]] = ("Interlock, steps", "Interlock, events", "SQLite by hand")
+BY_HAND: Final = "SQLite by hand"
+
+TOLD: Final = (
+    "An order is its start and four transitions, each durable with its row of history. By hand every transition is a "
+    "transaction with a wait for the disk of its own; an engine makes those of many orders durable together. With one "
+    "order at a time there is nothing to share."
+)
+
+SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+CREATE TABLE orders (id TEXT PRIMARY KEY, state TEXT NOT NULL, context TEXT NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE history (
+    id TEXT NOT NULL, version INTEGER NOT NULL, from_state TEXT NOT NULL, to_state TEXT NOT NULL, event TEXT NOT NULL,
+    context TEXT NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id, version)
+) WITHOUT ROWID;
+"""
+START = "INSERT INTO orders (id, state, context, version) VALUES (?, 'received', '{\"cents\":999}', 1)"
+READ = "SELECT state, context, version FROM orders WHERE id = ?"
+MOVE = "UPDATE orders SET state = ?, version = version + 1 WHERE id = ? AND version = ?"
+RECORD = "INSERT INTO history (id, version, from_state, to_state, event, context) VALUES (?, ?, ?, ?, ?, ?)"
+ARRIVED = "SELECT count(*) FROM orders WHERE state = 'shipped'"
+HISTORY = "SELECT count(*) FROM history"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One series with one number of clients: the median of its rounds."""
+
+    series: Series
+    clients: int
+    orders_per_s: float
+    transitions_per_s: float
+    p50_ms: float
+    """Of whole orders."""
+    p99_ms: float
+    cpu_ms: float
+    """Per transition."""
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """How many orders an engine does in the time of one by hand."""
+
+    series: Series
+    clients: int
+    times_by_hand: float
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole experiment."""
+
+    name: str = "orders"
+    url: str
+    seconds: float
+    points: list[Point]
+    ratios: list[Ratio]
+    told: str = TOLD
+
+
+Watcher = Callable[[Point], None]
+
+
+def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> None:
+    """Raise BadUsage for what cannot be measured."""
+    if url is not None and not url.startswith("lanes:///"):
+        raise BadUsage(
+            f"{url!r:.200} is not on a local disk.",
+            why="What is compared with it is a file of SQLite on the same disk.",
+            fix="Write --url lanes:///folder, on the disk to measure; or leave it out for a temporary folder.",
+        )
+    if not all(1 <= count <= CLIENTS_MAX for count in clients):
+        raise BadUsage(f"clients are {', '.join(map(str, clients))}; each must be from 1 to {CLIENTS_MAX:,}.")
+    if not 0 < seconds <= SECONDS_MAX:
+        raise BadUsage(f"seconds is {seconds!r}; it must be more than 0 and at most {SECONDS_MAX:g}.")
+
+
+async def measure(*, url: str | None, clients: Sequence[int], seconds: float, watch: Watcher) -> Experiment:
+    """Measure every series with every number of clients, in turns."""
+    async with ground(url) as place:
+        home = place.address("orders")
+        lane = lane_path(home)
+        assert lane is not None, "check_bounds lets only lanes through"
+        lane.parent.mkdir(parents=True, exist_ok=True)
+        by_hand = ByHand(lane.with_name("by-hand.db"))
+        try:
+            async with Engine.open(home, machines=[stepped, sent]) as engine:
+                embedded = Embedded(engine)
+                works: dict[Series, Callable[[], Awaitable[object]]] = {
+                    "Interlock, steps": embedded.by_steps,
+                    "Interlock, events": embedded.by_events,
+                    BY_HAND: by_hand.order,
+                }
+                loads: dict[tuple[Series, int], list[Load]] = {}
+                for count, _ in itertools.product(clients, range(ROUNDS)):
+                    for series in SERIES:
+                        load = await ask_for(seconds, clients=count, ask=works[series])
+                        loads.setdefault((series, count), []).append(load)
+                        watch(_point(series, count, [load]))
+                await embedded.check()
+            await by_hand.check()
+        finally:
+            await by_hand.close()
+        points = [_point(series, count, loads[series, count]) for count in clients for series in SERIES]
+        return Experiment(url=place.shown, seconds=seconds, points=points, ratios=_ratios(points))
+
+
+def _point(series: Series, clients: int, loads: Sequence[Load]) -> Point:
+    rate = statistics.median(load.answers / load.seconds for load in loads)
+    return Point(
+        series=series,
+        clients=clients,
+        orders_per_s=rate,
+        transitions_per_s=rate * TRANSITIONS,
+        p50_ms=statistics.median(load.latency_ms(0.5) for load in loads),
+        p99_ms=statistics.median(load.latency_ms(0.99) for load in loads),
+        cpu_ms=statistics.median(1e3 * load.cpu_s / (load.answers * TRANSITIONS) for load in loads),
+    )
+
+
+def _ratios(points: Sequence[Point]) -> list[Ratio]:
+    by_hand = {point.clients: point.orders_per_s for point in points if point.series == BY_HAND}
+    return [
+        Ratio(series=point.series, clients=point.clients, times_by_hand=point.orders_per_s / by_hand[point.clients])
+        for point in points
+        if point.series != BY_HAND
+    ]
+
+
+class Embedded:
+    """Orders on an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._numbers = itertools.count()
+        self._placed = {stepped.name: 0, sent.name: 0}
+
+    async def by_steps(self) -> None:
+        """One order whose steps move it; its client waits."""
+        workflow = f"o-{next(self._numbers)}"
+        await self._engine.start(stepped, workflow, Order(cents=999))
+        await self._engine.wait(workflow)
+        self._placed[stepped.name] += 1
+
+    async def by_events(self) -> None:
+        """One order that its client moves."""
+        workflow = f"o-{next(self._numbers)}"
+        await self._engine.start(sent, workflow, Order(cents=999))
+        for event in EVENTS:
+            await self._engine.send(workflow, event)
+        self._placed[sent.name] += 1
+
+    async def check(self) -> None:
+        """Raise CorruptionError unless every order has arrived, and the last one with its whole history."""
+        for machine in (stepped, sent):
+            found, cursor, last = 0, None, None
+            while True:
+                page = await self._engine.find(machine, state=State.SHIPPED, limit=PAGE, cursor=cursor)
+                found += len(page.items)
+                last = page.items[-1].id if page.items else last
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            versions = [] if last is None else [row.version for row in await self._engine.history(last)]
+            _arrived(machine.name, found, self._placed[machine.name], [*range(1, TRANSITIONS + 2)] == versions)
+
+
+class ByHand:
+    """The same orders on a file of SQLite, in a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="by-hand")
+        self._numbers = itertools.count()
+        self._placed = 0
+        self._connection: sqlite3.Connection | None = None
+        self._path = path
+
+    async def order(self) -> None:
+        """One order: five transactions."""
+        run = asyncio.get_running_loop().run_in_executor
+        number = f"o-{next(self._numbers)}"
+        await run(self._thread, self._start, number)
+        for event in EVENTS:
+            await run(self._thread, self._move, number, type(event).__name__.upper())
+        self._placed += 1
+
+    async def check(self) -> None:
+        """Raise CorruptionError unless every order has arrived with its whole history."""
+        found, rows = await asyncio.get_running_loop().run_in_executor(self._thread, self._counts)
+        _arrived(BY_HAND, found, self._placed, rows == self._placed * (TRANSITIONS + 1))
+
+    async def close(self) -> None:
+        """Give the file up."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._connection.executescript(SCHEMA)
+        return self._connection
+
+    def _start(self, number: str) -> None:
+        connection = self._opened()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(START, (number,))
+        connection.execute(RECORD, (number, 1, "received", "received", "STARTED", '{"cents":999}'))
+        connection.execute("COMMIT")
+
+    def _move(self, number: str, event: str) -> None:
+        connection = self._opened()
+        connection.execute("BEGIN IMMEDIATE")
+        state, context, version = connection.execute(READ, (number,)).fetchone()
+        states = [each.value for each in State]
+        after = states[states.index(state) + 1]
+        assert connection.execute(MOVE, (after, number, version)).rowcount == 1
+        connection.execute(RECORD, (number, version + 1, state, after, event, context))
+        connection.execute("COMMIT")
+
+    def _counts(self) -> tuple[int, int]:
+        connection = self._opened()
+        return connection.execute(ARRIVED).fetchone()[0], connection.execute(HISTORY).fetchone()[0]
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _arrived(what: str, found: int, placed: int, whole: bool) -> None:  # noqa: FBT001 -- said by whoever looked.
+    if found != placed or (placed and not whole):
+        raise CorruptionError(
+            f"{what}: {found:,} of {placed:,} orders arrived, {'with' if whole else 'without'} their whole history.",
+            why="An order that was answered must be there.",
+            fix="Report it, with the command that found it.",
+        )

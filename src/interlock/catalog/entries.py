@@ -1,0 +1,117 @@
+"""What a catalog says, wherever it is kept: one entry per name, and the rule by which one replaces another.
+
+An entry has the epoch of the move that made it, and only a higher epoch replaces it. So it does not matter who tells
+the catalog of a move, how often, or in which order: a mover, one that finishes another's move, or whoever opened the
+old place and was sent on. As a document the catalog is one JSON object; format 1 had no epochs and no workflows.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from interlock.catalog.secrets import shown
+from interlock.errors import BadUsage, CorruptionError
+
+FORMAT: Final = 2
+FORMATS: Final = (1, FORMAT)
+"""Those that are read; what is written is always the last one."""
+
+NAME_CHARACTERS_MAX: Final = 100
+NAME_BYTES_MAX: Final = 200
+"""File systems take names of up to 255 bytes, and a lane's files have endings."""
+
+Kind = Literal["databases", "workflows"]
+"""What is placed: a database by its name, or the workflows of a machine by the machine's name."""
+
+Epoch = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Where something lives, and since which move. An empty `url`: at the home, where it is unless it was moved."""
+
+    url: str = ""
+    """Without secrets."""
+    epoch: Epoch = 0
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The whole catalog as a document."""
+
+    format: int = FORMAT
+    databases: dict[str, Entry] = {}
+    workflows: dict[str, Entry] = {}
+
+    def of(self, kind: Kind) -> Mapping[str, Entry]:
+        """The entries of one kind."""
+        return self.databases if kind == "databases" else self.workflows
+
+    def after(self, kind: Kind, name: str, entry: Entry) -> "Written":
+        """The same with this entry, unless there is a higher epoch; itself when that changes nothing."""
+        known = self.of(kind)
+        if name in known and newer(name, known[name], entry) is known[name]:
+            return self
+        changed = {**known, name: entry}
+        if kind == "databases":
+            return msgspec.structs.replace(self, format=FORMAT, databases=changed)
+        return msgspec.structs.replace(self, format=FORMAT, workflows=changed)
+
+
+def newer(name: str, known: Entry, entry: Entry) -> Entry:
+    """Which of two entries of one name counts. Raises CorruptionError for two places with one epoch."""
+    if known.epoch == entry.epoch and known.url != entry.url:
+        raise CorruptionError(
+            f"{name!r} lives at {_place(known)} since epoch {known.epoch}, and now at {_place(entry)} with the same.",
+            why="Each move has an epoch of its own, so one of the two is not true.",
+            fix="Open the database at both addresses: only one of them is not sent on to another place.",
+        )
+    return entry if entry.epoch > known.epoch else known
+
+
+def encoded(written: Written) -> bytes:
+    """The document as bytes."""
+    return msgspec.json.encode(written)
+
+
+def decoded(data: bytes | None, where: str) -> Written:
+    """The document in these bytes; an empty one where there is none. Raises CorruptionError."""
+    if data is None:
+        return Written()
+    try:
+        written = msgspec.json.decode(data, type=Written)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptionError(
+            f"the catalog {where} cannot be read: {error}.",
+            why="It is replaced as a whole, so something else has written to it or damaged it.",
+            fix="Put it back from a backup. The databases themselves are whole, and open by their URLs.",
+        ) from error
+    if written.format not in FORMATS:
+        raise CorruptionError(
+            f"the catalog {where} has format {written.format}; this version knows {FORMAT} and those before it.",
+            why="Another version of Interlock wrote it, and guessing at its meaning could lose a database.",
+            fix="Use the version of Interlock that wrote it, or a later one.",
+        )
+    return written
+
+
+def check_name(name: object) -> None:
+    """Raise BadUsage for what cannot be a name at any home."""
+    if (
+        isinstance(name, str)
+        and name.isprintable()
+        and "/" not in name
+        and not name.startswith(".")
+        and 0 < len(name) <= NAME_CHARACTERS_MAX
+        and len(name.encode()) <= NAME_BYTES_MAX
+    ):
+        return
+    raise BadUsage(
+        f"{name!r} is not the name of a database.",
+        why="The name becomes the name of a file.",
+        fix=f"Use a text of 1 to {NAME_CHARACTERS_MAX} printable characters ({NAME_BYTES_MAX} bytes), without a slash, "
+        "not starting with a dot.",
+    )
+
+
+def _place(entry: Entry) -> str:
+    return shown(entry.url) if entry.url else "its home"

@@ -1,0 +1,178 @@
+"""A small disk of the experiment's own, which can be filled to the last byte and emptied again.
+
+    with SmallDisk(folder) as disk:
+        …                       # in the process that has the lanes: use(disk.folder, disk.kind), then open them
+        disk.fill()             # whatever has to grow from now on is refused: the disk is full
+        disk.empty()
+
+Where this process may mount, it is a real file system of a few megabytes in memory, and the kernel itself says that
+there is no space left (`kind` is "tmpfs"). Everywhere else the refusal is simulated one layer higher, in the file layer
+of SQLite, with the error that SQLite makes of the kernel's (`kind` is "simulated"). A bound on the size of files
+(RLIMIT_FSIZE) would need no rights either, but its EFBIG is an input/output error to SQLite, and not a full disk.
+Either way, what was allocated before can be written over, as on any disk.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+import apsw
+
+from interlock.errors import UnavailableError
+
+SIZE_BYTES: Final = 8_000_000
+FILLING: Final = ".filling"
+"""The file that takes the rest of the disk; of a simulated one its presence says that the disk is full."""
+
+CHUNKS: Final = (1_048_576, 4_096, 1)
+"""The rest of a disk is taken in ever smaller pieces."""
+
+Kind = Literal["tmpfs", "simulated"]
+SHOWN: Final[dict[Kind, str]] = {
+    "tmpfs": "a real file system of {size:,} bytes in memory",
+    "simulated": "simulated in the file layer of SQLite, for only root may mount a file system",
+}
+
+UNMOUNTING: Final = 'read -r _; exec "$0" -l "$1"'
+"""For a shell: wait for the end of the input, which comes however this process ends, and take the disk out."""
+
+
+class SmallDisk:
+    """One disk, mounted at a folder or pretended there. Leaving the block takes it out, and what is on it goes."""
+
+    def __init__(self, folder: Path, *, size_bytes: int = SIZE_BYTES, mounts: bool | None = None) -> None:
+        self.folder = folder
+        self._size_bytes = size_bytes
+        folder.mkdir(parents=True, exist_ok=True)
+        self._unmounting: subprocess.Popen[bytes] | None = None
+        refused = "it was not asked to" if mounts is False else self._mount()
+        if refused and mounts:
+            raise UnavailableError(
+                f"no disk can be mounted at {folder}: {refused}.",
+                why="Only root may mount a file system, and not in every container.",
+                fix="Leave out mounts=True: the disk is simulated then.",
+            )
+        self.kind: Kind = "simulated" if refused else "tmpfs"
+
+    @property
+    def shown(self) -> str:
+        """What kind of disk it is, for people."""
+        return SHOWN[self.kind].format(size=self._size_bytes)
+
+    @property
+    def full(self) -> bool:
+        """Whether it was filled."""
+        return (self.folder / FILLING).exists()
+
+    def fill(self) -> None:
+        """Leave no byte."""
+        descriptor = os.open(self.folder / FILLING, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            for chunk in CHUNKS if self.kind == "tmpfs" else ():
+                _write_until_full(descriptor, bytes(chunk))
+        finally:
+            os.close(descriptor)
+
+    def empty(self) -> None:
+        """Free what `fill` has taken."""
+        (self.folder / FILLING).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Take it out. A second time does nothing."""
+        if self._unmounting is not None:
+            self._unmounting.communicate()
+            self._unmounting = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _mount(self) -> str | None:
+        """Mount a file system in memory; returns why not."""
+        mount, unmount, shell = shutil.which("mount"), shutil.which("umount"), shutil.which("sh")
+        if not sys.platform.startswith("linux") or os.geteuid() != 0 or not (mount and unmount and shell):
+            return "this is not Linux, or not root, or there is no `mount`"
+        options = f"size={self._size_bytes},mode=700,nosuid,nodev,noexec"
+        # What takes it out is there before it is put in: nothing can happen in between.
+        unmounting = subprocess.Popen(  # noqa: S603 -- the system's own programs.
+            [shell, "-c", UNMOUNTING, unmount, str(self.folder)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        done = subprocess.run(  # noqa: S603 -- the system's own program.
+            [mount, "-t", "tmpfs", "-o", options, "interlock-chaos", str(self.folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            unmounting.communicate()
+            return done.stderr.strip() or f"mount has ended with {done.returncode}"
+        self._unmounting = unmounting
+        return None
+
+
+class Pretending(apsw.VFS):
+    """SQLite's file layer in a process that uses a simulated disk, for every file that is opened from now on."""
+
+    def __init__(self, folder: Path) -> None:
+        # By name: without one, what is below this layer would be the default, which this layer is about to be.
+        self.below = apsw.vfs_names()[0]
+        super().__init__(f"interlock-chaos-{folder.name}", self.below, makedefault=True, maxpathname=0)
+        self._folder = f"{folder.resolve()}{os.sep}"
+        self._filling = str(folder.resolve() / FILLING)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 -- SQLite's name.
+        """SQLite opens a file."""
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        return _Bounded(self, name, flags) if path and path.startswith(self._folder) else super().xOpen(name, flags)
+
+    def full(self) -> bool:
+        """Whether nothing can grow at the moment."""
+        return os.path.exists(self._filling)  # noqa: PTH110 -- asked for every write.
+
+    def close(self) -> None:
+        """Stop pretending: what is opened from now on is an ordinary file."""
+        self.unregister()
+
+
+class _Bounded(apsw.VFSFile):
+    def __init__(self, disk: Pretending, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        super().__init__(disk.below, name, flags)
+        self._disk = disk
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 -- SQLite's name.
+        if self._disk.full() and offset + len(data) > self.xFileSize():
+            raise apsw.FullError("database or disk is full")  # SQLite's own words.
+        super().xWrite(data, offset)
+
+
+def use(folder: Path, kind: Kind) -> Pretending | None:
+    """To be called by a process before it opens lanes on a small disk. A real one needs nothing.
+
+    What it gives has to be kept for as long as the lanes are open.
+    """
+    return Pretending(folder) if kind == "simulated" else None
+
+
+def _write_until_full(descriptor: int, chunk: bytes) -> None:
+    try:
+        while os.write(descriptor, chunk):
+            pass
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise

@@ -1,0 +1,186 @@
+"""The program that has a server as its child, and leaves nothing of it: `keeper.py READY LOG USER GROUP COMMAND...`.
+
+It does what it is told through its standard input, one word per line (`freeze`, `thaw`, `kill`, or the number of a
+signal for the server alone), and says what happened: `started PID`, `ready`, `done`, `ended CODE`. When nobody can tell
+it anything any more, because whoever started it was killed, it kills the server and ends.
+
+The odd choice is a process between the two. Only a parent can be sure that a number still means the process it
+started, that nothing of a server is left (PostgreSQL puts each of its processes into a group of its own; on Linux they
+become children of this one), and that the death of a mere thread of the experiment is not taken for its end. It uses
+nothing but the standard library, so that it starts at once.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+READ_BYTES_MAX = 65_536
+SET_PARENT_DEATH_SIGNAL = 1
+SET_CHILD_SUBREAPER = 36
+"""Numbers of prctl(2)."""
+
+
+class Keeper:
+    """One server, from its start to the end of the last of its processes."""
+
+    def __init__(self, command: list[str], *, ready: bytes, log: BinaryIO, user: int, group: int) -> None:
+        self._ready = ready
+        self._log = log
+        self._line = b""
+        self._wake, waking = os.pipe()
+        os.set_blocking(waking, False)
+        signal.set_wakeup_fd(waking)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        _process_control(SET_CHILD_SUBREAPER, 1)
+        other = user != os.geteuid()
+        self._server = subprocess.Popen(  # noqa: S603 -- the server that the experiment has chosen.
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=user if other else None,
+            group=group if other else None,
+            extra_groups=[] if other else None,
+            # After the change of the user, which would undo it.
+            preexec_fn=die_with_parent,  # noqa: PLW1509 -- this process has one thread.
+        )
+        assert self._server.stdout is not None
+        self._output = self._server.stdout.fileno()
+        os.set_blocking(self._output, False)
+
+    def keep(self) -> int:
+        """Do what is told until the server has ended; returns how."""
+        _say(f"started {self._server.pid}")
+        listening = [self._wake, self._output, sys.stdin.fileno()]
+        while True:
+            able, _, _ = select.select(listening, [], [])
+            if self._output in able and not self._hear():
+                listening.remove(self._output)
+            if self._wake in able:
+                os.read(self._wake, READ_BYTES_MAX)
+                if (code := self._ended()) is not None:
+                    self._hear()
+                    return code
+            if sys.stdin.fileno() in able:
+                told = os.read(sys.stdin.fileno(), READ_BYTES_MAX)
+                for word in told.split():
+                    self._do(word.decode())
+                if not told:
+                    listening.remove(sys.stdin.fileno())
+                    self._do("kill")
+
+    def _hear(self) -> bool:
+        """Write down what the server says; False when it will not say more."""
+        while True:
+            try:
+                data = os.read(self._output, READ_BYTES_MAX)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._log.write(data)
+            self._log.flush()
+            if self._ready:
+                *lines, self._line = (self._line + data).split(b"\n")
+                if any(self._ready in line for line in lines):
+                    self._ready = b""
+                    _say("ready")
+
+    def _do(self, word: str) -> None:
+        server = self._server.pid
+        match word:
+            case "freeze":
+                # From the top: a process that is stopped starts no other.
+                _signal(server, signal.SIGSTOP)
+                for each in _below(server):
+                    _signal(each, signal.SIGSTOP)
+                _say("done")
+            case "thaw":
+                for each in (*_below(server), server):
+                    _signal(each, signal.SIGCONT)
+                _say("done")
+            case "kill":
+                _signal(server, signal.SIGSTOP)
+                for each in (*_below(server), server):
+                    _signal(each, signal.SIGKILL)
+            case _:
+                _signal(server, signal.Signals(int(word)))
+
+    def _ended(self) -> int | None:
+        """Reap what has ended. With the server goes everything that it has left, which are children of ours by then."""
+        code: int | None = None
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                number, status = os.waitpid(-1, os.WNOHANG if code is None else 0)
+                if number == 0:
+                    return None
+                if number == self._server.pid:
+                    code = self._server.returncode = os.waitstatus_to_exitcode(status)
+                    for each in _below(os.getpid()):
+                        _signal(each, signal.SIGKILL)
+        return code
+
+
+def die_with_parent() -> None:
+    """This process is killed when the thread that forked it ends. On Linux; elsewhere nothing happens."""
+    _process_control(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _below(number: int) -> list[int]:
+    """The processes that a process has started, and those that they have started."""
+    parents = _parents()
+    found = [number]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def _parents() -> dict[int, int]:
+    """Every process with its parent."""
+    if not sys.platform.startswith("linux"):
+        listed = subprocess.run(
+            ["/bin/ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True
+        ).stdout
+        return {int(number): int(parent) for number, parent in (line.split() for line in listed.splitlines())}
+    found: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # It has just ended.
+                # The name in parentheses may have spaces and parentheses itself.
+                found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def _signal(number: int, what: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(number, what)
+
+
+def _process_control(what: int, value: int) -> None:
+    if sys.platform.startswith("linux"):
+        control: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
+        control(what, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # Whoever started this is gone; the end of the input says so, too.
+        os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
+def main(ready: str, log: str, user: str, group: str, *command: str) -> None:
+    """Keep one server."""
+    with Path(log).open("ab") as written:
+        keeper = Keeper(list(command), ready=ready.encode(), log=written, user=int(user), group=int(group))
+        _say(f"ended {keeper.keep()}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

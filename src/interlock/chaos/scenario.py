@@ -1,0 +1,78 @@
+"""What a scenario is, and how one is run to its verdict.
+
+A scenario says in words what is promised, disturbs, and finds out what happened. Whatever is not as it was promised is
+a sentence; none of them is a promise that was kept.
+"""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
+
+from interlock.chaos.gateway import ASKED
+from interlock.chaos.stage import Load, Servers, Stage
+from interlock.chaos.verdicts import Verdict
+from interlock.chaos.world import Broken
+from interlock.errors import InterlockError
+from interlock.testing.faults.processes import Processes
+
+POSTGRES: Final = "PostgreSQL"
+REDIS: Final = "Redis"
+
+
+class Played(NamedTuple):
+    """What a scenario has found out."""
+
+    happened: str
+    """In a clause, for people."""
+    problems: list[str]
+    recovery_s: float | None = None
+
+
+class Scenario(ABC):
+    """One disturbance, and what is promised for it."""
+
+    name: ClassVar[str]
+    promise: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = (POSTGRES,)
+
+    @abstractmethod
+    async def play(self, stage: Stage) -> Played:
+        """Disturb, and look what became of it. Raises Broken for what makes it pointless to go on."""
+
+
+async def run(scenario: Scenario, stage: Stage) -> Verdict:
+    """Run a scenario to its verdict. The stage is closed whatever happens."""
+    begun_s = stage.world.now_s()
+    try:
+        played = await scenario.play(stage)
+    except Broken as broken:
+        played = Played("", [str(broken)])
+        if stage.world.fallen is not None:
+            played.problems.append(f"its last words: {stage.crew.complaints(stage.world.fallen)}")
+    except Exception as error:  # noqa: BLE001 -- whatever it is: what other scenarios have shown is told all the same.
+        # A server that does not come back, a store that cannot be read, a worker that cannot be started.
+        told = str(error) if isinstance(error, InterlockError) else repr(error)
+        played = Played("", [f"it could not be played to its end: {' '.join(told.split())}"])
+    finally:
+        await stage.close()
+    found, world = played.problems, stage.world
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Verdict(
+        scenario=scenario.name,
+        promised=scenario.promise,
+        happened=f"{found[0]}{more}" if found else played.happened,
+        outcome="broken" if found else "kept",
+        problems=tuple(found),
+        recovery_s=played.recovery_s,
+        seconds=world.now_s() - begun_s,
+        orders=len(world.customers.orders),
+        acknowledged=len(world.customers.told),
+        calls=sum(line.what == ASKED for line in world.gateway.lines),
+    )
+
+
+def stage_for(scenario: Scenario, folder: Path, servers: Servers, load: Load, processes: Processes) -> Stage:
+    """A stage in a folder of its own."""
+    own = folder / scenario.name
+    own.mkdir()
+    return Stage(scenario.name, own, servers, load, processes)

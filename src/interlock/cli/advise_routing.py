@@ -1,0 +1,47 @@
+"""The moves that verdicts propose, as `interlock route` makes them.
+
+A database is found by its name at a home, or by its address where it has none. Tombstones are followed either way: who
+names a place that was left means the place where everything lives now.
+"""
+
+import asyncio
+
+from interlock.catalog.moves import Moved, Plan
+from interlock.catalog.secrets import shown
+from interlock.cli.advise_applying import Routing
+from interlock.cli.route import routed
+from interlock.database.moving.routing import Route, find_route, plan_route
+from interlock.errors import BadUsage, MovedElsewhere
+from interlock.seams import SystemClock
+
+
+class ByAdvice:
+    """Moves databases."""
+
+    def find(self, routing: Routing) -> str:
+        """Where it lives now. Raises TargetNotFound."""
+        return _route(routing).source
+
+    def plan(self, routing: Routing) -> Plan | None:
+        """What it would take; None when it has left already, and only has to arrive."""
+        try:
+            return asyncio.run(plan_route(_route(routing), clock=SystemClock()))
+        except MovedElsewhere as error:
+            if shown(error.url) != shown(routing.target):
+                raise
+            return None
+
+    def move(self, routing: Routing) -> Moved:
+        """Move it, and tell how far it is. What was begun before goes on."""
+        return routed(_route(routing))
+
+
+def _route(routing: Routing) -> Route:
+    name = routing.name if routing.home else routing.source
+    if not name:
+        raise BadUsage(
+            f"nobody knows where {routing.name!r} lives.",
+            why="The evidence says nothing of its address, and there is no home whose catalog knows the name.",
+            fix="Give --home URL.",
+        )
+    return asyncio.run(find_route(name, routing.target, home=routing.home, clock=SystemClock()))

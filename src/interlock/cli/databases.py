@@ -1,0 +1,59 @@
+"""`interlock databases`: the names of a home, where each of them lives, and what is moving.
+
+The catalog of the home is read, and each place is asked what it says itself; nothing is opened for use and nothing is
+changed, so it may be run beside everybody, a mover included.
+"""
+
+import asyncio
+
+from interlock.catalog.entries import Kind
+from interlock.cli.check import Listing
+from interlock.cli.homes import StoreHome, refuse_memory
+from interlock.cli.looking import Output
+from interlock.cli.output import stderr
+from interlock.cli.shown import show_ids, show_json, show_table
+from interlock.database.residents import Resident, residents_of
+
+CELL_CHARACTERS_MAX = 2_000
+"""An address that is cut off is of no use."""
+
+TITLES: dict[Kind, str] = {"databases": "database", "workflows": "workflows"}
+
+
+def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
+    """List the databases of a home: where each of them lives, and what is moving. Changes nothing.
+
+    The workflows of machines that were moved are listed too. A place that cannot be looked at is listed as the catalog
+    has it. Exits with 5 when the home itself cannot be reached.
+    """
+    refuse_memory(home)
+    found = asyncio.run(residents_of(home))
+    match output:
+        case Listing.TABLE:
+            _show(found)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([each.name for each in found if each.kind == "databases"])
+
+
+def _show(found: list[Resident]) -> None:
+    cells = [
+        (each.name, TITLES[each.kind], each.url, str(each.epoch) if each.epoch else "", _state(each)) for each in found
+    ]
+    show_table(("name", "what", "lives at", "move", "state"), cells, cell_max=CELL_CHARACTERS_MAX)
+    for each in found:
+        if each.note:
+            stderr().print(f"{each.name} could not be looked at: {each.note}", soft_wrap=True)
+
+
+def _state(resident: Resident) -> str:
+    match resident.state:
+        case "left":
+            return f"left for {resident.other} (move {resident.other_epoch})"
+        case "arriving":
+            return f"arriving from {resident.other} (move {resident.other_epoch})"
+        case "lives" | "unseen":
+            return ""
+        case "moving" | "absent":
+            return resident.state

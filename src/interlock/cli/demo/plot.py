@@ -1,0 +1,246 @@
+"""The walk as a plot (SVG), written by hand: how fast it went, what happened meanwhile, and how far the orders came.
+
+Three panels share one axis of time. What happened is drawn twice: as bars with names in the middle, and as bands behind
+the curves, so that a dip is seen together with its reason. As in the diagrams of machines, every colour is set by a
+class and written out for both themes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+from interlock.cli.demo.outcome import Outcome
+from interlock.cli.demo.timeline import MOMENTS_PER_S, Moment
+from interlock.cli.output import counted
+
+WIDTH, LEFT, RIGHT = 860, 128, 28
+ACROSS = WIDTH - LEFT - RIGHT
+HEAD = 104
+RATE_HEIGHT, ROW_HEIGHT, ORDERS_HEIGHT = 220, 26, 170
+GAP = 52
+POINTS_MAX = 160
+TOLD_BEFORE = 0.62
+"""What ends behind this share of the axis is told on its left side: there would be no room on the right one."""
+
+_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
+_LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
+_DARK = {"paper": "#0f1419", "ink": "#f2f4f7", "soft": "#a3adba", "grid": "#2b3440"}
+_COLOURS = {
+    "rate": ("#175cd3", "#84adff"),
+    "down": ("#d92d20", "#f97066"),
+    "open": ("#e04f16", "#f38744"),
+    "dead": ("#475467", "#98a2b3"),
+    "stuck": ("#ca8504", "#fac515"),
+    "started": ("#6941c6", "#bdb4fe"),
+    "paid": ("#067647", "#47cd89"),
+    "done": ("#175cd3", "#84adff"),
+}
+
+
+class Span(NamedTuple):
+    """Something that lasted: its name, its look, and from when to when."""
+
+    name: str
+    look: str
+    from_s: float
+    to_s: float
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """Seconds as places on the axis that all panels share."""
+
+    whole_s: float
+
+    def __call__(self, seconds: float) -> float:
+        return min(seconds, self.whole_s) / self.whole_s * ACROSS
+
+
+def plot(outcome: Outcome) -> str:
+    """The plot as a standalone SVG document."""
+    spans = spans_of(outcome)
+    across = _Time(max(outcome.walking_s, len(outcome.timeline.moments) / MOMENTS_PER_S, 0.1))
+    rows_height = ROW_HEIGHT * len(spans)
+    rows_top = HEAD + RATE_HEIGHT + (GAP if spans else 0)
+    orders_top = rows_top + rows_height + GAP
+    height = orders_top + ORDERS_HEIGHT + 60
+    title = f"{outcome.orders:,} orders through a bad day: {_verdict(outcome)}"
+    size = f'width="{WIDTH}" height="{height}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" {size}>',
+            f"<title>{escape(title)}</title>",
+            f"<style>{_style()}</style>",
+            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+            f'<text class="title" x="24" y="32">{escape(title)}</text>',
+            f'<text class="soft" x="24" y="56">{escape(_remark(outcome))}</text>',
+            f'<g transform="translate({LEFT} 0)">',
+            *_bands(spans, across, HEAD, RATE_HEIGHT),
+            *_rate(outcome.timeline.moments, across),
+            *_rows(spans, across, rows_top),
+            *_bands(spans, across, orders_top, ORDERS_HEIGHT),
+            *_orders(outcome, across, orders_top),
+            *_seconds(across, orders_top + ORDERS_HEIGHT),
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def spans_of(outcome: Outcome) -> list[Span]:
+    """What happened, in the order in which it is drawn."""
+    end_s = outcome.walking_s
+    spans: list[Span] = []
+    outage, kill, stall = outcome.outage, outcome.kill, outcome.stall
+    if outage is not None:
+        ended_s = end_s if outage.ended_s is None else outage.ended_s
+        spans.append(Span("bank down", "down", outage.began_s, ended_s, f"{outage.refused:,} calls refused"))
+        if outage.opened_s is not None:
+            closed_s = end_s if outage.closed_s is None else outage.closed_s
+            spans.append(Span("breaker open", "open", outage.opened_s, closed_s, "nobody calls"))
+    if kill is not None:
+        told = f"kill -9, {kill.on_their_way:,} orders on their way"
+        spans.append(Span("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, told))
+    if stall is not None:
+        ended_s = end_s if stall.ended_s is None else stall.ended_s
+        told = f"{len(stall.listed):,} orders, found by engine.stalled"
+        spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, told))
+    return spans
+
+
+def _verdict(outcome: Outcome) -> str:
+    return "nothing lost" if not outcome.problems else counted(len(outcome.problems), "problem")
+
+
+def _remark(outcome: Outcome) -> str:
+    done = outcome.books
+    return (
+        f"{outcome.acknowledged:,} calls acknowledged · {done['charged']:,} charges and {done['refunded']:,} refunds"
+        f"{'' if outcome.problems else ', none twice'} · {outcome.tally.transitions:,} durable transitions · "
+        f"seed {outcome.seed}"
+    )
+
+
+def _bands(spans: Sequence[Span], across: _Time, top: int, height: int) -> list[str]:
+    parts: list[str] = []
+    for span in spans:
+        x, width = across(span.from_s), max(1.0, across(span.to_s) - across(span.from_s))
+        parts.append(f'<rect class="band b-{span.look}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
+    return parts
+
+
+def _rate(moments: Sequence[Moment], across: _Time) -> list[str]:
+    together = max(1, math.ceil(len(moments) / POINTS_MAX))
+    rates = [
+        sum(moment.transitions for moment in moments[at : at + together]) * MOMENTS_PER_S / together
+        for at in range(0, len(moments), together)
+    ]
+    up = _Up(max(rates), HEAD, RATE_HEIGHT)
+    step_s = together / MOMENTS_PER_S
+    points = [(across((place + 0.5) * step_s), up(rate)) for place, rate in enumerate(rates)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    floor = HEAD + RATE_HEIGHT
+    return [
+        *up.grid("transitions per second, all durable"),
+        f'<polygon class="area a-rate" points="{points[0][0]:.1f},{floor} {line} {points[-1][0]:.1f},{floor}"/>',
+        f'<polyline class="line l-rate" points="{line}"/>',
+    ]
+
+
+def _rows(spans: Sequence[Span], across: _Time, top: int) -> list[str]:
+    parts = [f'<text class="head" x="0" y="{top - 12}">what happened</text>'] if spans else []
+    for row, span in enumerate(spans):
+        y = top + row * ROW_HEIGHT
+        x, end = across(span.from_s), across(span.to_s)
+        width = max(2.0, end - x)
+        at, anchor = (x - 8, "end") if end > ACROSS * TOLD_BEFORE else (end + 8, "start")
+        told = f"{span.to_s - span.from_s:.1f} s · {span.told}"
+        parts += [
+            f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y + 11}" y2="{y + 11}"/>',
+            f'<text class="tick" text-anchor="end" x="-12" y="{y + 15}">{escape(span.name)}</text>',
+            f'<rect class="s-{span.look}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="16" rx="3"/>',
+            f'<text class="tick halo" text-anchor="{anchor}" x="{at:.1f}" y="{y + 15}">{escape(told)}</text>',
+        ]
+    return parts
+
+
+def _orders(outcome: Outcome, across: _Time, top: int) -> list[str]:
+    moments = outcome.timeline.moments
+    up = _Up(outcome.orders, top, ORDERS_HEIGHT)
+    parts = up.grid("orders, so far")
+    place = ACROSS - 330
+    for look, name, width in (("started", "started", 92), ("paid", "paid: the hot counter", 166), ("done", "done", 72)):
+        values = [getattr(moment, look) for moment in moments]
+        line = " ".join(f"{across((at + 1) / MOMENTS_PER_S):.1f},{up(value):.1f}" for at, value in enumerate(values))
+        parts += [
+            f'<polyline class="line l-{look}" points="0,{top + ORDERS_HEIGHT} {line}"/>',
+            f'<line class="line l-{look}" x1="{place}" x2="{place + 20}" y1="{top - 16}" y2="{top - 16}"/>',
+            f'<text class="tick" x="{place + 26}" y="{top - 12}">{escape(name)}</text>',
+        ]
+        place += width
+    return parts
+
+
+def _seconds(across: _Time, floor: int) -> list[str]:
+    step = _step(across.whole_s, 10)
+    parts = [f'<line class="axis" x1="0" x2="{ACROSS}" y1="{floor}" y2="{floor}"/>']
+    for tick in range(int(across.whole_s / step) + 1):
+        x = across(tick * step)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{floor}" y2="{floor + 5}"/>')
+        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{floor + 20}">{tick * step:g}</text>')
+    parts.append(f'<text class="soft" text-anchor="middle" x="{ACROSS / 2}" y="{floor + 42}">seconds</text>')
+    return parts
+
+
+class _Up:
+    """Values as places on one panel's own axis, from zero to a round number."""
+
+    def __init__(self, largest: float, top: int, height: int) -> None:
+        self._step = _step(max(largest, 1.0), 5)
+        self._whole = self._step * math.ceil(max(largest, 1.0) / self._step)
+        self._top, self._height = top, height
+
+    def __call__(self, value: float) -> float:
+        return self._top + self._height * (1 - value / self._whole)
+
+    def grid(self, title: str) -> list[str]:
+        """The lines of round numbers, and what the panel shows."""
+        parts = [f'<text class="head" x="0" y="{self._top - 12}">{escape(title)}</text>']
+        for count in range(round(self._whole / self._step) + 1):
+            y = self(count * self._step)
+            parts.append(f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(
+                f'<text class="tick" text-anchor="end" x="-12" y="{y + 4:.1f}">{count * self._step:,.4g}</text>'
+            )
+        return parts
+
+
+def _step(largest: float, count: int) -> float:
+    rough = largest / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+
+
+def _style() -> str:
+    fixed = (
+        f"text{{font-family:{_FONT}}}.title{{font-size:18px;font-weight:600}}.head{{font-size:13px;font-weight:600}}"
+        ".soft,.tick{font-size:12px}.line{fill:none;stroke-width:2;stroke-linejoin:round}.axis,.grid{stroke-width:1}"
+        ".area{opacity:.16}.band{opacity:.12}.halo{paint-order:stroke;stroke-width:4;stroke-linejoin:round}"
+    )
+    dark = _theme(_DARK, 1)
+    return f"{fixed}{_theme(_LIGHT, 0)}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _theme(paper: dict[str, str], which: int) -> str:
+    rules = [
+        f".paper{{fill:{paper['paper']}}}.title,.head{{fill:{paper['ink']}}}.soft,.tick{{fill:{paper['soft']}}}",
+        f".axis{{stroke:{paper['soft']}}}.grid{{stroke:{paper['grid']}}}.halo{{stroke:{paper['paper']}}}",
+    ]
+    for look, colours in _COLOURS.items():
+        colour = colours[which]
+        rules.append(f".l-{look}{{stroke:{colour}}}.a-{look},.b-{look},.s-{look}{{fill:{colour}}}")
+    return "".join(rules)

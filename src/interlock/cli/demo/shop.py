@@ -1,0 +1,248 @@
+"""The customers of the demo: they order, pay, change their minds, and say things that have no business there.
+
+All of them live in the worker, and die with it. In its next life they come back to their orders, wherever these are;
+all that they know is what the engine tells them. Every paid order is counted in one row that all of them write: the
+counter is told under the order's own key, so telling it again after a kill counts nobody twice.
+"""
+
+import asyncio
+import zlib
+
+import msgspec
+
+from interlock.cli.demo.news import News
+from interlock.cli.demo.scenario import Journey, Scenario, hopeless, stray, stuck_of, wish
+from interlock.core.events import wire_name
+from interlock.errors import Refusal
+from interlock.examples.order import Order, OrderEvent, State, order
+from interlock.hotrow.counters.counter import Counter
+from interlock.runtime.engine import Engine
+from interlock.runtime.views import View
+from interlock.seams import SystemChance
+from interlock.signals import BreakerChanged, Signal, TransitionApplied, TransitionRejected
+
+IN_FLIGHT_MAX = 400
+PATIENCE_S = 60.0
+STALL_S = 1.5
+"""Longer than this no parcel stays on the packing table of a good shop."""
+LOOK_EVERY_S = 0.1
+PAID = frozenset(
+    {
+        State.PAID,
+        State.FULFILLMENT_PENDING,
+        State.SHIPPED,
+        State.DELIVERED,
+        State.REFUND_PENDING,
+        State.REFUNDED,
+    }
+)
+"""Where only those orders are that were paid."""
+
+
+class InFlight:
+    """An order on its way, as its customer knows it."""
+
+    __slots__ = ("arrived", "counted", "journey", "spoken", "state", "strayed", "version")
+
+    def __init__(self, journey: Journey) -> None:
+        self.journey = journey
+        self.version = 0
+        self.state = State.PENDING
+        self.arrived = asyncio.Event()
+        """Set when it has moved."""
+        self.counted = False
+        """Whether the counter of paid orders knows of it."""
+        self.strayed = False
+        self.spoken = asyncio.Event()
+        """Set when the customer has said what has no business there, and the world may go on."""
+
+
+class Shop:
+    """All customers of one life."""
+
+    def __init__(self, news: News, orders: int, seed: int) -> None:
+        self._news = news
+        self._orders = orders
+        self._journeys = Scenario(SystemChance(seed)).journeys(orders)
+        self._heard: dict[str, InFlight] = {}
+        self._flying: dict[str, InFlight] = {}
+        """Those whose customers know where they are."""
+        self._missed: dict[str, asyncio.Event] = {}
+        """Orders that an earlier life has left, and whose customers have not come back to them yet."""
+        self._shown: set[str] = set()
+        self._stuck: set[str] = set()
+        self._held: set[str] = set()
+        """Those of them whose customers stand at the packing table. On a slow machine the engine lists them first."""
+        self._all_there = asyncio.Event()
+        """Set when every order was begun, or was found to be at its end."""
+        self._scanned = asyncio.Event()
+        """Set when somebody has looked after the packing table."""
+
+    def __call__(self, signal: Signal, /) -> None:
+        """Hear what the engine has to tell."""
+        if isinstance(signal, TransitionApplied):
+            self._news.tell("T", signal.workflow, signal.version, signal.to_state, signal.event)
+            flying = self._heard.get(signal.workflow)
+            if flying is not None:
+                flying.version, flying.state = signal.version, State(signal.to_state)
+                flying.arrived.set()
+        elif isinstance(signal, TransitionRejected):
+            self._news.tell("R", signal.workflow, signal.code)
+        elif isinstance(signal, BreakerChanged):
+            self._news.tell("B", signal.dependency, signal.after)
+
+    # --- what the world outside asks ---------------------------------------------------------------------------------
+
+    def declines(self, order_id: str) -> int:
+        """How often the bank declines the card of this order's customer."""
+        return self._flying[order_id].journey.declines
+
+    async def waits(self, order_id: str, asked: str) -> None:
+        """Let the customer speak first, where they have something to say."""
+        while (flying := self._flying.get(order_id)) is None:
+            await self._missed.setdefault(order_id, asyncio.Event()).wait()
+        journey = flying.journey
+        if (asked == "confirm" and journey.cancel_in is State.PAYMENT_PROCESSING) or (
+            asked == "reserve" and journey.refund_in is State.PAID
+        ):
+            await asyncio.Event().wait()  # The customer is quicker: this call is cancelled when the order has moved on.
+        if journey.stray_in is flying.state and not flying.strayed:
+            await flying.spoken.wait()
+
+    # --- what the customers do ---------------------------------------------------------------------------------------
+
+    async def serve(self, engine: Engine, paid: Counter, *, looks_after_stalls: bool) -> None:
+        """Bring every order to its end; those of an earlier life are taken up where they are."""
+        stored = await _stored(engine)
+        room = asyncio.Semaphore(IN_FLIGHT_MAX)
+        async with asyncio.TaskGroup() as group:
+            if looks_after_stalls and stuck_of(self._orders):
+                group.create_task(self._look_after_stalls(engine))
+            for order_id, journey in self._journeys:
+                state = stored.pop(order_id, None)
+                if journey.stuck:
+                    self._stuck.add(order_id)
+                await room.acquire()
+                rests = state is not None and _rests(journey, state)
+                ends = self._rested(order_id, state, paid) if rests else self._order(engine, order_id, journey, paid)
+                customer = group.create_task(ends)
+                customer.add_done_callback(lambda _task: room.release())
+            self._all_there.set()
+        self._news.tell("E")
+
+    async def _rested(self, order_id: str, state: State | None, paid: Counter) -> None:
+        """An order that an earlier life has brought to its end. Nobody knows whether it was counted: count it again."""
+        if state in PAID:
+            await paid.add(1, key=order_id)
+            self._news.tell("P", order_id)
+        self._news.tell("D", order_id)
+
+    async def _order(self, engine: Engine, order_id: str, journey: Journey, paid: Counter) -> None:
+        begun = Order(order_id=order_id, user_id=f"user-{zlib.crc32(order_id.encode()) % 997}", items=journey.items)
+        # Heard from before it is asked for: it may move between the answer and the moment when that is read.
+        flying = self._heard[order_id] = InFlight(journey)
+        now = await engine.start(order, order_id, begun)
+        self._news.tell("A", order_id, now.version, now.state.value)
+        if flying.version < now.version:
+            flying.version, flying.state = now.version, now.state
+        self._flying[order_id] = flying
+        if order_id in self._missed:
+            self._missed.pop(order_id).set()
+        while True:
+            flying.arrived.clear()
+            if now.state in PAID and not flying.counted:
+                await paid.add(1, key=order_id)
+                flying.counted = True
+                self._news.tell("P", order_id)
+            if _rests(journey, now.state):
+                break
+            event = await self._speak(engine, flying, now)
+            if event is not None:
+                moved = await engine.send(order_id, event, key=f"{now.state.value}-{now.version}")
+                self._news.tell("A", order_id, moved.version, moved.state.value)
+            elif flying.version <= now.version and not await _soon(flying.arrived):
+                self._news.tell("!", order_id, f"it has not left {now.state.value} for {PATIENCE_S:g} s")
+                return
+            now = await engine.of(order).get(order_id)
+        if journey.stray_in is now.state:
+            await self._stray(engine, flying, order_id)
+        del self._flying[order_id], self._heard[order_id]
+        self._news.tell("D", order_id)
+
+    async def _speak(self, engine: Engine, flying: InFlight, now: View[State, Order]) -> OrderEvent | None:
+        """Whatever the customer says that is refused; returns what they say then."""
+        if flying.journey.stray_in is now.state:
+            await self._stray(engine, flying, now.id)
+        vain = hopeless(now.state, now.context)
+        if vain is not None:
+            await self._refused(engine, now.id, vain)
+        if flying.journey.stuck and now.state is State.FULFILLMENT_PENDING and not self._scanned.is_set():
+            self._news.tell("H", now.id)
+            self._held.add(now.id)
+            await self._scanned.wait()
+        return wish(flying.journey, now.state, now.context)
+
+    async def _stray(self, engine: Engine, flying: InFlight, order_id: str) -> None:
+        if not flying.strayed:
+            assert flying.journey.stray_in is not None
+            await self._refused(engine, order_id, stray(flying.journey.stray_in, flying.journey.luck))
+            flying.strayed = True
+            flying.spoken.set()
+
+    async def _refused(self, engine: Engine, order_id: str, event: OrderEvent) -> None:
+        try:
+            await engine.send(order_id, event)
+        except Refusal as refusal:
+            if refusal.code not in self._shown:
+                self._shown.add(refusal.code)
+                told = msgspec.json.encode([refusal.what, refusal.why, refusal.fix]).decode()
+                self._news.tell("X", refusal.code, told)
+            self._news.flush()
+        else:
+            self._news.tell("!", order_id, f"{wire_name(type(event))} was accepted where it has no business")
+
+    # --- what a person does who looks after things -------------------------------------------------------------------
+
+    async def _look_after_stalls(self, engine: Engine) -> None:
+        """Look for parcels that stay on the table, until all are found that do; then have the table mended."""
+        listed: set[str] = set()
+        older_than_s = min(STALL_S, self._orders / 1_000)
+        while not (self._stuck <= listed & self._held and self._stuck_are_known):
+            await asyncio.sleep(LOOK_EVERY_S)
+            late = await engine.stalled(order, older_than_s=older_than_s, states=[State.FULFILLMENT_PENDING])
+            for view in late:
+                if view.id in self._stuck and view.id not in listed:
+                    listed.add(view.id)
+                    self._news.tell("S", view.id)
+        self._news.tell("L")
+        self._scanned.set()
+
+    @property
+    def _stuck_are_known(self) -> bool:
+        return len(self._stuck) == stuck_of(self._orders) or self._all_there.is_set()
+
+
+async def _soon(event: asyncio.Event) -> bool:
+    """Wait for it; False when it does not come, so that a demo that fails does not wait for ever."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+async def _stored(engine: Engine) -> dict[str, State]:
+    found: dict[str, State] = {}
+    cursor: str | None = None
+    while True:
+        page = await engine.find(order, limit=1_000, cursor=cursor)
+        found.update((view.id, view.state) for view in page.items)
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def _rests(journey: Journey, state: State) -> bool:
+    return state in {State.CANCELLED, State.REFUNDED} or (
+        state is State.DELIVERED and journey.refund_in is not State.DELIVERED
+    )

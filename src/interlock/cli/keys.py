@@ -1,0 +1,242 @@
+"""`interlock keys` and `interlock audit`: who may use a server of this home, and what its operators did.
+
+Keys live beside the workflows, not in their database, so these commands work while a server runs, and it takes notice
+within a second. The key itself is printed once, on stdout alone, and is stored nowhere.
+"""
+
+import asyncio
+import getpass
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, TypeVar
+
+import msgspec
+import typer
+
+from interlock.cli.check import Listing
+from interlock.cli.doctor import Diagnosis
+from interlock.cli.given import ids_of, seconds_of
+from interlock.cli.homes import StoreHome
+from interlock.cli.looking import Output, OutputOfOne
+from interlock.cli.many import Failures
+from interlock.cli.output import escaped, show_raw, stderr, stdout
+from interlock.cli.shown import moment_text, show_ids, show_json, show_table
+from interlock.errors import BadUsage
+from interlock.seams import SystemClock, SystemSecrets
+from interlock.server.security.audit import ENTRIES_READ_MAX, Entry
+from interlock.server.security.identity import Identity
+from interlock.server.security.keys import CreatedKey, KeyRecord, made, presented
+from interlock.server.security.opening import Security, security_at
+from interlock.server.security.scopes import LADDER, Scope, checked_limits
+
+EXPIRES_S_MAX = 10 * 366 * 86_400
+"""Ten years. Whoever means longer means for ever."""
+
+ResultT = TypeVar("ResultT")
+
+keys = typer.Typer(
+    help="API keys of a server: make one, list them, revoke one. A running server takes notice within a second.",
+    no_args_is_help=True,
+)
+
+
+class ShownKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without anything secret."""
+
+    id: str
+    name: str
+    state: str
+    scopes: tuple[str, ...]
+    machines: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used: datetime | None
+
+
+@keys.command(epilog="Example: interlock keys create --scope send --machine order --home lanes:///var/shop -o json")
+def create(
+    *,
+    home: StoreHome,
+    scope: Annotated[
+        list[Scope], typer.Option(help="What the key may do; each scope includes those before it. May be repeated.")
+    ],
+    machine: Annotated[
+        list[str] | None, typer.Option(metavar="M", help="Only workflows of this machine. May be repeated.")
+    ] = None,
+    prefix: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Only workflows whose id begins so. May be repeated.")
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Whose key it is, for listings and the audit log.")] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The key ends after so long: 12h, 90d. Without it: never.")
+    ] = None,
+    output: OutputOfOne = Diagnosis.TABLE,
+) -> None:
+    """Make an API key and print it, once: it cannot be shown again.
+
+    With the first key of a home its server asks everybody for one.
+    """
+    now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
+    limits = checked_limits(tuple(machine or ()), tuple(prefix or ()))
+    expires_at = None if expires is None else now + _span(expires)
+    created = made(SystemSecrets(), name=name, scopes=tuple(scope), limits=limits, now=now, expires_at=expires_at)
+
+    async def act(security: Security) -> None:
+        record = created.record
+        async with security.audit.action(_me(), "keys.create", record.id, before=None, after=_shown(record, now)):
+            await security.keys.add(record)
+
+    _run(home, act)
+    _show_created(created, output)
+
+
+@keys.command(name="list", epilog="Example: interlock keys list --home lanes:///var/shop")
+def list_keys(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
+    """List the API keys, the oldest first: never the keys themselves. Changes nothing."""
+    now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
+
+    async def act(security: Security) -> list[ShownKey]:
+        return [_shown(record, now) for record in await security.keys.load()]
+
+    found = _run(home, act)
+    match output:
+        case Listing.TABLE:
+            rows = [
+                (
+                    each.id,
+                    each.state,
+                    ",".join(each.scopes),
+                    " ".join((*each.machines, *(f"{prefix}…" for prefix in each.prefixes))),
+                    "" if each.expires_at is None else moment_text(each.expires_at),
+                    "" if each.last_used is None else f"{each.last_used:%Y-%m-%d %H}h",
+                    each.name,
+                )
+                for each in found
+            ]
+            show_table(("id", "state", "scopes", "limits", "expires", "used", "name"), rows)
+        case Listing.JSON:
+            show_json(found)
+        case Listing.IDS:
+            show_ids([each.id for each in found])
+
+
+@keys.command(epilog="Example: interlock keys revoke mfzwk3tjnrsgc4tu --home lanes:///var/shop")
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id of a key, or - for ids on stdin.")],
+    *,
+    home: StoreHome,
+) -> None:
+    """Revoke an API key: every server of the home refuses it within a second, for good.
+
+    Exits with 4 when there is no such key. Revoking it again changes nothing.
+    """
+    now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
+    failures = Failures()
+
+    async def act(security: Security) -> list[str]:
+        async def revoked(given: str) -> str:
+            # A key that was found somewhere may be given whole; only its id is ever shown.
+            whole = presented(given)
+            key_id = given if whole is None else whole.id
+            before, after = await security.keys.revoke(key_id, now)
+            # Afterwards, unlike other actions: a key that has leaked is revoked also when the log cannot be written.
+            await security.audit.record(_me(), "keys.revoke", key_id, _shown(before, now), _shown(after, now))
+            return f"{key_id} is revoked."
+
+        return [told for ids in ids_of(key) for told in await failures.each(ids, revoked)]
+
+    for told in _run(home, act):
+        stdout().print(escaped(told), soft_wrap=True)
+    raise typer.Exit(failures.code)
+
+
+def audit(
+    *,
+    home: StoreHome,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=ENTRIES_READ_MAX, help="At most so many.")] = 100,
+    output: Annotated[
+        Listing, typer.Option("--output", "-o", help="A table, JSON, or only what they did it to.")
+    ] = Listing.TABLE,
+) -> None:
+    """Show what operators did, the newest first: who, what, when; before and after are in the JSON. Changes nothing."""
+
+    async def act(security: Security) -> list[Entry]:
+        return await security.audit.read(limit)
+
+    entries = _run(home, act)
+    if output is Listing.JSON:
+        show_json(entries)
+        return
+    if output is Listing.IDS:
+        show_ids(list(dict.fromkeys(each.target for each in entries)))
+        return
+    rows = [
+        (moment_text(each.at), each.key or "-", each.who, each.action, each.target, each.failed or "ok")
+        for each in entries
+    ]
+    show_table(("time", "key", "who", "action", "target", "result"), rows)
+
+
+def _run(home: str, act: Callable[[Security], Awaitable[ResultT]]) -> ResultT:
+    if home == "memory:":
+        raise BadUsage(
+            "keys in memory cannot be reached from the command line.",
+            why="They exist only inside the program that opened them.",
+            fix="Name a home on a disk, in a bucket or in PostgreSQL: lanes:///var/shop.",
+        )
+
+    async def run() -> ResultT:
+        security = security_at(home, clock=SystemClock())
+        try:
+            return await act(security)
+        finally:
+            await security.close()
+
+    return asyncio.run(run())
+
+
+def _show_created(created: CreatedKey, output: Diagnosis) -> None:
+    if output is Diagnosis.JSON:
+        show_json({"id": created.record.id, "key": created.key.reveal()})
+        return
+    # As it is, on a line of its own: for a person to copy, or for a script to read.
+    show_raw(created.key.reveal())
+    scopes = ", ".join(created.record.scopes)
+    stderr().print(
+        f"Key {created.record.id} may {scopes}. This is the only time that it is shown; "
+        "send it as `Authorization: Bearer …`.",
+        soft_wrap=True,
+    )
+
+
+def _shown(record: KeyRecord, now: datetime) -> ShownKey:
+    return ShownKey(
+        id=record.id,
+        name=record.name,
+        state=record.state(now),
+        scopes=tuple(str(scope) for scope in LADDER if scope in record.scopes),
+        machines=record.limits.machines,
+        prefixes=record.limits.prefixes,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked_at=record.revoked_at,
+        last_used=record.last_used,
+    )
+
+
+def _me() -> Identity:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "unknown user"  # A user id that the system has no name for, as in a container.
+    return Identity("", f"{user}@{socket.gethostname()} (command line)", frozenset(Scope))
+
+
+def _span(text: str) -> timedelta:
+    seconds = seconds_of(text)
+    if not 0 < seconds <= EXPIRES_S_MAX:
+        raise BadUsage(f"{text!r} is not a time after which a key can end.", fix="Write 12h, 90d, at most ten years.")
+    return timedelta(seconds=seconds)

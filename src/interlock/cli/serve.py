@@ -1,0 +1,202 @@
+"""`interlock serve`: machines over HTTP, until Ctrl-C.
+
+It opens the home as its owner, runs the steps, and stops in order: a load balancer is told first, requests are
+answered, steps are drained, and the store is given up before the command ends. With `--workers` this process opens
+nothing: it starts the same command so many times, each with the socket that it listens on.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, MutableMapping
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, cast
+
+import typer
+
+from interlock.cli.homes import StoreHome
+from interlock.cli.output import stderr
+from interlock.cli.targets import load_machines, load_value
+from interlock.coordination.addresses import VARIABLE, parsed
+from interlock.lanes.objects.addresses import redacted
+from interlock.observe.installed import installed
+from interlock.observe.logs import log_as_json
+from interlock.runtime.bound import AnyMachine
+from interlock.server.app import App
+from interlock.server.running import HOST, PORT, Listening, admission_from, run_until_stopped
+from interlock.server.running import serve as run
+from interlock.server.workers import WORKERS_MAX, check_home, inherited, supervise, work
+from interlock.signals import Observer
+
+PORT_MAX = 65_535
+
+log = logging.getLogger("interlock.server")
+
+RatePerS = Annotated[
+    float | None,
+    typer.Option(metavar="N", envvar="INTERLOCK_RATE_PER_S", help="Calls a second that are taken in: 10,000."),
+]
+Burst = Annotated[
+    float | None,
+    typer.Option(metavar="N", envvar="INTERLOCK_BURST", help="Calls at once: half as many again as a second's."),
+]
+InFlightMax = Annotated[
+    int | None,
+    typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Calls under way at once: 100,000."),
+]
+
+RedisGiven = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        envvar=VARIABLE,
+        help="Share leases, limits and breakers through it: redis://host:6379/0?prefix=shop.",
+    ),
+]
+
+
+class LogFormat(StrEnum):
+    """How logs are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatGiven = Annotated[
+    LogFormat, typer.Option(envvar="INTERLOCK_LOG", help="Logs for people, or an object of JSON per line.")
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=WORKERS_MAX,
+        envvar="INTERLOCK_WORKERS",
+        help="Serve with so many processes, which share the port; on PostgreSQL only.",
+    ),
+]
+
+
+def serve(
+    target: Annotated[str, typer.Argument(metavar="MODULE:ATTR", help="A machine, a list of machines, or an App.")],
+    *,
+    home: StoreHome,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", envvar="INTERLOCK_HOST", help="Where to listen.")] = HOST,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=PORT_MAX, envvar="INTERLOCK_PORT", help="0 finds a free one.")
+    ] = PORT,
+    leave_s: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            max=300,
+            envvar="INTERLOCK_LEAVE_S",
+            help="Go on answering so long after /readyz says no.",
+        ),
+    ] = 0.0,
+    rate_per_s: RatePerS = None,
+    burst: Burst = None,
+    in_flight_max: InFlightMax = None,
+    redis: RedisGiven = None,
+    worker: Annotated[bool, typer.Option(help="Run steps here; without it, events are only taken.")] = True,
+    log_format: LogFormatGiven = LogFormat.TEXT,
+    workers: Workers = 1,
+) -> None:
+    """Serve machines over HTTP, and run their steps, until Ctrl-C.
+
+    Without keys it listens on loopback only. Exits with 2 for an address that it must not or cannot listen on, and
+    with 5 when another process owns the home.
+    """
+    app = app_of(target)
+    observers = observers_for(log_format)
+    settle_admission(os.environ, rate_per_s=rate_per_s, burst=burst, in_flight_max=in_flight_max)
+    settle_redis(os.environ, redis)
+    given = inherited()
+    if given is not None:
+        run_until_stopped(work(app, home, given, host=host, leave_s=leave_s, worker=worker, observers=observers))
+        return
+
+    say = sayer(log_format)
+    listening = partial(_tell, app, home, say)
+    if workers > 1:
+        check_home(home, workers)
+        command = [sys.executable, "-m", "interlock", "serve", target, "--host", host, "--leave-s", repr(leave_s)]
+        command.append("--worker" if worker else "--no-worker")
+        code = asyncio.run(
+            supervise(
+                command,
+                home,
+                count=workers,
+                host=host,
+                port=port,
+                leave_s=leave_s,
+                listening=listening,
+                tell=say,
+            )
+        )
+        if code:
+            raise typer.Exit(code)
+    else:
+        running = run(
+            app, home, host=host, port=port, leave_s=leave_s, worker=worker, observers=observers, listening=listening
+        )
+        run_until_stopped(running)
+    say("Stopped in order: nothing is lost, and the home is free.")
+
+
+def observers_for(log_format: LogFormat) -> list[Observer | str]:
+    """What a server has without being asked; logs as JSON have what happens in them, in every process that serves."""
+    if log_format is LogFormat.TEXT:
+        return [*installed()]
+    log_as_json()
+    os.environ["INTERLOCK_LOG"] = log_format.value
+    return [*installed(), "logs"]
+
+
+def sayer(log_format: LogFormat) -> Callable[[str], None]:
+    """How something is said to people: beside logs as JSON it is one of their lines."""
+    return _say if log_format is LogFormat.TEXT else log.info
+
+
+def _say(text: str) -> None:
+    stderr().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _tell(app: App, home: str, say: Callable[[str], None], where: Listening) -> None:
+    machines = ", ".join(machine.name for machine in app.machines)
+    say(f"Serving {machines} of {redacted(home)} at {where.url} (documentation: {where.url}/docs)")
+    say(f"Dashboard: {where.url}/ (stop with Ctrl-C)")
+
+
+def settle_admission(
+    environment: MutableMapping[str, str], *, rate_per_s: float | None, burst: float | None, in_flight_max: int | None
+) -> None:
+    """Put what was chosen where every process of this server reads it. Raises BadUsage for what is out of range."""
+    chosen = {
+        "INTERLOCK_RATE_PER_S": rate_per_s,
+        "INTERLOCK_BURST": burst,
+        "INTERLOCK_IN_FLIGHT_MAX": in_flight_max,
+    }
+    said = {name: str(value) for name, value in chosen.items() if value is not None}
+    admission_from(said)
+    environment.update(said)
+
+
+def settle_redis(environment: MutableMapping[str, str], redis: str | None) -> None:
+    """Put the address of a Redis where every engine of this process reads it. Raises BadUsage for what is none."""
+    if redis is not None:
+        if redis:
+            parsed(redis)
+        environment[VARIABLE] = redis
+
+
+def app_of(target: str) -> App:
+    """The App of `MODULE:ATTR`, or one that is made of its machines."""
+    value = load_value(target) if ":" in target else None
+    if isinstance(value, App):
+        return value
+    return App(machines=cast("list[AnyMachine]", load_machines(target)))

@@ -1,0 +1,211 @@
+"""`send_many`: events as lines (NDJSON), one answer per line, in order.
+
+Lines go in pieces of a bounded size, one piece after the other, so that those of one workflow keep their order. When
+the answers stop half-way, those that came count. Of the rest, whatever has a key is sent again; the outcome of whatever
+has none is unknown, and nothing is said of it that is not known.
+
+A line that was refused is not sent again: another line of the same workflow may have been applied behind it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from enum import Enum
+from typing import cast
+
+import msgspec
+
+from interlock.client.calling import Refusing
+from interlock.client.messages import Garbage, Lost, NotSent
+from interlock.client.pool import Attempt
+from interlock.client.problems import error_of
+from interlock.client.reading import WireMoved
+from interlock.client.remote import Remote
+from interlock.client.verdicts import Call, Failure
+from interlock.client.writing import WireEvent, encode, event_of
+from interlock.core.events import Event
+from interlock.errors import InterlockError, OutcomeUnknown
+from interlock.runtime.envelopes import check_id
+from interlock.runtime.views import Moved, Refused
+
+NDJSON = "application/x-ndjson"
+
+LINES_MAX = 1_000
+"""Of one request."""
+
+BYTES_MAX = 1024 * 1024
+"""Of one request, unless a single line is longer."""
+
+ANSWER_LINE_BYTES_MAX = 1024 * 1024
+
+Item = tuple[str, Event] | tuple[str, Event, str | None]
+Result = Moved[Enum] | Refused
+
+
+class Line:
+    """One event on its way."""
+
+    __slots__ = ("answer", "data", "doubt", "event", "key", "workflow")
+
+    def __init__(self, workflow: str, event: Event, key: str | None = None) -> None:
+        check_id(workflow, "the id of a workflow")
+        if key is not None:
+            check_id(key, "a delivery key", slash=True)
+        name, payload = event_of(event, None)
+        self.workflow = workflow
+        self.event = event
+        self.key = key
+        self.data = encode(WireEvent(name, payload, workflow, key)) + b"\n"
+        self.answer: Result | None = None
+        self.doubt = False
+        """It was sent, and may have been applied."""
+
+
+class Batch:
+    """One call of `send_many`."""
+
+    def __init__(self, remote: Remote, items: Iterable[Item]) -> None:
+        self._remote = remote
+        self._calling = remote.calling
+        self._slots: list[Line | Refused] = [_line(item) for item in items]
+
+    async def send(self) -> list[Result]:
+        """Send everything. Raises only when no line at all could be asked for."""
+        lines = [slot for slot in self._slots if isinstance(slot, Line)]
+        deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
+        answered = len(lines) < len(self._slots)
+        for piece in _pieces(lines):
+            error = await self._piece(piece, deadline_s)
+            answered = answered or any(line.answer is not None or line.doubt for line in piece)
+            if error is not None:
+                if not answered:
+                    raise error
+                self._give_up(lines, error)
+                break
+            # Each piece has the time of a call of its own: a long list is not a slow one.
+            deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
+        return [slot if isinstance(slot, Refused) else cast("Result", slot.answer) for slot in self._slots]
+
+    async def _piece(self, lines: list[Line], deadline_s: float) -> InterlockError | None:
+        """Have some lines answered; the error that ended it before all were."""
+        attempt = 0
+        while waiting := [line for line in lines if line.answer is None]:
+            attempt += 1
+            call = _call(waiting)
+            failure = await self._attempt(call, waiting, deadline_s)
+            if failure is None:
+                continue
+            for line in waiting:
+                if line.answer is None and line.doubt and line.key is None:
+                    line.answer = self._unknown(line, failure.error)
+            left = [line for line in waiting if line.answer is None]
+            call = _call(left)
+            if left and not await self._calling.paused(call, failure, attempt, deadline_s):
+                return failure.error
+        return None
+
+    async def _attempt(self, call: Call, lines: list[Line], deadline_s: float) -> Failure | None:
+        """Send the lines once; what went wrong before the last of them was answered."""
+        calling = self._calling
+        now_s = asyncio.get_running_loop().time
+        attempt_s = max(0.0, min(calling.attempt_s, deadline_s - now_s()))
+        calling.spend(retry=any(line.doubt for line in lines))
+        attempt = Attempt()
+        sent = True
+        try:
+            async with asyncio.timeout(attempt_s), calling.streamed(call, attempt) as incoming:
+                await self._answers(incoming.pieces(), lines)
+        except TimeoutError:
+            failure = calling.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
+        except NotSent as error:
+            failure = calling.verdicts.not_sent(call, str(error))
+        except Lost as error:
+            failure = calling.verdicts.lost(call, str(error))
+        except (Garbage, msgspec.DecodeError, UnicodeDecodeError) as error:
+            failure = calling.verdicts.garbage(call, str(error))
+        except Refusing as refused:
+            sent, failure = refused.failure.doubt, refused.failure
+        else:
+            if lines[-1].answer is not None:
+                return None
+            failure = calling.verdicts.lost(call, "the answer ended before its last line")
+        for line in lines:
+            line.doubt = line.doubt or (sent and attempt.sent)
+        return failure
+
+    async def _answers(self, pieces: AsyncIterator[bytes], lines: list[Line]) -> None:
+        waiting = iter(lines)
+        rest = b""
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            for told in whole:
+                if told.strip():
+                    line = next(waiting, None)
+                    if line is None:
+                        raise Garbage("it has more lines than were sent")
+                    line.answer = self._answer(line, told)
+            if len(rest) > ANSWER_LINE_BYTES_MAX:
+                raise Garbage(f"a line is longer than {ANSWER_LINE_BYTES_MAX:,} bytes")
+        if rest.strip():
+            line = next(waiting, None)
+            if line is None:
+                raise Garbage("it has more lines than were sent")
+            line.answer = self._answer(line, rest)
+
+    def _answer(self, line: Line, told: bytes) -> Result:
+        document: object = msgspec.json.decode(told)
+        if isinstance(document, dict) and "code" in document:
+            problem = cast("dict[str, object]", document)
+            status = problem.get("status")
+            error = error_of(problem, status=status if isinstance(status, int) else 400)
+            return Refused(self._calling.verdicts.clean(error))
+        return self._remote.moved(line.workflow, line.event, msgspec.convert(document, WireMoved))
+
+    def _unknown(self, line: Line, error: InterlockError) -> Refused:
+        unknown = OutcomeUnknown(
+            f"the event for workflow {line.workflow!r} had no answer that says what became of it: {error.what}",
+            why="The line may have been carried out before the connection, the server or the time gave out.",
+            fix="Look at the workflow before you send it again; with a key a repetition is safe, and made for you."
+            if line.key is None
+            else "Send it again with the same key: it is applied at most once.",
+        )
+        unknown.__cause__ = error
+        return Refused(unknown)
+
+    def _give_up(self, lines: list[Line], error: InterlockError) -> None:
+        """Say of every line that has no answer what is known of it."""
+        for line in lines:
+            if line.answer is None:
+                line.answer = self._unknown(line, error) if line.doubt else Refused(error)
+
+
+def _line(item: Item) -> Line | Refused:
+    workflow, event, *keys = item
+    try:
+        return Line(workflow, event, keys[0] if keys else None)
+    except InterlockError as error:
+        return Refused(error)
+
+
+def _pieces(lines: list[Line]) -> Iterator[list[Line]]:
+    piece: list[Line] = []
+    size = 0
+    for line in lines:
+        if piece and (len(piece) >= LINES_MAX or size + len(line.data) > BYTES_MAX):
+            yield piece
+            piece, size = [], 0
+        piece.append(line)
+        size += len(line.data)
+    if piece:
+        yield piece
+
+
+def _call(lines: list[Line]) -> Call:
+    return Call(
+        "POST",
+        "/v1/events:batch",
+        b"".join(line.data for line in lines),
+        (("Content-Type", NDJSON),),
+        repeatable=all(line.key is not None for line in lines),
+        moves=True,
+        kind=NDJSON,
+    )

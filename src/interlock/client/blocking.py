@@ -1,0 +1,212 @@
+"""`BlockingClient`: the client for code that is not async. The same calls, by portal.
+
+with BlockingClient("http://127.0.0.1:8080", key="ilk_…") as client:
+    client.start(order, "o-1", Order())
+    client.send("o-1", Submit(cents=999), key="click-7")
+
+One event loop in one thread per client; any number of threads may call, and share its connections.
+"""
+
+import ssl
+import threading
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Generic, NoReturn, Self, TypeVar, overload
+
+from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client
+from interlock.client.plain import PlainState
+from interlock.client.streaming import Stream, Streamed
+from interlock.client.typed import ClientWorkflows
+from interlock.core.events import Event
+from interlock.core.machine import Machine
+from interlock.core.policies import Retry
+from interlock.core.values import ContextT, StateT
+from interlock.errors import BadUsage, UnavailableError
+from interlock.runtime.bound import AnyMachine
+from interlock.runtime.leases import LEASE_S, WAIT_S
+from interlock.runtime.portal import Behind, Portal, blocking, plain
+
+EventT = TypeVar("EventT", bound=Event)
+
+
+class BlockingClientWorkflows(Behind[ClientWorkflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]):
+    """The workflows of one machine at a server. Made by `client.of(machine)`."""
+
+    start = blocking(ClientWorkflows[StateT, ContextT, EventT].start)
+    send = blocking(ClientWorkflows[StateT, ContextT, EventT].send)
+    get = blocking(ClientWorkflows[StateT, ContextT, EventT].get)
+    wait = blocking(ClientWorkflows[StateT, ContextT, EventT].wait)
+    history = blocking(ClientWorkflows[StateT, ContextT, EventT].history)
+    find = blocking(ClientWorkflows[StateT, ContextT, EventT].find)
+    stalled = blocking(ClientWorkflows[StateT, ContextT, EventT].stalled)
+    allowed = blocking(ClientWorkflows[StateT, ContextT, EventT].allowed)
+
+
+class BlockingStream(Behind[Stream], Iterator[Streamed]):
+    """Events as they come: `with client.stream() as events: for event in events: …`."""
+
+    def __next__(self) -> Streamed:
+        """The next event; waits for it."""
+        found = self._portal.call(_next_of, self._inside)
+        if found is None:
+            raise StopIteration
+        return found
+
+    def close(self) -> None:
+        """Leave the stream, and its connection."""
+        if not self._portal.is_forked and not self._portal.is_stopped:
+            self._portal.call(self._inside.aclose)
+
+    def __enter__(self) -> Self:
+        """It begins with the first event that is asked for."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave it."""
+        del kind, error, trace
+        self.close()
+
+
+class BlockingClient(Behind[Client]):
+    """A server's workflows for code that is not async. Use it as `with BlockingClient(url) as client`, or close it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        machines: Iterable[AnyMachine] = (),
+        timeout_s: float = TIMEOUT_S,
+        attempt_s: float = ATTEMPT_S,
+        connections_max: int = CONNECTIONS_MAX,
+        retry: Retry = RETRY,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """It takes what `Client` takes."""
+        # What is wrong with the arguments is said before there is a thread.
+        inside = Client(
+            url,
+            key=key,
+            machines=machines,
+            timeout_s=timeout_s,
+            attempt_s=attempt_s,
+            connections_max=connections_max,
+            retry=retry,
+            tls=tls,
+        )
+        super().__init__(ClientPortal("interlock-client"), inside)
+        self._closing = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._inside)[1:]}"
+
+    start = blocking(Client.start)
+    send = blocking(Client.send)
+    send_many = blocking(Client.send_many)
+
+    get = blocking(Client.get)
+    wait = blocking(Client.wait)
+    history = blocking(Client.history)
+    find = blocking(Client.find)
+    stalled = blocking(Client.stalled)
+    allowed = blocking(Client.allowed)
+    stats = blocking(Client.stats)
+    subscribe = blocking(Client.subscribe)
+    unsubscribe = plain(Client.unsubscribe)
+
+    compensations = blocking(Client.compensations)
+    dead_letters = blocking(Client.dead_letters)
+    retry_dead_letter = blocking(Client.retry_dead_letter)
+    resolve_dead_letter = blocking(Client.resolve_dead_letter)
+    breakers = blocking(Client.breakers)
+    force_breaker = blocking(Client.force_breaker)
+    set_limit = blocking(Client.set_limit)
+    set_admission = blocking(Client.set_admission)
+    prune = blocking(Client.prune)
+    contention = blocking(Client.contention)
+
+    def transaction(self, connection: object) -> NoReturn:
+        """As `Client.transaction`: it says what to do instead."""
+        self._inside.transaction(connection)
+
+    def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
+        """As `Client.lease`: it says what to do instead."""
+        self._inside.lease(name, wait_s=wait_s, lease_s=lease_s)
+
+    @overload
+    def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingClientWorkflows[StateT, ContextT, EventT]: ...
+    @overload
+    def of(self, machine: str) -> BlockingClientWorkflows[PlainState, object, Event]: ...
+    def of(
+        self, machine: Machine[StateT, ContextT, EventT] | str
+    ) -> BlockingClientWorkflows[StateT, ContextT, EventT] | BlockingClientWorkflows[PlainState, object, Event]:
+        """The same calls, typed by the machine. With its name alone: the calls of that machine, with plain values."""
+        if isinstance(machine, str):
+            return BlockingClientWorkflows(self._portal, self._inside.of(machine))
+        return BlockingClientWorkflows(self._portal, self._inside.of(machine))
+
+    def stream(
+        self,
+        *,
+        machine: str | None = None,
+        workflow: str | None = None,
+        kinds: Iterable[str] | None = None,
+        last_event_id: str | None = None,
+    ) -> BlockingStream:
+        """As `Client.stream`: `with client.stream() as events: for event in events: …`."""
+        inside = self._inside.stream(machine=machine, workflow=workflow, kinds=kinds, last_event_id=last_event_id)
+        return BlockingStream(self._portal, inside)
+
+    def close(self) -> None:
+        """As `Client.close`; then the thread ends. Twice is once."""
+        self._portal.refuse_for_ever()
+        with self._closing:
+            try:
+                if not self._portal.is_stopped:
+                    self._portal.call(self._inside.close)
+            finally:
+                self._portal.stop()
+
+    def __enter__(self) -> Self:
+        """It connects when it is first used; leaving the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, whatever happened inside. In a forked child there is nothing to close."""
+        del kind, error, trace
+        if not self._portal.is_forked:
+            self.close()
+
+
+class ClientPortal(Portal):
+    """The portal of a client: the same as an engine's, in the words of a client."""
+
+    def refuse_for_ever(self) -> None:
+        """Raise where a call could never be answered."""
+        if self.is_forked:
+            raise UnavailableError(
+                "the client was made by another process, and this is a forked child of it.",
+                why="A fork copies neither threads nor event loops; nothing in the child would ever answer.",
+                fix="Make a client in the child, after the fork.",
+            )
+        if self.is_here:
+            raise BadUsage(
+                "a blocking client was called by its own event loop.",
+                why="The loop would wait for an answer that only the loop can give: for ever.",
+                fix="Use `Client` in code that is async.",
+            )
+
+    def _gone(self) -> UnavailableError:
+        return UnavailableError(
+            "the client is closed.",
+            why="It was left or closed before the answer was there.",
+            fix="Use it inside `with`, or make another one.",
+        )
+
+
+async def _next_of(stream: Stream) -> Streamed | None:
+    return await anext(stream, None)

@@ -1,0 +1,115 @@
+"""Requests and answers of HTTP/1.1 as bytes: written and read strictly, with a bound on everything.
+
+What could be understood in two ways (a length twice, a length and chunks, a line that is no header) is garbage, and the
+connection it came on is not used again: whatever follows on it belongs to nobody.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+HEAD_BYTES_MAX = 64 * 1024
+"""G6: of an answer's status line and headers."""
+
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LENGTH = re.compile(rb"\d{1,15}")
+
+NO_CONTENT = frozenset({204, 304})
+
+
+class NotSent(Exception):
+    """The server was not reached: nothing of the request has left."""
+
+
+class Lost(Exception):
+    """The connection ended after something of the request may have left, and before the whole answer was here."""
+
+
+class Garbage(Exception):
+    """What came back is not an answer that this client understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, without what all requests of a client have."""
+
+    method: str
+    target: str
+    """Path and query, below the address."""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+    def written(self, root: str, shared: bytes) -> bytes:
+        """As it is sent. `shared` are the headers that every request of this client has."""
+        lines = [f"{self.method} {root}{self.target} HTTP/1.1\r\n".encode("ascii"), shared]
+        lines += [f"{name}: {value}\r\n".encode() for name, value in self.headers]
+        if self.body is not None:
+            lines.append(b"Content-Length: %d\r\n" % len(self.body))
+        lines += [b"\r\n", self.body or b""]
+        return b"".join(lines)
+
+
+@dataclass(slots=True)
+class Head:
+    """The status and the headers of an answer; names in small letters."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    old: bool = False
+    """HTTP/1.0."""
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    @property
+    def length(self) -> int | None:
+        """How long the body is, when that is said."""
+        if self.status in NO_CONTENT:
+            return 0
+        told = self.headers.get("content-length")
+        return None if told is None or self.chunked else int(told)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection may be used again once the body is read."""
+        said = self.headers.get("connection", "").lower()
+        kept = "keep-alive" in said if self.old else "close" not in said
+        return kept and (self.chunked or self.length is not None)
+
+
+def parse_head(data: bytes) -> Head:
+    """The head of an answer, up to its empty line. Raises Garbage."""
+    first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    status = _STATUS_LINE.fullmatch(first)
+    if status is None:
+        raise Garbage("it does not begin as an answer of HTTP/1.1 does")
+    head = Head(int(status[2]), old=status[1] == b"0")
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not _NAME.fullmatch(name):
+            raise Garbage("a line among its headers is none")
+        key, text = name.decode("ascii").lower(), value.strip(b" \t").decode("utf-8", "replace")
+        if key in head.headers:
+            if key in {"content-length", "transfer-encoding"}:
+                raise Garbage(f"it says {key} twice")
+            text = f"{head.headers[key]}, {text}"
+        head.headers[key] = text
+    _check_framing(head)
+    return head
+
+
+def _check_framing(head: Head) -> None:
+    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
+    if length is not None and not _LENGTH.fullmatch(length.encode()):
+        raise Garbage("its length is not a number")
+    if coding is not None and (coding.lower() != "chunked" or length is not None or head.old):
+        raise Garbage("where it ends can be understood in two ways")
+    if head.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Garbage("it is compressed, which was not asked for")

@@ -1,0 +1,138 @@
+"""Problem documents (RFC 9457) as Interlock's errors: the classes that the engine itself raises, by their code.
+
+A problem's `code` is that of the error, its `title` says what happened, its `detail` why, its `fix` how to fix it. What
+an error knows besides (the state, the allowed events, a time to wait) are members of their own, under the names that
+the attributes have. An error that crosses the wire is of the same class on the other side and says the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import cast
+
+import msgspec
+
+from interlock.access import NotAuthenticated, NotPermitted
+from interlock.errors import (
+    DefinitionError,
+    GuardRejected,
+    InterlockError,
+    InternalError,
+    LeaseHeld,
+    MissingExtra,
+    MovedElsewhere,
+    Overloaded,
+    PayloadTooLarge,
+    Refusal,
+    RequestError,
+    RetryAfter,
+    TargetNotFound,
+    UnavailableError,
+    VersionConflict,
+)
+
+KIND = "application/problem+json"
+
+
+def _tree(cls: type[InterlockError]) -> Iterator[type[InterlockError]]:
+    """The class and all below it that Interlock itself declares; users have subclasses of their own."""
+    yield cls
+    for below in cls.__subclasses__():
+        if below.__module__ in _DECLARED:
+            yield from _tree(below)
+
+
+_DECLARED = {InterlockError.__module__, NotPermitted.__module__}
+
+CLASSES: dict[str, type[InterlockError]] = {cls.code: cls for cls in _tree(InterlockError)}
+"""Every error by its code: the tree itself is the table, so that none can be forgotten here."""
+
+MEMBERS: dict[type[InterlockError], dict[str, tuple[object, object]]] = {
+    DefinitionError: {"rule": (str, ""), "location": (str, "")},
+    MissingExtra: {"extra": (str, "")},
+    Refusal: {"machine": (str, ""), "state": (str, ""), "event": (str, ""), "allowed": (tuple[str, ...], ())},
+    GuardRejected: {"guard": (str, ""), "guards": (tuple[str, ...], ()), "reasons": (tuple[str, ...], ())},
+    NotAuthenticated: {"presented": (bool, False)},
+    PayloadTooLarge: {"size_bytes": (int, 0), "limit_bytes": (int, 0)},
+    RetryAfter: {"seconds": (float, 1.0)},
+    Overloaded: {"retry_after_s": (float, 1.0)},
+    MovedElsewhere: {"url": (str, ""), "epoch": (int, 0)},
+    LeaseHeld: {"lease": (str, ""), "owner": (str, ""), "since": (datetime | None, None)},
+}
+"""What errors know besides their text: the type of each attribute, and its value when a document does not tell."""
+
+_BY_STATUS: dict[int, type[InterlockError]] = {
+    401: NotAuthenticated,
+    403: NotPermitted,
+    404: TargetNotFound,
+    412: VersionConflict,
+    413: PayloadTooLarge,
+    429: Overloaded,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+}
+
+SERVER_ERRORS = 500
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is read of a document."""
+
+    code: str = ""
+    title: str = ""
+    detail: str = ""
+    fix: str = ""
+    retry: str = ""
+    """As the server sees it; nothing said means: as the class says."""
+
+
+def error_of(document: Mapping[str, object], *, status: int, retry_after_s: float | None = None) -> InterlockError:
+    """The error of a document. An unknown `code` is kept, on the class that its status stands for."""
+    told = Problem(**{name: _text(document.get(name)) for name in Problem.__struct_fields__})
+    known = CLASSES.get(told.code)
+    cls = known or class_for(status)
+    what = told.title or f"the server answered with status {status}."
+    # As an error is that comes from another process: its constructor takes other things than its text.
+    error = cls.__new__(cls)
+    error.args = (what,)
+    facts: dict[str, object] = {"what": what, "why": told.detail or cls.default_why, "fix": told.fix or cls.default_fix}
+    for name, (kind, default) in _members(cls).items():
+        facts[name] = _converted(document.get(name), kind, default)
+    if issubclass(cls, Overloaded) and "retry_after_s" not in document and retry_after_s is not None:
+        facts["retry_after_s"] = retry_after_s
+    if issubclass(cls, GuardRejected) and not facts["guards"] and facts["guard"]:
+        facts["guards"] = (facts["guard"],)
+    if told.code and known is None:
+        facts["code"] = told.code
+    if told.retry in {"never", "now", "later"}:
+        facts["retry"] = told.retry
+    error.__dict__.update(facts)
+    return error
+
+
+def class_for(status: int) -> type[InterlockError]:
+    """What a status means that comes without a code."""
+    found = _BY_STATUS.get(status)
+    if found is not None:
+        return found
+    return InternalError if status >= SERVER_ERRORS else RequestError
+
+
+def _members(cls: type[InterlockError]) -> dict[str, tuple[object, object]]:
+    found: dict[str, tuple[object, object]] = {}
+    for each in reversed(cls.__mro__):
+        found |= MEMBERS.get(cast("type[InterlockError]", each), {})
+    return found
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _converted(value: object, kind: object, default: object) -> object:
+    if value is None:
+        return default
+    try:
+        return msgspec.convert(value, cast("type[object]", kind))
+    except msgspec.ValidationError:
+        return default

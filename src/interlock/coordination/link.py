@@ -1,0 +1,295 @@
+"""The connection to Redis: one per engine, and whether there is anybody at its other end.
+
+Whoever gets no answer raises `Gone`; from then on nobody is kept waiting, and everybody does without Redis until a beat
+is answered again. Beats come twice a second. They tell whoever listens, in order, that Redis is there again before
+anything else is asked of it.
+
+The driver does not repeat a request by itself: whether something may be repeated is known by who asks. Every request
+has its end here, whatever the driver does meanwhile: it connects, asks several nodes, closes. Closing ends them all.
+"""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from interlock.coordination.addresses import Address, unknown_option
+from interlock.coordination.refusals import why_gone
+from interlock.coordination.scripts import Script
+from interlock.errors import MissingExtra
+from interlock.seams import Chance
+
+log = logging.getLogger("interlock.operators")
+
+BEAT_S = 0.5
+ANSWER_S = 1.0
+"""How long Redis may take to answer before it is taken for gone."""
+
+FIRST_S = 2.0
+"""The same while it is taken for gone: a connection is made first, and nobody waits for it but the beat."""
+
+CLOSE_S = 1.5
+"""How long each part of closing may take, whether Redis answers or not."""
+
+STILL_S = 0.5
+"""A request that ends so much later than it should was not kept waiting by Redis alone."""
+
+CALLS_MAX = 16
+"""Calls under way at once, each with a connection; more of them wait. Beats have connections beside them."""
+
+CONNECTIONS_MAX = 64
+
+
+class Gone(Exception):
+    """Redis does not answer. What was asked of it may have happened."""
+
+    def __init__(self, why: str, *, still: bool = False) -> None:
+        super().__init__(why)
+        self.still = still
+        """This process itself stood still, and cannot know whether Redis has answered."""
+
+
+class Driver(Protocol):
+    """What is used of the driver."""
+
+    async def evalsha(self, sha: str, numkeys: int, *values: str) -> object:
+        """Run a script that Redis knows."""
+        ...
+
+    async def eval(self, script: str, numkeys: int, *values: str) -> object:
+        """Run a script, which Redis knows from then on."""
+        ...
+
+    async def info(self, *sections: str, **where: str) -> dict[str, object]:
+        """What Redis says of itself."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class Listener(Protocol):
+    """Somebody who is told what becomes of Redis."""
+
+    async def returned(self) -> None:
+        """Redis answers, for the first time or again. Nobody else asks it anything meanwhile. May raise Gone."""
+        ...
+
+    async def beat(self) -> None:
+        """Half a second has passed and Redis is there. May raise Gone."""
+        ...
+
+
+class Link:
+    """One engine's connection. Lives in one event loop."""
+
+    def __init__(self, address: Address, chance: Chance, changed: Callable[[bool, str], None]) -> None:
+        self.address = address
+        self._up = False
+        self.reason = "it has not answered yet"
+        """Why it is taken for gone."""
+        self.still = False
+        """It is taken for gone because this process stood still, and until the next beat nobody knows."""
+        self._chance = chance
+        self._changed = changed
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+        self._driver, self._errors = _driver(address)
+        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._beating: asyncio.Task[None] | None = None
+        self._told: bool | None = None
+        self._closing = asyncio.Event()
+        self._is_up = asyncio.Event()
+        self._asking: set[asyncio.Timeout] = set()
+        """Of the requests under way."""
+        self._idle = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    @property
+    def up(self) -> bool:
+        """Whether Redis is there. One whose event loop has ended without a word asks nobody any more."""
+        return self._up and not self.loop.is_closed()
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this one too, behind the others."""
+        with self._lock:  # A limit may be changed in any thread.
+            self._listeners = [*self._listeners, listener]
+
+    def ignore(self, listener: Listener) -> None:
+        """Tell this one no more."""
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+    async def begin(self) -> None:
+        """Try for the first time; from then on by itself. Whether it has worked is in `up`."""
+        await self._try()
+        self._beating = self.loop.create_task(self._beat())
+
+    async def call(self, script: Script, keys: Sequence[str], *values: str) -> object:
+        """Run a script. Raises Gone at once while Redis is known to be gone."""
+        async with self._room:
+            if not self.up:
+                raise Gone(self.reason)
+            return await self.ask(script, keys, *values)
+
+    async def ask(self, script: Script, keys: Sequence[str], *values: str) -> object:
+        """Run a script, also while Redis is taken for gone: for those who find out."""
+        if self._closing.is_set():
+            raise Gone("the engine is being closed")
+        limit_s = ANSWER_S if self._up else FIRST_S
+        limit, begun_s = asyncio.timeout(limit_s), self.loop.time()
+        try:
+            async with limit:
+                self._asking.add(limit)
+                return await self._run(script, keys, *values)
+        except TimeoutError as error:
+            still = self.loop.time() - begun_s > limit_s + STILL_S
+            self._lost(f"it has not answered for {limit_s:g} s", still=still)
+            raise Gone(self.reason, still=still) from error
+        except self._errors.gone as error:
+            self._lost(why_gone(error, cluster=self.address.cluster))
+            raise Gone(self.reason) from error
+        finally:
+            self._asking.discard(limit)
+            if self._closing.is_set() and not self._asking:
+                self._idle.set()
+
+    async def _run(self, script: Script, keys: Sequence[str], *values: str) -> object:
+        try:
+            return await self._driver.evalsha(_sha(script), len(keys), *keys, *values)
+        except self._errors.unknown:
+            return await self._driver.eval(script.text, len(keys), *keys, *values)
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:
+        """What the driver raises when Redis cannot be used."""
+        return self._errors.gone
+
+    async def info(self, *, cluster: bool) -> dict[str, object]:
+        """What Redis says of itself, whether it is taken for gone or not; of a cluster, what one node says."""
+        return await (self._driver.info(target_nodes="random") if cluster else self._driver.info())
+
+    async def back(self, wait_s: float) -> bool:
+        """Wait for Redis to be there again; False if it is not in that time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._is_up.wait()
+        return self.up
+
+    async def close(self) -> None:
+        """Close it, within a few seconds also if nobody answers. Twice is once."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._up = False
+        self._is_up.clear()
+        for limit in self._asking:
+            if not limit.expired():
+                limit.reschedule(self.loop.time())
+        if self._asking:
+            # A driver that swallows its end (asyncio.wait_for does, up to Python 3.11) would connect behind our back.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._idle.wait()
+        if self._beating is not None:
+            # It ends by itself. It may be in the store, which is better not left in the middle of something.
+            await asyncio.wait([self._beating], timeout=CLOSE_S)
+            self._beating.cancel()
+            await asyncio.wait([self._beating], timeout=CLOSE_S)
+        with contextlib.suppress(TimeoutError, *self._errors.gone):
+            async with asyncio.timeout(CLOSE_S):
+                await self._driver.aclose()
+
+    def _lost(self, why: str, *, still: bool = False) -> None:
+        self._up, self.reason, self.still = False, " ".join(why.split()), still
+        self._is_up.clear()
+        if not self._closing.is_set():
+            self._tell(up=False)
+
+    def _tell(self, *, up: bool) -> None:
+        if self._told is up:
+            return
+        if up and self._told is False:
+            log.warning("Redis at %s is there again: leases, limits and breakers are shared.", self.address.shown)
+        elif not up:
+            log.error(
+                "Redis at %s cannot be used: %s. Leases come from the store, limits and breakers are those of this "
+                "process, until it can.",
+                self.address.shown,
+                self.reason,
+            )
+        self._told = up
+        self._changed(up, self.reason)
+
+    async def _beat(self) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S * (0.8 + 0.4 * self._chance.fraction())):
+                    await self._closing.wait()
+                    return
+            await self._try()
+
+    async def _try(self) -> None:
+        try:
+            if not self._up:
+                for listener in tuple(self._listeners):
+                    await listener.returned()
+                if self._closing.is_set():
+                    return
+                self._up, self.reason = True, ""
+                self._is_up.set()
+                self._tell(up=True)
+            for listener in tuple(self._listeners):
+                await listener.beat()
+        except Gone as error:
+            self._lost(str(error), still=error.still)
+        except Exception as error:
+            # A mistake here must not end the beats: nobody would ever come back.
+            log.exception("a beat of Redis at %s has failed, and is tried again.", self.address.shown)
+            self._lost(f"{type(error).__name__}: {error}")
+
+
+class _Errors(NamedTuple):
+    unknown: type[Exception]
+    """Redis does not know a script."""
+    gone: tuple[type[Exception], ...]
+
+
+def _driver(address: Address) -> tuple[Driver, _Errors]:
+    try:
+        import redis.asyncio  # noqa: PLC0415 -- an extra, which may be missing.
+        from redis.asyncio.retry import Retry  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.exceptions import NoScriptError, RedisClusterException, RedisError  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra(
+            f"{address.shown} needs the driver of Redis, which is not installed.", extra="redis"
+        ) from error
+    kind = redis.asyncio.RedisCluster if address.cluster else redis.asyncio.Redis
+    try:
+        driver = kind.from_url(  # pyright: ignore[reportUnknownMemberType] -- its options are untyped.
+            address.url,
+            socket_timeout=ANSWER_S,
+            socket_connect_timeout=ANSWER_S,
+            max_connections=CONNECTIONS_MAX,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            decode_responses=True,
+        )
+        if isinstance(driver, redis.asyncio.Redis):
+            # It connects to nobody yet, and knows its options.
+            driver.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+    except (TypeError, ValueError) as error:
+        raise unknown_option(address, error) from error
+    return cast("Driver", driver), _Errors(NoScriptError, (RedisError, RedisClusterException, OSError))
+
+
+@functools.cache
+def _sha(script: Script) -> str:
+    """The name by which Redis knows a script. It is no secret."""
+    return hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,150 @@
+"""A database in files: its own, and below it those of its streams and of its counters' shards, each a lane.
+
+They are copied into a folder that nobody looks at, and get their names together: first those below, then the database
+itself, as the last thing. So whatever has that name is whole. What it replaces is moved away before, and removed
+after: between the two there is nothing under the name, and never a mixture.
+
+Each of the files is one instant of its own. Those who write to streams do not wait for each other, so there is no
+moment of all of them; what was acknowledged before the copy was asked for is in it, wherever it was written.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import contextlib
+import os
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import apsw
+
+from interlock.catalog.addresses import SUFFIX
+from interlock.catalog.secrets import shown
+from interlock.errors import UnavailableError, UnusableFile
+from interlock.lanes.arriving import draft_of
+from interlock.lanes.notes import unwatch, watched
+from interlock.lanes.placing import check_target, held, put_in_place
+from interlock.lanes.tombstone import moved, tombstone_of
+from interlock.seams import Clock, Ids
+
+FOLDERS = ("streams", "shards")
+PARTS_MAX = 100_000
+"""G6: streams and shards of one database that are copied."""
+
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+def folders_of(path: Path) -> list[Path]:
+    """The folders for what is below the database in this file."""
+    stem = path.name.removesuffix(SUFFIX)
+    return [path.with_name(f"{stem}.{folder}") for folder in FOLDERS]
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The files below the database in this file, whatever its streams have below them included."""
+    found = list(_below(path))
+    if len(found) > PARTS_MAX:
+        raise UnusableFile(
+            f"{path} has {len(found):,} streams and shards; at most {PARTS_MAX:,} are copied.",
+            why="Each of them is a file of its own.",
+            fix="Copy its folder while it is closed.",
+        )
+    return found
+
+
+def moved_below(part: Path, source: Path, target: Path) -> Path:
+    """The place of one part of the database in `source` when the database is in `target`."""
+    below = part.relative_to(source.parent)
+    first = below.parts[0].replace(source.name.removesuffix(SUFFIX), target.name.removesuffix(SUFFIX), 1)
+    return target.parent.joinpath(first, *below.parts[1:])
+
+
+@contextlib.contextmanager
+def staged(path: Path, ids: Ids) -> Generator[Path]:
+    """A file of the same name in a folder of its own beside it, to be filled and put in place. It goes in any case."""
+    folder = path.with_name(f".{path.name}.{ids.new().hex}.copying")
+    try:
+        folder.mkdir()
+        yield folder / path.name
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def settled(path: Path) -> None:
+    """Look at a copy that was just made of a lane: what a mover was doing there is no part of it.
+
+    Raises MovedElsewhere for one whose database has left, and UnavailableError for a draft that has not arrived.
+    """
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    with contextlib.closing(connection):
+        stone, mark = tombstone_of(connection), draft_of(connection)
+        if stone is not None:
+            raise moved(stone)
+        if mark is not None:
+            raise UnavailableError(
+                f"the database is arriving from {shown(mark.source)}, as move {mark.epoch}.",
+                why="Its rows are being copied; until the move is over the old place is the one that counts.",
+                fix="Copy it from there, or wait.",
+            )
+        if watched(connection):
+            with connection:
+                unwatch(connection)
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuse a name that is taken, unless what has it may be replaced. Raises UnusableFile."""
+    if force and path.is_file():
+        return  # It goes, and the log beside it goes with it.
+    check_target(path, force=force)
+    for folder in [] if force else folders_of(path):
+        if folder.exists():
+            raise UnusableFile(
+                f"{folder} exists: streams or shards of another database of that name.",
+                why="They would become part of the new one.",
+                fix="Choose another name, remove the folder, or say --force to replace it.",
+            )
+
+
+def put_all_in_place(ready: Path, path: Path, *, force: bool, clock: Clock, ids: Ids) -> None:
+    """Give a staged database its name, with everything below it. Raises LaneOwned when somebody has it open."""
+    aside = path.with_name(f".{path.name}.{ids.new().hex}.replaced")
+    try:
+        with held(path, clock):
+            check_free(path, force=force)
+            _move_away(path, aside)
+            for folder, name in zip(folders_of(ready), folders_of(path), strict=True):
+                if folder.exists():
+                    _sync(folder)
+                    folder.rename(name)
+            put_in_place(ready, path, force=False)
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _below(path: Path) -> Iterator[Path]:
+    for folder in folders_of(path):
+        for part in sorted(folder.glob(f"*{SUFFIX}")):
+            yield part
+            yield from _below(part)
+
+
+def _move_away(path: Path, aside: Path) -> None:
+    old = [path, *(path.with_name(path.name + suffix) for suffix in _BESIDE), *folders_of(path)]
+    for each in old:
+        if each.exists():
+            aside.mkdir(exist_ok=True)
+            each.rename(aside / each.name)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable; the files are already."""
+    for inside, _, _ in os.walk(folder):
+        descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,58 @@
+"""What is below a database in a bucket: the addresses of its streams and shards, and their files in a copy.
+
+A listing is all there is to find them by. It may be old, so a stream that was made a moment ago may be missing; what
+was written to it then was not acknowledged before the copy was asked for, or the listing would be older than the write.
+"""
+
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import quote
+
+from interlock.catalog.addresses import SUFFIX, stream_url
+from interlock.database.copies import FOLDERS
+from interlock.lanes.objects.addresses import RESERVED, parse
+from interlock.lanes.objects.answering import answering
+
+
+class BucketPart(NamedTuple):
+    """A stream or a shard."""
+
+    url: str
+    below: PurePosixPath
+    """Its file in a copy, from the folder of the database on; the name of the database itself is left out."""
+
+
+def parts_in_bucket(url: str) -> list[BucketPart]:
+    """Everything below the database at an address. Raises UnavailableError."""
+    from interlock.lanes.objects.door import folder_of  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objects.manifest import KEY  # noqa: PLC0415 -- the same.
+
+    address = parse(url)
+    place, mark, options = url.partition("?")
+    with answering("list its streams"):
+        bucket = folder_of(address)
+        keys = [key for folder in FOLDERS for key in bucket.keys(f"{address.name}.{folder}/")]
+    found: list[BucketPart] = []
+    for key in sorted(keys):
+        name, slash, last = key.rpartition("/")
+        if slash and last == KEY:
+            below = name.removeprefix(address.name)
+            *above, final = (_known(part) for part in below.split("/"))
+            found.append(
+                BucketPart(f"{place.rstrip('/')}{quote(below)}{mark}{options}", PurePosixPath(*above, final + SUFFIX))
+            )
+    return found
+
+
+def bucket_name(name: str) -> str:
+    """The name that a stream has in a bucket, as a part of an address."""
+    taken = next((there for there, here in _TAKEN.items() if here == name), None)
+    return taken or quote(name)
+
+
+def _known(name: str) -> str:
+    """The name that a stream has in a folder: some words are taken in a bucket, and have another one there."""
+    return _TAKEN.get(name, name)
+
+
+_TAKEN = {stream_url("s3://bucket/database", name).rpartition("/")[2]: name for name in RESERVED}

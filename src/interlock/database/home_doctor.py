@@ -1,0 +1,122 @@
+"""The doctor for a home: does its catalog tell the truth? What decides is each place itself, so the two are compared.
+
+A catalog that is behind harms nobody: whoever opens a name is sent on, and tells the catalog. It is told all the same,
+because a mover that was killed at its very end leaves no other trace.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from interlock.catalog.addresses import lane_path
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.entries import Entry
+from interlock.catalog.folder import FILE
+from interlock.catalog.opening import opening_thread
+from interlock.catalog.secrets import shown
+from interlock.core.values import Finding
+from interlock.database.residents import Resident, residents_of
+from interlock.errors import CorruptionError
+from interlock.lanes.objects.addresses import is_bucket, parse
+from interlock.lanes.objects.answering import answering
+from interlock.sql.postgres.address import is_postgres
+
+
+class HomeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the doctor found at a home."""
+
+    home: str
+    healthy: bool
+    """No finding is worse than info."""
+    databases: int
+    workflows: int
+    """Machines that have an entry of their own."""
+    moved: int
+    """Names that do not live where they were made."""
+    findings: list[Finding]
+
+
+async def is_home(url: str) -> bool:
+    """Whether there is a catalog at the address, and no lane."""
+    if is_postgres(url):
+        return bool(await _known(url))
+    if is_bucket(url):
+        # A database there is looked at itself; homes have databases below them.
+        from interlock.lanes.objects import door, manifest  # noqa: PLC0415 -- an extra, which may not be installed.
+
+        def has_manifest() -> bool:
+            with answering("look for a database"):
+                try:
+                    return manifest.read_manifest(door.bucket_of(parse(url))) is not None
+                except CorruptionError:
+                    return True  # One that is damaged: the doctor of databases says how.
+
+        return not await asyncio.wrap_future(opening_thread(has_manifest)) and bool(await _known(url))
+    path = None if url == "memory:" else lane_path(url)
+    return path is not None and not path.exists() and path.with_suffix("").joinpath(FILE).exists()
+
+
+async def _known(home: str) -> dict[str, Entry]:
+    catalog = Catalog(home)
+    return {**await catalog.names("workflows"), **await catalog.names()}
+
+
+async def examine_home(home: str) -> HomeReport:
+    """Look at a home's catalog, and at every place that it names. Changes nothing."""
+    known = await residents_of(home)
+    findings = [finding for resident in known for finding in _findings(resident)]
+    ranks = ("error", "warning", "info")
+    return HomeReport(
+        home=shown(home),
+        healthy=all(finding.severity == "info" for finding in findings),
+        databases=sum(each.kind == "databases" for each in known),
+        workflows=sum(each.kind == "workflows" for each in known),
+        moved=sum(each.epoch > 0 for each in known),
+        findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
+    )
+
+
+def _findings(resident: Resident) -> Iterator[Finding]:
+    name, place = resident.name, resident.url
+    if resident.note:
+        yield Finding(
+            code="place-unseen",
+            severity="warning",
+            what=f"{name!r} could not be looked at: {resident.note}",
+            why=f"The catalog says that it lives at {place}.",
+            fix="Look at that place: what keeps it from being read keeps it from being opened.",
+        )
+    if resident.state == "left":
+        yield Finding(
+            code="stale-catalog",
+            severity="info",
+            what=f"{name!r} lives at {resident.other} since move {resident.other_epoch}, and the catalog still says "
+            f"{place}.",
+            why="A mover has ended before it could tell the catalog. Whoever opens the name is sent on all the same.",
+            fix="Open it once by its name, or run the same `interlock route` again: either tells the catalog.",
+        )
+    if resident.state == "arriving":
+        yield Finding(
+            code="place-arriving",
+            severity="warning",
+            what=f"{name!r} is only arriving at {place}, from {resident.other} as move {resident.other_epoch}.",
+            why="Its place holds the draft of a move that is not over; everything lives where it comes from.",
+            fix="Run the same `interlock route` again: it goes on where it ended.",
+        )
+    if resident.state == "absent" and resident.epoch:
+        yield Finding(
+            code="place-empty",
+            severity="error",
+            what=f"{name!r} was moved to {place} (move {resident.epoch}), and nothing is there.",
+            why="A move leaves a whole database at its new place: it was deleted, or the address leads elsewhere now.",
+            fix="Put it back from a backup, or make the address lead there again, before anybody opens the name.",
+        )
+    if resident.state == "moving":
+        yield Finding(
+            code="leaving",
+            severity="info",
+            what=f"{name!r} notes what is written to it, for a move that goes on or was not ended.",
+            why="Each write costs a little more until then.",
+            fix="Wait for it; or run the same `interlock route` again, or end it with --abandon.",
+        )

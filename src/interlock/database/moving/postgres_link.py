@@ -1,0 +1,131 @@
+"""A mover's own connection to PostgreSQL: statements, scripts and transactions, in Interlock's errors.
+
+Not through a pooler in transaction mode: a mover's locks and its last transaction belong to one connection.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from interlock.database.moving.locking import Tries, another_mover
+from interlock.errors import BadUsage, UnavailableError
+from interlock.seams import Clock
+from interlock.sql.postgres.address import Address, parsed
+from interlock.sql.postgres.client import PLAIN_TEXTS
+from interlock.sql.postgres.failures import NotNow, told
+from interlock.sql.postgres.link import Driver, Link, Record, driver_of
+
+SETTINGS: Final = {
+    "timezone": "UTC",
+    "jit": "off",
+    "application_name": "interlock-route",
+    "synchronous_commit": "on",  # A tombstone that a crash takes back would let two places live.
+    **PLAIN_TEXTS,
+}
+CLOSE_S: Final = 5.0
+PATIENT_S: Final = 30.0
+"""So long a server is waited for that may be restarting, when what it knows decides."""
+
+PAUSE_S: Final = 0.1
+KILLED_S: Final = 2.0
+"""So long the connection of a mover that was killed is waited for."""
+
+UNVALIDATED: Final = """
+SELECT format('ALTER TABLE %I.%I VALIDATE CONSTRAINT %I', n.nspname, c.relname, k.conname)
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND k.contype = 'f' AND NOT k.convalidated ORDER BY c.relname, k.conname"""
+
+
+class Linked(Link):
+    """One connection of a mover."""
+
+    def __init__(self, driver: Driver, address: Address) -> None:
+        super().__init__(driver, address)
+        self._open = False
+
+    async def fetch(self, sql: str, *values: object) -> list[Record]:
+        """Run a statement, in the transaction that is open or as one of its own; its rows."""
+        with told(writing=False):
+            return await self.driver.fetch(sql, *values)
+
+    async def take(self, lock: str, schema: str, shown: str) -> None:
+        """Be the only mover. One that was killed a moment ago may still have a connection, which the server ends."""
+        tries = Tries(KILLED_S)
+        while await tries.next():
+            [row] = await self.fetch(lock, schema)
+            if row[0]:
+                return
+        raise another_mover(shown)
+
+    async def execute(self, sql: str) -> None:
+        """Run a statement or a script without values."""
+        with told(writing=False):
+            _ = await self.driver.execute(sql)
+
+    async def commit(self) -> None:
+        """Commit what is open. Raises OutcomeUnknown when nobody can know."""
+        self._open = False
+        with told(writing=True):
+            _ = await self.driver.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo what is open."""
+        self._open = False
+        await self.execute("ROLLBACK")
+
+    @asynccontextmanager
+    async def transaction(self, first: str = "") -> AsyncGenerator[None]:
+        """Everything in the block, or nothing; the block may commit earlier itself."""
+        await self.execute(f"BEGIN; {first}")
+        self._open = True
+        try:
+            yield
+            if self._open:
+                await self.commit()
+        finally:
+            if self._open:
+                self._open = False
+                with contextlib.suppress(Exception):  # The end of the connection is as good.
+                    _ = await self.driver.execute("ROLLBACK")
+
+    async def end(self, timeout_s: float = CLOSE_S) -> None:
+        """End the connection."""
+        await super().end(timeout_s)
+
+
+class Mine:
+    """How a mover reaches one schema."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self.url = url
+        self.clock = clock
+        address = parsed(url)
+        if "schema=" not in url.partition("?")[2]:
+            address = address._replace(schema="public")
+        if address.pgbouncer:
+            raise BadUsage(
+                f"{address.shown} is behind a pooler, through which no database is moved.",
+                why="The seal is a lock of one connection, and a pooler gives every transaction another one.",
+                fix="Name the server itself, without pgbouncer=true.",
+            )
+        self.address = address
+
+    async def connected(self, *, patient: bool = False) -> Linked:
+        """Open a connection; a patient one waits for a server that is being restarted."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + PATIENT_S * patient
+        while True:
+            try:
+                return Linked(await driver_of(self.address, SETTINGS), self.address)
+            except (NotNow, UnavailableError):
+                if loop.time() >= until_s:
+                    raise
+            await asyncio.sleep(PAUSE_S)
+
+
+async def validate_references(link: Linked, schema: str) -> None:
+    """Look at the references that a move has taken on trust; whoever let it arrive may not have."""
+    for row in await link.fetch(UNVALIDATED, schema):
+        await link.execute(str(row[0]))

@@ -1,0 +1,270 @@
+"""Rows of a schema of PostgreSQL: read page by page in the order of their key, or by key; copied, put and removed.
+
+They are given and taken as a lane stores them (`values`); PostgreSQL does most of the converting. What is put replaces
+what is in its way, as in a lane (`lane_rows` says why that is right). It is removed first and inserted then, in a
+transaction of the caller's, because two rows that have exchanged a unique value can be updated in no order.
+
+Every name is written with its schema, so the settings of the connection do not matter.
+"""
+
+# ruff: noqa: S608 -- made of quoted names and $n alone.
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final, Protocol, cast
+
+from interlock.database.moving.findings import Findings
+from interlock.database.moving.lane_rows import ROWS_PER_PAGE, Page, key_of
+from interlock.database.moving.shape import Column, Shape, Table
+from interlock.database.moving.values import StoredRow, TextOf, received, selected, text_of, unfit
+from interlock.errors import DialectError
+from interlock.sql.datatypes import Type
+from interlock.sql.postgres.client import said
+from interlock.sql.postgres.link import Link
+from interlock.sql.syntax import quoted
+from interlock.sql.values import StoredValue
+
+BLOCKS_PER_PAGE: Final = 256
+"""A table without a key is read by the blocks of its file, two megabytes at a time."""
+
+_ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+class Copying(Protocol):
+    """As much of the driver's connection as a copy needs."""
+
+    async def copy_to_table(
+        self,
+        table_name: str,
+        *,
+        source: AsyncGenerator[bytes],
+        columns: Sequence[str],
+        schema_name: str,
+        format: str,  # noqa: A002 -- the driver's.
+    ) -> str:
+        """COPY … FROM STDIN."""
+        ...
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+async def postgres_rows(
+    link: Link, schema: str, table: Table, after: StoredRow | None = None, *, limit: int = ROWS_PER_PAGE
+) -> Page:
+    """The rows behind `after`, in the order of the key. All pages of a table without one are read in one snapshot."""
+    if not table.key:
+        return await _blocks(link, schema, table, after)
+    # With the table before it a name is a column of the table, and not what is selected under that name.
+    key = ", ".join(f"held.{quoted(name)}" for name in table.key)
+    where, values = "", list[object]()
+    if after is not None:
+        places = [f"${place}::text::{column.type}" for place, column in enumerate(table.key_columns, start=1)]
+        where = f" WHERE ({key}) > ({', '.join(places)})"
+        values = list(_texts(table.key_columns, after))
+    text = f"{_select(table)} FROM {_in(schema, table)} AS held{where} ORDER BY {key} LIMIT {int(limit)}"
+    rows = await _fetched(link, table, text, values)
+    return Page(rows, key_of(table)(rows[-1]) if len(rows) == limit else None)
+
+
+async def postgres_rows_of(link: Link, schema: str, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
+    """The rows that have one of these keys. A key without a row has been removed."""
+    if not keys:
+        return []
+    text = f"{_select(table)} FROM {_in(schema, table)} WHERE {_among(table.key_columns)}"
+    return await _fetched(link, table, text, _columns_of_texts(table.key_columns, keys))
+
+
+async def refuse_unfit(link: Link, schema: str, shape: Shape) -> None:
+    """Look at every row before any is copied. Raises DialectError with those that a lane could not hold."""
+    findings = Findings()
+    for table in shape.tables:
+        for found in await postgres_unfit(link, schema, table):
+            findings.add(*found)
+    findings.settle("the database")
+
+
+async def postgres_unfit(link: Link, schema: str, table: Table, *, limit: int = 3) -> list[tuple[str, str]]:
+    """Values of some rows that a lane could not hold: the column and the row's key, and why."""
+    conditions = {
+        column.name: f"coalesce({condition}, false)"
+        for column in table.columns
+        if (condition := unfit(column.type, quoted(column.name))) is not None
+    }
+    if not conditions:
+        return []
+    key = ", ".join(f"left({quoted(name)}::text, 40)" for name in table.key)
+    listed = f"concat_ws(', ', {key or 'NULL'}), {', '.join(conditions.values())}"
+    text = f"SELECT {listed} FROM {_in(schema, table)} WHERE {' OR '.join(conditions.values())} LIMIT {int(limit)}"
+    with said(writing=False):
+        rows = await link.driver.fetch(text)
+    return [
+        (f"{table.name}.{name} of the row {shown!r}" if table.key else f"{table.name}.{name}", _NO_PLACE)
+        for shown, *bad in rows
+        for name, is_bad in zip(conditions, bad, strict=True)
+        if is_bad
+    ]
+
+
+async def count_in_postgres(link: Link, schema: str, table: Table) -> int:
+    """How many rows there are."""
+    with said(writing=False):
+        [[count]] = await link.driver.fetch(f"SELECT count(*) FROM {_in(schema, table)}")
+    return cast("int", count)
+
+
+_NO_PLACE: Final = (
+    "a lane holds neither NaN nor infinity, no moment outside of the years 1 to 9999, no numeric of more than a "
+    "thousand digits, and arrays of one dimension that begin at 1"
+)
+
+
+def _select(table: Table) -> str:
+    listed = [selected(column.type, quoted(column.name)) for column in table.columns]
+    conditions = [condition for column in table.columns if (condition := unfit(column.type, quoted(column.name)))]
+    # One look per row instead of one per value.
+    listed.append(f"coalesce({' OR '.join(f'coalesce({each}, false)' for each in conditions) or 'false'}, false)")
+    return f"SELECT {', '.join(listed)}"
+
+
+async def _fetched(link: Link, table: Table, text: str, values: Sequence[object]) -> list[StoredRow]:
+    with said(writing=False):
+        records = await link.driver.fetch(text, *values)
+    if not records:
+        return []
+    *columns, bad = cast("list[tuple[StoredValue, ...]]", list(zip(*records, strict=True)))
+    if any(bad):
+        wrong = tuple(value for value in records[bad.index(True)])[:-1]
+        raise DialectError(
+            f"a row of {table.name!r} has no place in a lane: {str(wrong)[:200]}.",
+            why=f"{_NO_PLACE[0].upper()}{_NO_PLACE[1:]}.",
+            fix="Change or remove such values first.",
+        )
+    for place, column in enumerate(table.columns):
+        convert = received(column.type)
+        if convert is not None:
+            columns[place] = tuple([None if value is None else convert(value) for value in columns[place]])
+    return list(zip(*columns, strict=True))
+
+
+async def _blocks(link: Link, schema: str, table: Table, after: StoredRow | None) -> Page:
+    first = 0 if after is None else cast("int", after[0])
+    size = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint"
+    with said(writing=False):
+        [[blocks]] = await link.driver.fetch(size, _in(schema, table))
+    following = first + BLOCKS_PER_PAGE
+    where = f"ctid >= '({first},0)'::tid AND ctid < '({following},0)'::tid"
+    rows = await _fetched(link, table, f"{_select(table)} FROM {_in(schema, table)} WHERE {where}", ())
+    return Page(rows, (following,) if following < cast("int", blocks) else None)
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+async def to_postgres(link: Link, schema: str, table: Table, rows: Sequence[StoredRow]) -> None:
+    """Copy rows that are not there yet. Inside a transaction of the caller's, or as one of its own."""
+    if not rows:
+        return
+    data = _copied(table.columns, rows)
+
+    async def source() -> AsyncGenerator[bytes]:
+        yield data
+
+    with said(writing=False):
+        _ = await cast("Copying", link.driver).copy_to_table(
+            table.name,
+            source=source(),
+            columns=[column.name for column in table.columns],
+            schema_name=schema,
+            format="text",
+        )
+
+
+async def put_in_postgres(link: Link, schema: str, table: Table, rows: Sequence[StoredRow]) -> None:
+    """Put rows, each in the place of the one with its key. Inside a transaction of the caller's, no key twice."""
+    if not rows:
+        return
+    key = key_of(table)
+    await delete_in_postgres(link, schema, table, [key(row) for row in rows])
+    texts = _columns_of_texts(table.columns, rows)
+    given = f"WITH given AS ({_given(table.columns)})"
+    into = _in(schema, table)
+    unique = [(each.columns, "true") for each in table.uniques]
+    unique += [(tuple(name for name, _ in each.columns), each.where or "true") for each in table.indexes if each.unique]
+    with said(writing=False):
+        for names, where in unique:
+            listed = ", ".join(map(quoted, names))
+            among = f"({listed}) IN (SELECT {listed} FROM given WHERE {where})"
+            _ = await link.driver.fetch(f"{given} DELETE FROM {into} WHERE ({where}) AND {among}", *texts)
+        every = ", ".join(quoted(column.name) for column in table.columns)
+        insert = f"{given} INSERT INTO {into} ({every}) OVERRIDING SYSTEM VALUE SELECT {every} FROM given"
+        _ = await link.driver.fetch(insert, *texts)
+
+
+async def delete_in_postgres(link: Link, schema: str, table: Table, keys: Sequence[StoredRow]) -> None:
+    """Remove the rows that have one of these keys."""
+    if not keys:
+        return
+    text = f"DELETE FROM {_in(schema, table)} WHERE {_among(table.key_columns)}"
+    with said(writing=False):
+        _ = await link.driver.fetch(text, *_columns_of_texts(table.key_columns, keys))
+
+
+async def empty_in_postgres(link: Link, schema: str, table: Table) -> None:
+    """Remove all rows: how a table without a key is copied once more."""
+    with said(writing=False):
+        _ = await link.driver.fetch(f"DELETE FROM {_in(schema, table)}")
+
+
+def _in(schema: str, table: Table) -> str:
+    return f"{quoted(schema)}.{quoted(table.name)}"
+
+
+def _given(columns: Sequence[Column]) -> str:
+    """A query of rows that are passed as one array of texts per column."""
+    places = range(1, len(columns) + 1)
+    listed = [
+        f"c{place}::{column.type} AS {quoted(column.name)}" for place, column in zip(places, columns, strict=True)
+    ]
+    arrays, names = [f"${place}::text[]" for place in places], [f"c{place}" for place in places]
+    return f"SELECT {', '.join(listed)} FROM unnest({', '.join(arrays)}) AS texts ({', '.join(names)})"
+
+
+def _among(columns: Sequence[Column]) -> str:
+    return f"({', '.join(quoted(column.name) for column in columns)}) IN ({_given(columns)})"
+
+
+def _texts(columns: Sequence[Column], values: StoredRow) -> Iterable[str | None]:
+    for column, value in zip(columns, values, strict=True):
+        yield None if value is None else text_of(column.type)(value)
+
+
+def _columns_of_texts(columns: Sequence[Column], rows: Sequence[StoredRow]) -> list[list[str | None]]:
+    return [
+        _column_of_texts(column.type, values) for column, values in zip(columns, zip(*rows, strict=True), strict=True)
+    ]
+
+
+def _column_of_texts(kind: Type, values: Sequence[StoredValue]) -> list[str | None]:
+    text = text_of(kind)
+    return [None if value is None else text(value) for value in values]
+
+
+def _copied(columns: Sequence[Column], rows: Sequence[StoredRow]) -> bytes:
+    """The rows in the text format of COPY."""
+    written = [_copied_column(column, values) for column, values in zip(columns, zip(*rows, strict=True), strict=True)]
+    return ("\n".join(map("\t".join, zip(*written, strict=True))) + "\n").encode()
+
+
+def _copied_column(column: Column, values: Sequence[StoredValue]) -> list[str]:
+    text: TextOf = text_of(column.type)
+    if column.type.is_integer or column.type.name in {"numeric", "float8", "bool", "timestamptz", "uuid"}:
+        return ["\\N" if value is None else text(value) for value in values]  # No letter that COPY would read.
+    written = [text(value) for value in values if value is not None]
+    # All at once is many times faster than one by one, and no text has a NUL.
+    together = "\0".join(written)
+    for letter, escaped in _ESCAPES:
+        together = together.replace(letter, escaped)
+    if len(written) == len(values):
+        return together.split("\0")
+    following = iter(together.split("\0"))
+    return ["\\N" if value is None else next(following) for value in values]

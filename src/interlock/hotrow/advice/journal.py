@@ -1,0 +1,141 @@
+"""The journal of what was done on advice: what was there before, so that it can be taken back.
+
+It is a small file at the home, or beside `interlock.toml` without one. An entry is written before anything is changed
+and marked when that is done: whoever dies in between leaves an entry that is begun, and to take it back is safe,
+because it says how things were and not what to do. Undone entries are kept, up to a bound.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from interlock.errors import UnusableFile
+from interlock.hotrow.advice.verdict import Action, Knob, Target
+
+FILE = "interlock-advice.json"
+FORMAT = 1
+ENTRIES_MAX = 1_000
+"""G6: older entries that were undone are forgotten first, then the oldest."""
+
+State = Literal["begun", "done", "undone"]
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was done on advice."""
+
+    number: int
+    time: str
+    """When, in ISO 8601."""
+    name: str
+    """Of the workload."""
+    action: Action
+    target: Target
+    file: str = ""
+    """The file of settings that was changed."""
+    set: dict[str, Knob] = {}
+    before: dict[str, Knob | None] = {}
+    """What those settings were; None: they did not stand there."""
+    home: str = ""
+    """Whose catalog knows the workload that was moved."""
+    source: str = ""
+    """Where it lived."""
+    goal: str = ""
+    """Where it was moved to."""
+    state: State = "begun"
+
+
+class _Written(msgspec.Struct, frozen=True):
+    format: int
+    entries: list[Applied]
+
+
+class Journal:
+    """The journal in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def entries(self) -> list[Applied]:
+        """All that are known, oldest first. Raises UnusableFile."""
+        try:
+            written = msgspec.json.decode(self.path.read_bytes(), type=_Written)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UnusableFile(f"the journal {self.path} cannot be read: {error.strerror or error}.") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise UnusableFile(
+                f"{self.path} is no journal of advice: {str(error) or 'it is nested too deeply'}.",
+                why="It is written by `interlock advise --apply`, and replaced as a whole.",
+                fix="Put it back from a backup, or remove it: what was applied stays, and is undone by hand.",
+            ) from error
+        if written.format != FORMAT:
+            raise UnusableFile(
+                f"{self.path} has format {written.format}; this version knows {FORMAT}.",
+                why="Another version of Interlock wrote it.",
+                fix="Use that version, or a later one.",
+            )
+        return written.entries
+
+    def last(self, name: str | None = None) -> Applied | None:
+        """The newest entry that was not undone, of one workload or of all."""
+        live = [each for each in self.entries() if each.state != "undone" and name in {None, each.name}]
+        return live[-1] if live else None
+
+    def begin(self, entry: Applied) -> Applied:
+        """Write down what is about to be done; it gets the next number."""
+        with self._changing() as entries:
+            entry = msgspec.structs.replace(entry, number=max((each.number for each in entries), default=0) + 1)
+            entries.append(entry)
+        return entry
+
+    def mark(self, entry: Applied, state: State) -> None:
+        """Write down how far it is."""
+        with self._changing() as entries:
+            at = next(at for at, each in enumerate(entries) if each.number == entry.number)
+            entries[at] = msgspec.structs.replace(entry, state=state)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Generator[list[Applied]]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(FILE + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            entries = self.entries()
+            yield entries
+            while len(entries) > ENTRIES_MAX:
+                entries.pop(next((at for at, each in enumerate(entries) if each.state == "undone"), 0))
+            self._replace(msgspec.json.format(msgspec.json.encode(_Written(FORMAT, entries)), indent=2))
+        except OSError as error:
+            raise self._unwritable(error) from error
+        finally:
+            os.close(lock)
+
+    def _replace(self, data: bytes) -> None:
+        new = self.path.with_name(FILE + ".new")
+        # Where things live is nobody else's business.
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _unwritable(self, error: OSError) -> UnusableFile:
+        return UnusableFile(
+            f"the journal {self.path} cannot be written: {error.strerror or error}.",
+            why="What is applied is written down first, so that it can be taken back.",
+            fix="Check the folder and its permissions.",
+        )

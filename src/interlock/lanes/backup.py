@@ -1,0 +1,143 @@
+"""A copy of a local lane while its owner goes on: one instant of it, with everything acknowledged before.
+
+SQLite's own backup copies page by page inside one read transaction, so the copy is of the moment when it began,
+whatever is written meanwhile; a writer never waits for it. The log beside the file is part of what is read. A lane that
+nobody has open is read without a lock, and read again if somebody came meanwhile.
+
+The copy is checked by SQLite and synced before it gets its name.
+"""
+
+# The type stubs of apsw know less than apsw does.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from interlock.errors import CorruptionError, LaneOwned, TargetNotFound, UnusableFile
+from interlock.lanes import notes
+from interlock.lanes.arriving import admit
+from interlock.lanes.connection import Prepare
+from interlock.lanes.doctor import LOOKS_MAX, Facts, look_at, opened_to_look, traces
+from interlock.lanes.placing import check_target, held, put_in_place
+from interlock.lanes.tombstone import moved, tombstone_of
+from interlock.seams import Clock, Ids
+
+PAGES_AT_ONCE = 5_000
+
+Watch = Callable[[str, int, int], None]
+
+
+class Copied(NamedTuple):
+    """What was copied."""
+
+    path: Path
+    pages: int
+    page_bytes: int
+
+
+def back_up(source: Path, path: Path, *, force: bool, clock: Clock, ids: Ids, prepare: Prepare, watch: Watch) -> Copied:
+    """Copy the lane in a file into another one. `prepare` registers the functions that its schema may call.
+
+    Raises TargetNotFound without a lane, UnusableFile for the copy, CorruptionError for a lane that is damaged, and
+    LaneOwned for one that stays locked, MovedElsewhere for one that was left.
+    """
+    if not source.exists():
+        raise TargetNotFound(
+            f"there is no lane at {source}.",
+            why="A lane lanes:///folder/name is kept in the file /folder/name.lane.",
+            fix="Check the address; a lane exists once it has been opened for the first time.",
+        )
+    if path.resolve() == source.resolve():
+        raise UnusableFile(f"{path} is the lane itself.", why="A copy is another file.", fix="Name another file.")
+    check_target(path, force=force)
+    temporary = path.with_name(f".{path.name}.{ids.new().hex}.copying")
+    try:
+        _copy(source.resolve(), temporary, watch)
+        watch("checking the pages", 0, 1)
+        facts = _checked(temporary, clock, prepare)
+        watch("checking the pages", 1, 1)
+        with held(path, clock):
+            check_target(path, force=force)
+            put_in_place(temporary, path, force=force)
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        for left in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(OSError):
+                temporary.with_name(temporary.name + left).unlink(missing_ok=True)
+    return Copied(path, facts.pages, facts.page_bytes)
+
+
+def _copy(source: Path, temporary: Path, watch: Watch) -> None:
+    for look in range(LOOKS_MAX):
+        before = traces(source)
+        try:
+            logged = _copied(source, temporary, watch)
+        except apsw.BusyError as error:
+            raise LaneOwned(
+                f"lane {source} stayed locked.",
+                why="Its owner is just opening or closing it, or something that is not Interlock has it open.",
+                fix="Try again.",
+            ) from error
+        except (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FullError, apsw.CantOpenError) as error:
+            # Without a lock, pages may be met that an owner is just folding in: then they are read again.
+            if look + 1 < LOOKS_MAX and traces(source) != before:
+                continue
+            raise CorruptionError(
+                f"lane {source} cannot be copied: {error}.",
+                why="A page cannot be read, or the copy cannot be written.",
+                fix="Look at it with `interlock doctor`, and at the room on the disk.",
+            ) from error
+        if logged or traces(source) == before:
+            return
+    raise LaneOwned(
+        f"lane {source} was opened and written {LOOKS_MAX} times while it was copied.",
+        why="Nobody had it open when the copy began.",
+        fix="Try again: beside an owner that goes on, a copy is made in one go.",
+    )
+
+
+def _copied(source: Path, temporary: Path, watch: Watch) -> bool:
+    """Copy one instant; returns whether it was read under a lock, beside its log."""
+    temporary.unlink(missing_ok=True)
+    with opened_to_look(source) as (connection, locked):
+        # The transaction keeps the instant, however many steps the copy takes.
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        _refuse_elsewhere(connection, source)
+        copy = apsw.Connection(str(temporary), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            with copy.backup("main", connection, "main") as backup:
+                while not backup.done:
+                    backup.step(PAGES_AT_ONCE)
+                    watch("copying pages", backup.page_count - backup.remaining, backup.page_count)
+            if notes.watched(copy):
+                with copy:  # Nobody moves the copy.
+                    notes.unwatch(copy)
+        finally:
+            copy.close()
+    return locked
+
+
+def _refuse_elsewhere(connection: apsw.Connection, source: Path) -> None:
+    """Raise MovedElsewhere for a lane that was left, UnavailableError for one that a move is filling."""
+    stone = tombstone_of(connection)
+    if stone is not None:
+        raise moved(stone)
+    admit(connection, None, f"lane {source}")
+
+
+def _checked(temporary: Path, clock: Clock, prepare: Prepare) -> Facts:
+    facts = look_at(temporary, clock=clock, prepare=prepare)
+    for finding in facts.findings:
+        if finding.severity == "error":
+            raise CorruptionError(
+                f"the copy is not whole: {finding.what}",
+                why="The lane itself is damaged, or is none.",
+                fix="Look at it with `interlock doctor`.",
+            )
+    return facts

@@ -1,0 +1,87 @@
+"""The tombstone of a lane: where everything that was in its file lives now.
+
+It is one row in a table of its own, written by the last transaction that the file ever has; from then on nobody writes
+or reads there, under this epoch, for ever. Because it makes a table, SQLite's schema version moves with it. So whoever
+uses the file looks at that number inside its own transaction, for about half a microsecond, and looks for the table
+only when the number has moved: inside a transaction nothing can come between the look and the commit.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import apsw
+
+from interlock.errors import MovedElsewhere
+from interlock.lanes.redaction import redacted
+
+_VERSION = "PRAGMA schema_version"
+_EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_moved'"
+_FIND = "SELECT url, epoch, time_us FROM interlock_moved"
+_MAKE = """
+CREATE TABLE interlock_moved (
+    id INTEGER PRIMARY KEY CHECK (id = 1), url TEXT NOT NULL, epoch INTEGER NOT NULL, time_us INTEGER NOT NULL
+)
+"""
+_WRITE = "INSERT INTO interlock_moved (id, url, epoch, time_us) VALUES (1, ?1, ?2, ?3)"
+
+Run = Callable[..., apsw.Cursor]
+"""Runs one of our own statements on a connection."""
+
+
+class Tombstone(NamedTuple):
+    """What stands at a place that was left."""
+
+    url: str
+    """Where everything lives now."""
+    epoch: int
+    """The number of the move that left."""
+    time_us: int
+    """When that was, by the clock of the mover; for people."""
+
+
+def tombstone_of(connection: apsw.Connection) -> Tombstone | None:
+    """The tombstone in the file of this connection; None when everything still lives there."""
+    return _found(connection.cursor().execute)
+
+
+def write_tombstone(run: Run, stone: Tombstone) -> None:
+    """Write it, inside the caller's transaction, whose commit decides."""
+    run(_MAKE)
+    run(_WRITE, stone)
+
+
+def moved(stone: Tombstone) -> MovedElsewhere:
+    """The error for whoever comes to the old place."""
+    return MovedElsewhere(
+        f"it lives at {redacted(stone.url)} since move {stone.epoch}; this did not happen.",
+        url=stone.url,
+        epoch=stone.epoch,
+    )
+
+
+class Lookout:
+    """Sees a tombstone, whoever wrote it. Belongs to one connection."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seen: object = None
+
+    def look(self) -> None:
+        """Raise MovedElsewhere when there is one. Called inside a transaction, with the wall down."""
+        version = self._run(_VERSION).get
+        if version != self._seen:
+            stone = _found(self._run)
+            if stone is not None:
+                raise moved(stone)
+            self._seen = version
+
+
+def _found(run: Run) -> Tombstone | None:
+    if run(_EXISTS).get is None:
+        return None
+    for url, epoch, time_us in run(_FIND):
+        return Tombstone(str(url), int(str(epoch)), int(str(time_us)))
+    return None

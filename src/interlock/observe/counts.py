@@ -1,0 +1,177 @@
+"""What an engine does, counted: sums that any exporter can read at any moment.
+
+The frequent things come as sums per group (`signals.Counting`); the rare ones, refusals and changes of breakers, as
+signals. What stands in the store is sampled (`sampling`). Nothing here knows a foreign format.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import ClassVar
+
+from interlock.observe import names
+from interlock.observe.cells import SECONDS, SIZES, Cells
+from interlock.observe.names import BREAKER_STATES, Metric
+from interlock.observe.sampling import Sampled
+from interlock.runtime.figures import Figures
+from interlock.signals import AlertRaised, BreakerChanged, ResultLate, Signal, TransitionRejected
+
+COUNTERS_MAX = 10_000
+"""Sets of labels that are counted (G6)."""
+
+Values = Iterator[tuple[Metric, tuple[str, ...], float]]
+
+TOGETHER: dict[Metric, Callable[[tuple[float, float]], float]] = {
+    names.BREAKER: max,
+    names.SAMPLE_AGE: max,
+    names.REDIS: min,
+}
+"""What two engines of one process say together, where it is not the sum: the worse of both."""
+
+
+class Counts:
+    """The sums of all engines that it observes."""
+
+    only_signals: ClassVar[tuple[type[Signal], ...]] = (TransitionRejected, ResultLate, BreakerChanged, AlertRaised)
+
+    def __init__(self) -> None:
+        self.histograms = {
+            names.DURATION: Cells(SECONDS, 3),
+            names.GROUP: Cells(SIZES, 0),
+            names.ATTEMPT: Cells(SECONDS, 4),
+        }
+        self._durations, self._sizes, self._attempts = self.histograms.values()
+        self._counters: dict[tuple[Metric, tuple[str, ...]], int] = {(names.LATE, ()): 0}
+        self._sampled: list[Sampled] = []
+        self._before = {names.REFUSALS: 0, names.FAILURES: 0}
+        """What engines had counted that are closed: a counter never falls."""
+        self._changing = Lock()
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float) -> None:
+        """A group is durable."""
+        size = 0
+        for move, count in moves.items():
+            self._durations.add(move, duration_s, count)
+            size += count
+        self._sizes.add((), size)
+
+    def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float) -> None:
+        """An attempt has ended."""
+        self._attempts.add((machine, step, kind, outcome), duration_s)
+
+    def __call__(self, signal: Signal) -> None:
+        """Something rare has happened."""
+        if isinstance(signal, TransitionRejected):
+            self._count(names.REJECTIONS, (signal.machine, signal.event, signal.code))
+        elif isinstance(signal, BreakerChanged):
+            self._count(names.CHANGES, (signal.dependency, signal.after))
+        elif isinstance(signal, ResultLate):
+            self._count(names.LATE, ())
+        elif isinstance(signal, AlertRaised) and not signal.resolved:
+            self._count(names.ALERTS, (signal.kind,))
+
+    def opened(self, figures: Figures) -> None:
+        """An engine is open: sample it too."""
+        sampled = Sampled(figures)
+        with self._changing:
+            self._forget_closed()
+            self._sampled = [*self._sampled, sampled]
+        sampled.begin()
+
+    def _count(self, metric: Metric, labels: tuple[str, ...]) -> None:
+        key = (metric, labels)
+        if key not in self._counters and len(self._counters) >= COUNTERS_MAX:
+            key = (metric, ("other",) * len(labels))
+        # In two steps, between which no other thread can count the same: engines may have one each.
+        self._counters.setdefault(key, 0)
+        self._counters[key] += 1
+
+    def _forget_closed(self) -> None:
+        """A closed engine is kept by nobody, and neither is its store."""
+        living: list[Sampled] = []
+        for each in self._sampled:
+            if each.breakers() is not None:
+                living.append(each)
+                continue
+            self._before[names.REFUSALS] += each.figures.refused
+            self._before[names.FAILURES] += each.figures.observer_failures
+        self._sampled = living
+
+    # --- what is read ------------------------------------------------------------------------------------------------
+
+    async def fresh(self) -> None:
+        """Wait, for a while, until the samples are good."""
+        for each in self._sampled:
+            await each.fresh()
+
+    def fresh_from_outside(self) -> None:
+        """The same from another thread."""
+        for each in self._sampled:
+            each.fresh_from_outside()
+
+    def counters(self) -> Values:
+        """Every counter with its labels."""
+        for (metric, labels), count in list(self._counters.items()):
+            yield metric, labels, count
+        with self._changing:
+            self._forget_closed()
+            before, sampled = dict(self._before), self._sampled
+        yield names.REFUSALS, (), before[names.REFUSALS] + sum(each.figures.refused for each in sampled)
+        yield names.FAILURES, (), before[names.FAILURES] + sum(each.figures.observer_failures for each in sampled)
+
+    def gauges(self) -> Values:
+        """Every gauge with its labels; those of several engines are added up."""
+        yield from self.gauges_now()
+        yield from self.gauges_stored()
+
+    def gauges_now(self) -> Values:
+        """Those of this process."""
+        return self._together(_now)
+
+    def gauges_stored(self) -> Values:
+        """Those of the store, as they were sampled: the same for all who share it."""
+        return self._together(_stored)
+
+    def _together(self, read: Callable[[Sampled], Values]) -> Values:
+        found: dict[tuple[Metric, tuple[str, ...]], float] = {}
+        for each in self._sampled:
+            for metric, labels, value in read(each):
+                before = found.get((metric, labels))
+                together = TOGETHER.get(metric, sum)
+                found[metric, labels] = value if before is None else together((before, value))
+        for (metric, labels), value in found.items():
+            yield metric, labels, value
+
+
+def _now(sampled: Sampled) -> Values:
+    breakers = sampled.breakers()
+    if breakers is None:
+        return
+    figures = sampled.figures
+    for breaker in breakers:
+        yield names.BREAKER, (breaker.name,), BREAKER_STATES[breaker.state]
+        yield names.DEPENDENCY_CALLS, (breaker.name,), breaker.under_way
+        yield names.DEPENDENCY_WAITING, (breaker.name,), breaker.waiting
+    yield names.IN_FLIGHT, (), figures.in_flight
+    yield names.UNDER_WAY, (), figures.under_way
+    yield names.WAITING, (), figures.waiting
+    if figures.redis_up is not None:
+        yield names.REDIS, (), figures.redis_up
+
+
+def _stored(sampled: Sampled) -> Values:
+    if sampled.closed:
+        return
+    yield names.SAMPLE_AGE, (), sampled.age_s  # Also before the first: one that never comes is what it is for.
+    depth = sampled.depth
+    if depth is None:
+        return
+    for (machine, state), count in depth.workflows.items():
+        yield names.DEPTH, (machine, state), count
+    for machine, count in depth.unwinding.items():
+        yield names.DEBT, (machine,), count
+    for kind, count in depth.letters.items():
+        yield names.LETTERS, (kind,), count
+    for machine, count in depth.stalled.items():
+        yield names.STALLED, (machine,), count

@@ -1,0 +1,106 @@
+"""Metrics of OpenTelemetry, by the dotted names of `names`.
+
+Counters and gauges are observed when somebody collects them and cost nothing until then. So do histograms with a
+provider of `exporting`. A histogram of any other provider has to be told of each value, which is exact too and is the
+dearest part of observing: half of what a transition costs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+
+from interlock.observe import names
+from interlock.observe.cells import SECONDS, SIZES
+from interlock.observe.counts import Counts, Values
+from interlock.observe.names import METRICS, Metric
+
+REMEMBERED_MAX = 10_000
+"""Sets of attributes that are kept ready."""
+
+
+_COUNTED: "WeakKeyDictionary[MeterProvider, Counts]" = WeakKeyDictionary()
+_COUNTING = Lock()
+
+
+def counted_by(provider: MeterProvider, scope: str) -> tuple[Counts, bool]:
+    """The counters and gauges of a provider, and whether they were made just now.
+
+    All observers have them in common: a provider takes the callbacks of an instrument once and drops those of a second
+    one of its name without a word, so that an engine opened later would not be seen.
+    """
+    with _COUNTING:
+        found = _COUNTED.get(provider)
+        if found is not None:
+            return found, False
+        made = _COUNTED[provider] = Observing(provider.get_meter(scope)).counts
+        return made, True
+
+
+class Observing:
+    """The counters and gauges."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.counts = Counts()
+        for metric in METRICS:
+            if metric.kind == "counter":
+                meter.create_observable_counter(
+                    metric.name, [self._observed(metric, self.counts.counters)], metric.unit, metric.told
+                )
+            elif metric.kind == "gauge":
+                meter.create_observable_gauge(
+                    metric.name, [self._observed(metric, self.counts.gauges)], metric.unit, metric.told
+                )
+
+    def _observed(
+        self, metric: Metric, read: Callable[[], Values]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            del options
+            if metric is names.DEPTH:
+                self.counts.fresh_from_outside()
+            for each, labels, value in read():
+                if each is metric:
+                    yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
+
+        return observe
+
+
+class Recording:
+    """The histograms, of a provider that has to be told of each value."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._durations = _histogram(meter, names.DURATION, SECONDS)
+        self._sizes = _histogram(meter, names.GROUP, SIZES)
+        self._attempts = _histogram(meter, names.ATTEMPT, SECONDS)
+        self._ready: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float) -> None:
+        """A group is durable."""
+        size = 0
+        record = self._durations.record
+        for move, count in moves.items():
+            attributes = self._attributes(names.DURATION, move)
+            for _ in range(count):
+                record(duration_s, attributes)
+            size += count
+        self._sizes.record(size)
+
+    def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float) -> None:
+        """An attempt has ended."""
+        self._attempts.record(duration_s, self._attributes(names.ATTEMPT, (machine, step, kind, outcome)))
+
+    def _attributes(self, metric: Metric, labels: tuple[str, ...]) -> dict[str, str]:
+        found = self._ready.get(labels)
+        if found is None:
+            if len(self._ready) >= REMEMBERED_MAX:
+                self._ready.clear()
+            found = self._ready[labels] = dict(zip(metric.labels, labels, strict=True))
+        return found
+
+
+def _histogram(meter: Meter, metric: Metric, bounds: tuple[float, ...]) -> Histogram:
+    return meter.create_histogram(
+        metric.name, metric.unit, metric.told, explicit_bucket_boundaries_advisory=list(bounds)
+    )

@@ -1,0 +1,101 @@
+"""The names of everything that is measured (C13), once for all formats.
+
+The dotted name is OpenTelemetry's; with underscores it is Prometheus's, where a counter ends in `_total`. Durations are
+seconds, and their names have no unit: dashboards and alerts are written for exactly these names.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """Something that is measured."""
+
+    name: str
+    kind: Literal["histogram", "gauge", "counter"]
+    told: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    """Of durations. A number of things has none: "1" would make `_ratio` of a gauge where names are given endings."""
+
+    @property
+    def flat(self) -> str:
+        """As Prometheus has it, without a counter's ending."""
+        return self.name.replace(".", "_")
+
+
+DURATION = Metric(
+    "pipeline.transition.duration",
+    "histogram",
+    "Seconds from when a group of transitions began to be decided until it was durable, per transition.",
+    ("machine", "from", "to"),
+    "s",
+)
+GROUP = Metric("pipeline.group.size", "histogram", "Transitions that became durable together.")
+ATTEMPT = Metric(
+    "step.attempt.duration",
+    "histogram",
+    "Seconds an attempt of a step, an undo or an effect took.",
+    ("machine", "step", "kind", "outcome"),
+    "s",
+)
+REJECTIONS = Metric(
+    "transition.rejections", "counter", "Events that were refused; nothing changed.", ("machine", "event", "code")
+)
+LATE = Metric("results.late", "counter", "Results of attempts whose workflow had moved on; nothing changed.")
+CHANGES = Metric(
+    "circuit.breaker.changes", "counter", "Changes of a circuit breaker, by the new state.", ("dependency", "to")
+)
+ALERTS = Metric("alerts.raised", "counter", "Alerts for a person, by kind.", ("kind",))
+REFUSALS = Metric("admission.refusals", "counter", "Calls that were not taken in because of overload.")
+FAILURES = Metric("observer.failures", "counter", "Errors raised by observers; workflows were not harmed.")
+BREAKER = Metric(
+    "circuit.breaker.state", "gauge", "0 closed, 1 open, 2 half-open, as this process has it.", ("dependency",)
+)
+DEPENDENCY_CALLS = Metric("dependency.calls", "gauge", "Calls of a dependency under way.", ("dependency",))
+DEPENDENCY_WAITING = Metric(
+    "dependency.waiting", "gauge", "Workflows and effects that wait for a dependency.", ("dependency",)
+)
+IN_FLIGHT = Metric("calls.in.flight", "gauge", "Calls taken in and not answered.")
+UNDER_WAY = Metric("attempts.under.way", "gauge", "Attempts that run.")
+WAITING = Metric("attempts.waiting", "gauge", "Workflows and effects that wait for a place to run.")
+DEPTH = Metric(
+    "state.machine.depth", "gauge", "Workflows in a state, sampled by a query of the store.", ("machine", "state")
+)
+DEBT = Metric("compensation.debt", "gauge", "Workflows whose undos are pending or being tried.", ("machine",))
+LETTERS = Metric("dead.letters", "gauge", "Dead letters that wait for a person.", ("kind",))
+STALLED = Metric("workflows.stalled", "gauge", "Workflows longer in their state than declared.", ("machine",))
+SAMPLE_AGE = Metric("store.sample.age", "gauge", "Seconds since the store was last sampled.", (), "s")
+REDIS = Metric("redis.up", "gauge", "1 when Redis answers this process, 0 when it does not; only with Redis.")
+UNHEARD = Metric(
+    "workers.unheard", "gauge", "Workers of this server that did not answer; their figures are missing in this scrape."
+)
+
+METRICS = (
+    DURATION,
+    GROUP,
+    ATTEMPT,
+    REJECTIONS,
+    LATE,
+    CHANGES,
+    ALERTS,
+    REFUSALS,
+    FAILURES,
+    BREAKER,
+    DEPENDENCY_CALLS,
+    DEPENDENCY_WAITING,
+    IN_FLIGHT,
+    UNDER_WAY,
+    WAITING,
+    REDIS,
+    DEPTH,
+    DEBT,
+    LETTERS,
+    STALLED,
+    SAMPLE_AGE,
+    UNHEARD,
+)
+
+BREAKER_STATES = {"closed": 0, "open": 1, "half_open": 2}
+"""What `circuit.breaker.state` says."""

@@ -1,0 +1,99 @@
+"""OpenTelemetry: metrics and traces through whatever providers the program has set.
+
+    async with Engine.open(url, machines=[order], observers=[OpenTelemetry(ratio=0.1)]) as engine: …
+
+`observers=["otel"]` takes the global providers, and the ratio from `INTERLOCK_TRACES_RATIO`; an engine in a program
+that has set some does so by itself. Where the program has set none and the environment says where to send things
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, …) it makes them (`providing`). Otherwise it costs nothing: without a provider of traces
+nothing is traced, without one of metrics nothing is recorded.
+"""
+
+import os
+
+from interlock.errors import DefinitionError, MissingExtra
+from interlock.observe.counts import Counts
+from interlock.runtime.figures import Figures
+from interlock.runtime.tracing import Tracing
+from interlock.signals import Counting, Signal
+
+try:
+    from opentelemetry import metrics, trace
+
+    from interlock.observe.exporting import SCOPE, Meters
+    from interlock.observe.metering import Recording, counted_by
+    from interlock.observe.providing import is_set, provide
+    from interlock.observe.traces import Traces
+except ImportError as error:
+    raise MissingExtra("OpenTelemetry needs opentelemetry-sdk, which is not installed.", extra="otel") from error
+
+RATIO = "INTERLOCK_TRACES_RATIO"
+
+
+class OpenTelemetry:
+    """An observer that speaks OpenTelemetry.
+
+    `ratio` is the share of workflows that are traced, from their first pass to their last. Whatever a sampled caller
+    asks for is traced besides. A ratio in the provider's own sampler would decide about each pass anew.
+    """
+
+    only_signals = Counts.only_signals
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        ratio: float | None = None,
+    ) -> None:
+        if tracer_provider is None and meter_provider is None:
+            provide(os.environ)
+        tracers = tracer_provider or trace.get_tracer_provider()
+        meters = meter_provider or metrics.get_meter_provider()
+        self._ratio = _ratio(ratio)
+        self._tracer = tracers.get_tracer(SCOPE) if is_set(tracers) else None
+        self.counting: Counting | None = None
+        self._counts: Counts | None = None
+        if is_set(meters):
+            self._counts, is_new = counted_by(meters, SCOPE)
+            if not isinstance(meters, Meters):
+                self.counting = Recording(meters.get_meter(SCOPE))
+                return
+            self.counting = self._counts
+            if is_new:
+                meters.add(self._counts)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is any provider to speak to."""
+        return self._tracer is not None or self._counts is not None
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """A tracer for one more engine: two may have workflows of the same id."""
+        return None if self._tracer is None else Traces(self._tracer, ratio=self._ratio)
+
+    def __call__(self, signal: Signal) -> None:
+        """Count it."""
+        if self._counts is not None:
+            self._counts(signal)
+
+    def opened(self, figures: Figures) -> None:
+        """Sample this engine too."""
+        if self._counts is not None:
+            self._counts.opened(figures)
+
+
+def _ratio(given: float | None) -> float:
+    wanted: float | str = given if given is not None else os.environ.get(RATIO, "1")
+    try:
+        ratio = float(wanted)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise DefinitionError(
+            f"the ratio of traces is {wanted!r}.",
+            why="It is the share of workflows that are traced.",
+            fix=f"Give a number from 0 to 1, as ratio= or in {RATIO}.",
+            rule="policy-out-of-range",
+        )
+    return ratio

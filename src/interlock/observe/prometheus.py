@@ -1,0 +1,143 @@
+"""Prometheus: everything that is counted, as text that a server can scrape.
+
+    prometheus = Prometheus()
+    async with Engine.open(url, machines=[order], observers=[prometheus]) as engine:
+        content_type, body = await prometheus.render()
+
+Names are those of `names`, with underscores. A scrape costs what it shows: nothing is prepared beforehand, and the hot
+path only adds to sums.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import cast
+
+from interlock.errors import MissingExtra
+from interlock.observe import names
+from interlock.observe.counts import Counts
+from interlock.observe.names import METRICS, Metric
+from interlock.runtime.figures import Figures
+from interlock.signals import Signal
+
+try:
+    from prometheus_client import CollectorRegistry, ProcessCollector
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import Metric as Family
+    from prometheus_client.exposition import generate_latest
+except ImportError as error:
+    raise MissingExtra(
+        "the Prometheus endpoint needs prometheus-client, which is not installed.", extra="otel"
+    ) from error
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+SHARED = {
+    metric.flat for metric in (names.DEPTH, names.DEBT, names.LETTERS, names.STALLED, names.SAMPLE_AGE, names.UNHEARD)
+}
+"""What all workers of a server would tell alike."""
+
+
+class Prometheus:
+    """An observer that is scraped. With a registry of your own its metrics stand among yours."""
+
+    only_signals = Counts.only_signals
+
+    def __init__(self, *, registry: CollectorRegistry | None = None) -> None:
+        self.counting = Counts()
+        self._registry = registry or _own_registry()
+        self._registry.register(self)
+
+    def __call__(self, signal: Signal) -> None:
+        """Count it."""
+        self.counting(signal)
+
+    def opened(self, figures: Figures) -> None:
+        """Sample this engine too."""
+        self.counting.opened(figures)
+
+    async def render(self) -> tuple[str, bytes]:
+        """What a scrape is answered with: its content type, and everything. In the engine's event loop."""
+        await self.counting.fresh()
+        return CONTENT_TYPE, generate_latest(self._registry)
+
+    def part(self, worker: str) -> bytes:
+        """What is of this process alone, marked as that worker's, for `render_all` of another one."""
+        theirs = (family for family in self._registry.collect() if family.name not in SHARED)
+        return generate_latest(cast("CollectorRegistry", _Given([_marked(family, worker) for family in theirs])))
+
+    async def render_all(self, parts: Sequence[bytes], unheard: int) -> tuple[str, bytes]:
+        """The parts of all workers of a server, what they share once, and how many were not heard."""
+        await self.counting.fresh()
+        families = {metric: _family(metric) for metric in METRICS if metric.flat in SHARED}
+        _add(families, self.counting.gauges_stored())
+        _add(families, [(names.UNHEARD, (), unheard)])
+        shared = generate_latest(cast("CollectorRegistry", _Given(families.values())))
+        return CONTENT_TYPE, _merged([*parts, shared])
+
+    def collect(self) -> Iterable["Family"]:
+        """Everything, as prometheus_client has it. From any thread; what stands in the store is the last sample."""
+        families = {metric: _family(metric) for metric in METRICS}
+        for metric, cells in self.counting.histograms.items():
+            family = families[metric]
+            assert isinstance(family, HistogramMetricFamily)
+            bounds = [*(f"{bound:g}" for bound in cells.bounds), "+Inf"]
+            for labels, cell in cells:
+                buckets = list(zip(bounds, accumulate(map(float, cell.counts)), strict=True))
+                family.add_metric(labels, buckets, cell.sum)
+        _add(families, (*self.counting.counters(), *self.counting.gauges(), (names.UNHEARD, (), 0)))
+        return families.values()
+
+    def describe(self) -> Iterable["Family"]:
+        """Their names, without looking."""
+        return [_family(metric) for metric in METRICS]
+
+
+def _family(metric: Metric) -> HistogramMetricFamily | CounterMetricFamily | GaugeMetricFamily:
+    if metric.kind == "histogram":
+        return HistogramMetricFamily(metric.flat, metric.told, labels=metric.labels)
+    if metric.kind == "counter":
+        return CounterMetricFamily(metric.flat, metric.told, labels=metric.labels)
+    return GaugeMetricFamily(metric.flat, metric.told, labels=metric.labels)
+
+
+def _add(families: Mapping[Metric, "Family"], values: Iterable[tuple[Metric, tuple[str, ...], float]]) -> None:
+    for metric, labels, value in values:
+        family = families[metric]
+        assert isinstance(family, CounterMetricFamily | GaugeMetricFamily)
+        family.add_metric(labels, value)
+
+
+class _Given:
+    """Families that are there already, in the place of a registry that collects them."""
+
+    def __init__(self, families: Iterable["Family"]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable["Family"]:
+        return self._families
+
+
+def _marked(family: "Family", worker: str) -> "Family":
+    marked = Family(family.name, family.documentation, family.type)
+    marked.samples = [each._replace(labels={**each.labels, "worker": worker}) for each in family.samples]
+    return marked
+
+
+def _merged(texts: Iterable[bytes]) -> bytes:
+    """One text of several: each family once, with the samples of all. They are not read, only put together."""
+    families: dict[bytes, list[bytes]] = {}
+    for text in texts:
+        for block in (b"\n" + text).rstrip(b"\n").split(b"\n# HELP ")[1:]:
+            told, _, rest = block.partition(b"\n# TYPE ")
+            kind, _, samples = rest.partition(b"\n")
+            family = families.setdefault(told.partition(b" ")[0], [b"# HELP " + told, b"# TYPE " + kind])
+            if samples:
+                family.append(samples)
+    return b"\n".join(line for family in families.values() for line in family) + b"\n"
+
+
+def _own_registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry

@@ -1,0 +1,41 @@
+"""Why a breaker has changed, for people: in one line, with the error that did it.
+
+It is part of what every workflow that waits says of itself, of the alert, and of the note for the next process.
+"""
+
+from typing import Literal
+
+from interlock.core.breakers import Breaker, Circuit, Verdict
+
+Outcome = Literal["done", "failed", "refused", "abandoned"]
+
+WHY_CHARACTERS_MAX = 200
+"""Of an error that has opened a breaker."""
+
+
+def why_changed(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
+    """What has changed the breaker to this circuit."""
+    if not circuit.opened:
+        return "a probe has worked"
+    by_business = breaker.business_failures is not None and circuit.business >= breaker.business_failures
+    if admitted != "call":
+        answered = outcome == "done" or (outcome == "refused" and not by_business)
+        return "its probe was too slow" if answered else f"its probe failed: {why}"
+    if by_business:
+        return f"{_in_a_row(circuit.business, 'business error')}, the last: {why}"
+    if outcome != "failed":
+        return "calls are too slow"
+    if breaker.failure_rate is not None:
+        return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
+    return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def brief(why: str) -> str:
+    """In one line, and no longer than one: it is part of what every workflow that waits says of itself."""
+    text = " ".join(why.split())
+    text = text if len(text) <= WHY_CHARACTERS_MAX else text[: WHY_CHARACTERS_MAX - 1] + "…"
+    return "".join(each if each.isprintable() else "�" for each in text)
+
+
+def _in_a_row(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s in a row"

@@ -1,0 +1,66 @@
+"""Answers: a status, headers and a body, whole or piece by piece.
+
+Every one of them carries the headers that keep a browser from guessing; a page carries a policy besides, which allows
+nothing but what the server itself serves.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+
+from interlock.server.security.headers import API_HEADERS, PAGE_HEADERS
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+JSON: Headers = ((b"content-type", b"application/json"),)
+NDJSON: Headers = ((b"content-type", b"application/x-ndjson"), (b"x-accel-buffering", b"no"))
+EVENTS: Headers = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
+SVG: Headers = (
+    (b"content-type", b"image/svg+xml; charset=utf-8"),
+    *(header for header in PAGE_HEADERS if header[0] != b"content-security-policy"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; sandbox"),
+)
+PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), *PAGE_HEADERS)
+ALWAYS: Headers = API_HEADERS
+
+encode = msgspec.json.Encoder(decimal_format="string").encode
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    headers: Headers = JSON
+    secured: bool = False
+    """It has its own headers for browsers, as a page does."""
+
+
+class Streamed(msgspec.Struct, frozen=True):
+    """An answer that comes piece by piece."""
+
+    status: int
+    pieces: AsyncGenerator[bytes, None]
+    headers: Headers
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What every listing looks like."""
+
+    items: tuple[object, ...]
+    cursor: str | None = None
+
+
+def shown(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
+    """A value as JSON."""
+    return Answer(status, encode(value), JSON + headers)
+
+
+def listing(items: Sequence[object], cursor: str | None = None) -> Answer:
+    """Some items, and where to go on."""
+    return Answer(200, encode(Listing(tuple(items), cursor)))
+
+
+def tagged(version: int) -> Headers:
+    """The ETag of a workflow is its version."""
+    return ((b"etag", b'"%d"' % version),)

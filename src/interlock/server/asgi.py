@@ -1,0 +1,163 @@
+"""`interlock.asgi(engine)`: the server as an ASGI app, for any server and inside any other app.
+
+    app.mount("/interlock", interlock.asgi(engine))
+
+It is written against ASGI itself: no framework has to be installed where another one is in use, and a request costs
+some microseconds around what the engine does. Whatever goes wrong on the way is answered as a problem document; nothing
+that is raised reaches the server below.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from interlock.database.database import Database
+from interlock.errors import InterlockError, OutcomeUnknown, Overloaded
+from interlock.runtime.engine import Engine
+from interlock.seams import Clock
+from interlock.server.answers import ALWAYS, Answer, Streamed
+from interlock.server.dashboard import DASHBOARD
+from interlock.server.describing import PAGES
+from interlock.server.limits import Limits
+from interlock.server.problems import answer_to, unexpected
+from interlock.server.requests import AsgiScope, Disconnected, Receive, Request, Send
+from interlock.server.routes import ROUTES
+from interlock.server.routing import Route, Router
+from interlock.server.security.audit import Audit
+from interlock.server.security.guard import Guard
+from interlock.server.served import Served
+from interlock.server.service import Service
+from interlock.server.webhooks import Webhook
+
+RETRY_S = 1.0
+
+
+class AsgiApp:
+    """An engine over HTTP. Make one with `interlock.asgi`."""
+
+    def __init__(self, served: Served, routes: Sequence[Route[Served]] = ()) -> None:
+        self.served = served
+        self._service = served.service
+        self._router = Router((*ROUTES, *PAGES, *DASHBOARD, *routes))
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request, or follow the life of the server."""
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "lifespan":
+            await self._lifespan(receive, send)
+        elif kind == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1003, "reason": "There is no websocket here."})
+
+    def leave(self) -> None:
+        """The server is about to stop: `/readyz` says so from now on, and the streams end."""
+        self.served.leave()
+
+    async def close(self) -> None:
+        """End everything that the app has begun. The engine is closed by whoever has opened it."""
+        await self.served.close()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+
+    async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = Request(scope, receive, service.limits)
+        service.under_way += 1
+        try:
+            answer = await self._answered(scope, request)
+            if isinstance(answer, Answer):
+                body = answer.body
+                length = (b"content-length", b"%d" % len(body))
+                headers = [*answer.headers, length, *(() if answer.secured else ALWAYS)]
+                await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+            else:
+                await _stream(answer, request, send)
+        except Disconnected:
+            return
+        finally:
+            service.under_way -= 1
+
+    async def _answered(self, scope: AsgiScope, request: Request) -> Answer | Streamed:
+        try:
+            if self._service.under_way > self._service.limits.requests_max:
+                raise Overloaded(RETRY_S, f"{self._service.under_way:,} requests are under way already.")  # noqa: TRY301
+            route, request.parts = self._router.find(request.method, scope)
+            if route.scope is not None:
+                await self._check(route, request)
+            async with asyncio.timeout(request.limits.request_s):
+                if self._service.carried is None:
+                    return await route.handler(self.served, request)
+                with self._service.carried(request.header(b"traceparent") or ""):
+                    return await route.handler(self.served, request)
+        except InterlockError as error:
+            return answer_to(error)
+        except TimeoutError:
+            return answer_to(_too_long(request))
+        except Disconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the client is answered and the log has it.
+            return answer_to(unexpected(error, f"{request.method} {scope['path']!r:.200}"))
+
+    async def _check(self, route: Route[Served], request: Request) -> None:
+        """Ask the guard, with whatever is known at this point. Raises 401 and 403."""
+        service = self._service
+        await service.guard.fresh()
+        identity = request.identity = service.guard.identify(request.headers)
+        assert route.scope is not None
+        first = request.parts[0] if request.parts else None
+        only = service.only if route.about == "workflow" else None
+        machine = first if route.about == "machine" else None if only is None else only.name
+        workflow = first if route.about == "workflow" else None
+        identity.require(route.scope, machine=machine, workflow=workflow, whole=route.about == "home")
+
+
+async def _stream(answer: Streamed, request: Request, send: Send) -> None:
+    """Send pieces as they come, until there are no more or the client has gone."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *ALWAYS]})
+    if request.method == "HEAD":
+        await answer.pieces.aclose()
+        await send({"type": "http.response.body", "body": b""})
+        return
+    try:
+        async for piece in answer.pieces:
+            if piece:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    finally:
+        await answer.pieces.aclose()
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _too_long(request: Request) -> InterlockError:
+    what = f"the request took longer than {request.limits.request_s:g} s."
+    if request.method in {"GET", "HEAD"}:
+        return Overloaded(RETRY_S, what)
+    return OutcomeUnknown(what, why="It goes on, and nobody waits for it any more.")
+
+
+def asgi(
+    engine: Engine,
+    *,
+    home: str | None = None,
+    databases: Mapping[str, Database] | None = None,
+    webhooks: Sequence[Webhook] = (),
+    guard: Guard | None = None,
+    audit: Audit | None = None,
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+) -> AsgiApp:
+    """An ASGI app that serves an open engine.
+
+    With a `home` the databases there can be reached, or those in `databases` by their names. Without a `guard`
+    everybody may do everything: mount it behind one, or serve it on loopback.
+    """
+    service = Service(engine, guard=guard, audit=audit, limits=limits, clock=clock)
+    return AsgiApp(Served(service, home=home, databases=databases, webhooks=webhooks))

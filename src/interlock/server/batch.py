@@ -1,0 +1,184 @@
+"""The route of batches: a line of JSON in, its result or its problem out, in order.
+
+Lines are decided in groups while more of them arrive: the next group is read while the one before is being written.
+Most clients send everything before they read anything, so the answers are written beside the reading: were one to wait
+for the other, both sides would wait for ever. What waits in memory is bounded, and so are the lines and the groups.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from interlock.core.events import Event
+from interlock.errors import InterlockError, InvalidPayload, PayloadTooLarge
+from interlock.runtime.envelopes import check_id
+from interlock.runtime.views import Moved, Refused
+from interlock.server.answers import NDJSON, Streamed, encode
+from interlock.server.problems import problem_of
+from interlock.server.requests import Disconnected, Request, decoded
+from interlock.server.service import Service
+from interlock.server.shapes import BatchLine, shown_move
+
+GROUPS_MAX = 2
+"""Groups of one batch that are under way at once: one is written, the next one is read."""
+
+_line = msgspec.json.Decoder(BatchLine)
+
+
+async def send_batch(service: Service, request: Request) -> Streamed:
+    """Send many events."""
+    request.query()
+    request.check_media()
+    return Streamed(200, _Batch(service, request).answers(), NDJSON)
+
+
+class _Batch:
+    """One batch under way: whoever reads decides, whoever writes waits for answers."""
+
+    def __init__(self, service: Service, request: Request) -> None:
+        self._service = service
+        self._request = request
+        self._limits = request.limits
+        self._lines = 0
+        self._groups: deque[_Group] = deque()
+        self._broken: BaseException | None = None
+        """What nobody expected: there is no answer to it, and the batch ends."""
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    async def answers(self) -> AsyncGenerator[bytes, None]:
+        """The answers, group by group."""
+        reading = asyncio.get_running_loop().create_task(self._read())
+        reading.add_done_callback(lambda _: self._changed.set())
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._broken is not None:
+                    raise self._broken
+                over = reading.done()
+                if self._waiting:
+                    piece, self._waiting, self._bytes = b"".join(self._waiting), [], 0
+                    self._taken.set()
+                    yield piece
+                if over:
+                    break
+            if not reading.cancelled() and (error := reading.exception()) is not None:
+                raise error
+        finally:
+            reading.cancel()
+            for group in self._groups:
+                group.sending.cancel()
+
+    async def _read(self) -> None:
+        rest = b""
+        try:
+            async for piece in self._request.pieces():
+                *lines, rest = (rest + piece).split(b"\n")
+                await self._decide(lines)
+                if len(rest) > self._limits.body_bytes_max:
+                    raise PayloadTooLarge(
+                        f"line {self._lines + 1}", size_bytes=len(rest), limit_bytes=self._limits.body_bytes_max
+                    )
+            await self._decide([rest])
+            await self._finish(0)
+        except Disconnected:
+            return
+        except InterlockError as error:
+            await self._finish(0)
+            self._answer([encode(problem_of(error)) + b"\n"])
+
+    async def _decide(self, lines: list[bytes]) -> None:
+        lines = [line for line in lines if line.strip()]
+        left = self._limits.batch_lines_max - self._lines
+        allowed = lines[:left]
+        for at in range(0, len(allowed), self._limits.batch_group_max):
+            group = allowed[at : at + self._limits.batch_group_max]
+            self._lines += len(group)
+            await self._service.guard.still(self._request.identity)  # A batch may take longer than a key lives.
+            self._groups.append(await self._begun(group))
+            await self._finish(GROUPS_MAX - 1)
+        if len(lines) > left:
+            raise _too_many(self._limits.batch_lines_max)
+
+    async def _begun(self, lines: list[bytes]) -> "_Group":
+        """Read the lines and have them decided, behind all that came before."""
+        answers: list[bytes] = [b""] * len(lines)
+        asked: list[tuple[str, Event, str | None]] = []
+        places: list[int] = []
+        for place, line in enumerate(lines):
+            workflow: str | None = None
+            try:
+                given = decoded(line, _line, f"line {self._lines - len(lines) + place + 1}")
+                workflow = given.id
+                check_id(workflow, "the id of a workflow")
+                if self._request.identity.limited:
+                    await self._service.permit(self._request, None, workflow)
+                event = await self._service.event_for(workflow, given.event, bytes(given.data))
+            except InterlockError as error:
+                answers[place] = encode(problem_of(error, workflow=workflow)) + b"\n"
+                continue
+            asked.append((workflow, event, given.key))
+            places.append(place)
+        # Tasks begin in the order they are made in, so that no line overtakes another.
+        sending = asyncio.get_running_loop().create_task(self._service.engine.send_many(asked))
+        sending.add_done_callback(self._sent)
+        return _Group(answers, places, [workflow for workflow, _, _ in asked], sending)
+
+    async def _finish(self, left: int) -> None:
+        """Wait until only so many groups are left, and until the client has read enough."""
+        while len(self._groups) > left and self._broken is None:
+            await asyncio.wait([self._groups[0].sending])
+            self._told()
+        while self._bytes > self._limits.batch_answer_bytes_max:
+            self._taken.clear()
+            await self._taken.wait()
+
+    def _sent(self, sending: "asyncio.Task[list[Moved[Enum] | Refused]]") -> None:
+        if not sending.cancelled():
+            self._told()
+
+    def _told(self) -> None:
+        """Answer the groups that are done, in their order: a client may wait for them before it sends more."""
+        while self._groups and self._groups[0].sending.done():
+            group = self._groups.popleft()
+            self._broken = group.sending.exception()
+            if self._broken is not None:
+                self._changed.set()
+                return
+            for place, workflow, moved in zip(group.places, group.workflows, group.sending.result(), strict=True):
+                group.answers[place] = b"%b\n" % (
+                    encode(problem_of(moved.error, workflow=workflow))
+                    if isinstance(moved, Refused)
+                    else encode(shown_move(workflow, moved))
+                )
+            self._answer(group.answers)
+
+    def _answer(self, answers: list[bytes]) -> None:
+        self._waiting += answers
+        self._bytes += sum(map(len, answers))
+        self._changed.set()
+
+
+class _Group(NamedTuple):
+    """Some lines under way."""
+
+    answers: list[bytes]
+    """Of those that could not be read; the others have their places here."""
+    places: list[int]
+    workflows: list[str]
+    sending: "asyncio.Task[list[Moved[Enum] | Refused]]"
+
+
+def _too_many(most: int) -> InvalidPayload:
+    return InvalidPayload(
+        f"the batch has more than {most:,} lines; those after them were not read (batch_lines_max).",
+        why="Every request has a bound.",
+        fix="Send the rest as another batch.",
+    )

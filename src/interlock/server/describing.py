@@ -1,0 +1,100 @@
+"""The document at /openapi.json, and the page at /docs that people read: written by hand, without a script.
+
+The page is made of the table of routes, so it shows what there is; it asks no other server for anything, and works
+without JavaScript.
+"""
+
+import html
+import re
+
+from interlock.server.answers import PAGE, Answer, Headers, encode, shown
+from interlock.server.openapi import document
+from interlock.server.problems import phrase
+from interlock.server.requests import Request
+from interlock.server.routes import ROUTES
+from interlock.server.routing import Route
+from interlock.server.served import Served
+
+CSS: Headers = ((b"content-type", b"text/css; charset=utf-8"),)
+
+STYLE = """\
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; --strong: #0a6; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+article { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; margin: 1rem 0; }
+article h3 { margin: 0; font: 600 1rem/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+article h3 b { color: var(--strong); margin-right: .5rem; }
+p { margin: .5rem 0; }
+code, pre { font: .875rem/1.5 ui-monospace, monospace; }
+pre { background: var(--soft); padding: .5rem .75rem; border-radius: .25rem; overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: top; }
+"""
+
+
+async def openapi(served: Served, request: Request) -> Answer:
+    """The OpenAPI document."""
+    del served
+    request.query()
+    return shown(document(ROUTES))
+
+
+async def docs(served: Served, request: Request) -> Answer:
+    """The page about all routes."""
+    del served
+    request.query()
+    return Answer(200, page().encode(), PAGE, secured=True)
+
+
+async def style(served: Served, request: Request) -> Answer:
+    """What the page looks like."""
+    del served, request
+    return Answer(200, STYLE.encode(), CSS)
+
+
+def page() -> str:
+    """The page as HTML. Everything in it is escaped."""
+    tags = dict.fromkeys(route.tag for route in ROUTES)
+    parts = [f"<h2>{_text(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Interlock: HTTP</title>'
+        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="docs/style.css"></head><body>'
+        "<h1>Interlock over HTTP</h1>"
+        "<p>JSON in and out. Errors are problem documents (RFC 9457): <code>title</code> is what happened, "
+        "<code>detail</code> is why, <code>fix</code> is how to go on, <code>code</code> is stable. "
+        'The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>' + "".join(parts) + "</body></html>"
+    )
+
+
+def _article(route: Route[Served]) -> str:
+    path = re.sub(r"{(\w+)}", lambda found: f"{{{found[1]}}}", route.path)
+    parts = [f"<article><h3><b>{route.method}</b>{_text(path)}</h3><p>{_text(route.summary)}.</p>"]
+    if route.scope is not None:
+        parts.append(f"<p>Scope: <code>{route.scope}</code></p>")
+    if route.parameters:
+        rows = "".join(
+            f"<tr><td><code>{_text(each.name)}</code></td><td>{each.place}</td><td>{_text(each.description)}</td></tr>"
+            for each in route.parameters
+        )
+        parts.append(f"<table>{rows}</table>")
+    if route.body_example is not None:
+        parts.append(f"<p>Send <code>{route.body_media}</code>:</p><pre>{_example(route.body_example)}</pre>")
+    statuses = ", ".join(f"{status} {phrase(status)}" for status in (*route.answers, *route.problems))
+    parts.append(f"<p>Answers: {_text(statuses)}</p>")
+    if route.answer_example is not None:
+        parts.append(f"<pre>{_example(route.answer_example)}</pre>")
+    return "".join(parts) + "</article>"
+
+
+def _example(value: object) -> str:
+    return _text(value if isinstance(value, str) else encode(value).decode())
+
+
+def _text(text: str) -> str:
+    return html.escape(text)
+
+
+PAGES: tuple[Route[Served], ...] = tuple(
+    Route(method="GET", path=path, handler=handler, scope=None, summary="", tag="Pages", hidden=True)
+    for path, handler in (("/openapi.json", openapi), ("/docs", docs), ("/docs/style.css", style))
+)

@@ -1,0 +1,283 @@
+"""A request as a handler sees it: path, query, headers and a body that is bounded in size, depth and time.
+
+What is wrong with it is told before anything is done. Nothing is guessed: a query parameter that nobody reads is a
+spelling mistake, and is refused as one.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from interlock.core.codec import DEPTH_MAX
+from interlock.core.refusals import suggestion
+from interlock.errors import InvalidPayload, PayloadTooLarge
+from interlock.server.limits import Limits
+from interlock.server.media import USUAL, check_media
+from interlock.server.problems import HttpProblem
+from interlock.server.security.identity import Identity
+
+Message = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+ValueT = TypeVar("ValueT")
+
+PARAMETERS_MAX = 50
+TRUTH = {"true": True, "1": True, "": True, "false": False, "0": False}
+
+
+class Disconnected(Exception):
+    """The client has gone before its request was complete: there is nobody to answer."""
+
+
+class Request:
+    """One request."""
+
+    __slots__ = ("_query", "_receive", "headers", "identity", "limits", "method", "parts", "query_string")
+
+    def __init__(self, scope: AsgiScope, receive: Receive, limits: Limits) -> None:
+        self.method: str = scope["method"]
+        self.headers = _headers(scope["headers"])
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.limits = limits
+        self.parts: tuple[str, ...] = ()
+        """The variable parts of the path, in their order."""
+        self.identity: Identity
+        self._receive = receive
+        self._query: dict[str, str] | None = None
+
+    # --- headers -----------------------------------------------------------------------------------------------------
+
+    def header(self, name: bytes) -> str | None:
+        """The text of a header."""
+        value = self.headers.get(name)
+        if value is None:
+            return None
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.decode("latin-1")
+
+    def expected_version(self) -> int | None:
+        """The version in If-Match; 0, which no workflow has, for a tag that no version has."""
+        text = self.header(b"if-match")
+        if text is None or text.strip() == "*":
+            return None
+        tag = text.strip()
+        if "," in tag or tag.count('"') not in {0, 2}:
+            raise InvalidPayload(
+                f"If-Match is {text!r:.100}.",
+                why="A workflow has one version at a time, and its ETag is that version in quotes.",
+                fix='Send the ETag that a GET of the workflow gave: If-Match: "3".',
+            )
+        number = tag.strip('"')
+        return int(number) if number.isascii() and number.isdigit() and len(number) <= 18 else 0  # noqa: PLR2004 -- 64 bits.
+
+    # --- query -------------------------------------------------------------------------------------------------------
+
+    def query(self, *known: str) -> Mapping[str, str]:
+        """The query's parameters, of which only these are known."""
+        if not self.query_string:
+            return {}
+        if self._query is None:
+            self._query = _parsed(self.query_string)
+        for name in self._query:
+            if name not in known:
+                allowed = ", ".join(known) or "none"
+                raise InvalidPayload(
+                    f"there is no query parameter {name!r:.100} here; there is {allowed}.{suggestion(name, known)}",
+                    why="A parameter that nobody reads is a spelling mistake.",
+                    fix="Correct or remove it.",
+                )
+        return self._query
+
+    # --- body --------------------------------------------------------------------------------------------------------
+
+    async def body(self) -> bytes:
+        """The whole body. Raises PayloadTooLarge as soon as it is known to be too large."""
+        most = self.limits.body_bytes_max
+        announced = self.headers.get(b"content-length", b"0")
+        if announced.isdigit() and int(announced) > most:
+            raise PayloadTooLarge("the body of the request", size_bytes=int(announced), limit_bytes=most)
+        message = await self._piece()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            pieces, size = [body], len(body)
+            while message.get("more_body", False):
+                if size > most:
+                    break
+                message = await self._piece()
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+            body = b"".join(pieces)
+        if len(body) > most:
+            raise PayloadTooLarge("the body of the request", size_bytes=len(body), limit_bytes=most)
+        return body
+
+    async def json(self, decoder: msgspec.json.Decoder[ValueT]) -> ValueT:
+        """The body, read by a decoder. Raises InvalidPayload, and 415 for what is called something else."""
+        self.check_media()
+        return decoded(await self.body(), decoder)
+
+    def check_media(self) -> None:
+        """Refuse a body that says of itself that it is no JSON. Raises 415."""
+        kind = self.headers.get(b"content-type")
+        if kind not in USUAL or b"content-encoding" in self.headers:
+            check_media(kind, self.headers.get(b"content-encoding"))
+
+    async def nothing(self) -> None:
+        """Read a body that should be empty, and let it be."""
+        await self.body()
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes."""
+        more = True
+        while more:
+            message = await self._piece()
+            more = message.get("more_body", False)
+            if message.get("body"):
+                yield message["body"]
+
+    async def gone(self) -> None:
+        """Wait until the client has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _piece(self) -> Message:
+        try:
+            async with asyncio.timeout(self.limits.body_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise HttpProblem(
+                408,
+                f"nothing of the body came for {self.limits.body_s:g} s.",
+                code="request-timeout",
+                why="A connection that says nothing would keep a place for ever.",
+                fix="Send the request again; one with an idempotency key applies once.",
+                headers=((b"connection", b"close"),),
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        return message
+
+
+def _headers(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers by name. One that comes twice is joined, as HTTP has it: two keys then fit no key."""
+    pairs = list(sent)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        found = {}
+        for name, value in pairs:
+            # Joined by what no key may have, two idempotency keys are refused as one that is none.
+            between = b"\n" if name == b"idempotency-key" else b", "
+            found[name] = found[name] + between + value if name in found else value
+    return found
+
+
+def decoded(data: bytes, decoder: msgspec.json.Decoder[ValueT], what: str = "the body") -> ValueT:
+    """The value in some JSON. Raises InvalidPayload, also for what is nested too deeply."""
+    try:
+        value = decoder.decode(data)
+    except RecursionError:
+        raise _too_deep(what) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPayload(
+            f"{what} does not fit: {error}.", fix="Send JSON as the page /docs shows it for this request."
+        ) from error
+    if data.count(b"{") + data.count(b"[") > DEPTH_MAX:
+        _refuse_deep(data, what)
+    return value
+
+
+def _refuse_deep(data: bytes, what: str) -> None:
+    try:
+        waiting = [(cast("object", msgspec.json.decode(data)), 1)]
+    except RecursionError:
+        raise _too_deep(what) from None
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > DEPTH_MAX:
+            raise _too_deep(what)
+        if isinstance(value, dict):
+            waiting += [(each, depth + 1) for each in cast("dict[str, object]", value).values()]
+        elif isinstance(value, list):
+            waiting += [(each, depth + 1) for each in cast("list[object]", value)]
+
+
+def _too_deep(what: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{what} is nested too deeply.",
+        why="A value nested without end could not be read back.",
+        fix=f"Flatten it; {DEPTH_MAX} levels are allowed.",
+    )
+
+
+def _parsed(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX)
+    except ValueError as error:
+        raise InvalidPayload(
+            f"the query cannot be read: {error}.",
+            why="It has to be percent-encoded UTF-8, with a bounded number of parameters.",
+            fix="Encode it as forms do: name=value&name=value.",
+        ) from error
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidPayload(
+                f"the query parameter {name!r:.100} is given twice.",
+                why="Only one of the two could be meant.",
+                fix="Give it once.",
+            )
+        found[name] = value
+    return found
+
+
+def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int, least: int = 1) -> int:
+    """A whole number in the query."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:  # noqa: PLR2004 -- 64 bits.
+        return int(text)
+    raise InvalidPayload(
+        f"{name} is {text!r:.100}; it must be a whole number from {least} to {most:,}.",
+        why="Every answer has a bound.",
+        fix=f"Give {name} within its range.",
+    )
+
+
+def seconds(query: Mapping[str, str], name: str) -> float | None:
+    """A number of seconds in the query."""
+    text = query.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if 0 <= value <= 1e10 and text.isascii() and "_" not in text:  # noqa: PLR2004 -- three hundred years.
+        return value
+    raise InvalidPayload(
+        f"{name} is {text!r:.100}; it must be a number of seconds.",
+        why="It says how long ago.",
+        fix=f"Write it as {name}=7200.",
+    )
+
+
+def switch(query: Mapping[str, str], name: str) -> bool:
+    """True or false in the query."""
+    text = query.get(name)
+    if text is None:
+        return False
+    if text.lower() in TRUTH:  # True, as Python writes it, is meant as nothing else.
+        return TRUTH[text.lower()]
+    raise InvalidPayload(
+        f"{name} is {text!r:.100}; it must be true or false.",
+        why="Anything else could be meant either way.",
+        fix=f"Write {name}=true, or leave it out.",
+    )

@@ -1,0 +1,386 @@
+"""The table of routes: what there is, who may use it, and how it is described.
+
+The document at /openapi.json and the page at /docs are made of it, so that neither can say what is not so.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from interlock.runtime.resilience.views import BreakerView
+from interlock.runtime.views import Compensation, DeadLetter
+from interlock.server import batch, databases, health, looking, metrics, operating, shapes, stream, webhooks, workflows
+from interlock.server.administering import ADMINISTERING
+from interlock.server.answers import Answer, Streamed
+from interlock.server.requests import Request
+from interlock.server.routing import Handler, Parameter, Route
+from interlock.server.security.scopes import Scope
+from interlock.server.served import Served
+from interlock.server.service import Service
+
+TEXT: dict[str, object] = {"type": "string"}
+NUMBER: dict[str, object] = {"type": "integer", "minimum": 1, "maximum": 1_000}
+CURSOR = Parameter("cursor", "The cursor of the page before.", TEXT)
+LIMIT = Parameter("limit", "At most so many items.", NUMBER, example=100)
+MACHINE = Parameter("machine", "The name of a machine; all of them without one.", TEXT, example="order")
+STATE = Parameter("state", "Only workflows in this state.", TEXT, example="charging")
+KEY = Parameter(
+    "Idempotency-Key",
+    "Sent again with the same key, the event applies once, and the first answer is given again.",
+    {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    "header",
+    "click-7",
+)
+MATCH = Parameter("If-Match", "Only if the workflow has this version: its ETag.", TEXT, "header", '"3"')
+IF_ALLOWED = Parameter(
+    "if_allowed", "An event without a transition here is ignored, not refused.", {"type": "boolean"}, example=True
+)
+
+WORKFLOW: dict[str, object] = {
+    "id": "o-1",
+    "machine": "order",
+    "state": "charging",
+    "context": {"cents": 999},
+    "version": 2,
+    "created_at": "2026-01-01T12:00:00Z",
+    "updated_at": "2026-01-01T12:00:01Z",
+    "waiting": None,
+}
+MOVE: dict[str, object] = {"id": "o-1", "state": "charging", "version": 2, "duplicate": False, "ignored": False}
+
+
+def _of_service(
+    handler: Callable[[Service, Request], Awaitable[Answer | Streamed]],
+) -> Handler[Served]:
+    def call(served: Served, request: Request) -> Awaitable[Answer | Streamed]:
+        return handler(served.service, request)
+
+    return call
+
+
+def _stream(served: Served, request: Request) -> Awaitable[Streamed]:
+    return stream.stream(served.service, served.ring, request)
+
+
+def _deliver(served: Served, request: Request) -> Awaitable[Answer]:
+    return webhooks.deliver(served.service, served.webhooks, request)
+
+
+_WORKFLOWS: tuple[Route[Served], ...] = (
+    Route(
+        method="POST",
+        path="/v1/machines/{machine}/workflows",
+        handler=_of_service(workflows.start),
+        scope=Scope.SEND,
+        about="machine",
+        summary="Start a workflow; the same id with the same context again is the one that exists",
+        tag="Workflows",
+        body=shapes.StartBody,
+        body_example={"id": "o-1", "context": {"cents": 0}},
+        answer=shapes.ShownWorkflow,
+        answers=(200, 201),
+        answer_example=WORKFLOW,
+        problems=(400, 404, 409, 413, 429, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}",
+        handler=_of_service(workflows.get),
+        scope=Scope.READ,
+        about="workflow",
+        summary="Look at a workflow; its ETag is its version",
+        tag="Workflows",
+        answer=shapes.ShownWorkflow,
+        answer_example=WORKFLOW,
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/workflows/{id}/events",
+        handler=_of_service(workflows.send),
+        scope=Scope.SEND,
+        about="workflow",
+        summary="Send an event; answered when what it does is durable",
+        tag="Workflows",
+        parameters=(KEY, MATCH, IF_ALLOWED),
+        body=shapes.EventBody,
+        body_example={"event": "SUBMIT", "data": {"cents": 999}},
+        answer=shapes.ShownMove,
+        answer_example=MOVE,
+        problems=(400, 404, 409, 412, 413, 422, 429, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/history",
+        handler=_of_service(workflows.history),
+        scope=Scope.READ,
+        about="workflow",
+        summary="What happened to a workflow, in the order of versions",
+        tag="Workflows",
+        parameters=(
+            Parameter("cursor", "Only what is behind this version.", {"type": "integer", "minimum": 0}),
+            Parameter("limit", "At most so many rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+        ),
+        answer=shapes.ShownRow,
+        lists=True,
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/allowed",
+        handler=_of_service(workflows.allowed),
+        scope=Scope.READ,
+        about="workflow",
+        summary="The events that have a transition from where the workflow stands",
+        tag="Workflows",
+        parameters=(
+            Parameter("event", "Ask the guards of this event.", TEXT, example="SUBMIT"),
+            Parameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
+        ),
+        answer=shapes.ShownAllowed,
+        lists=True,
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows",
+        handler=_of_service(looking.find),
+        scope=Scope.READ,
+        summary="Find workflows by machine and state, page by page",
+        tag="Workflows",
+        parameters=(MACHINE, STATE, CURSOR, LIMIT),
+        answer=shapes.ShownWorkflow,
+        lists=True,
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/stalled",
+        handler=_of_service(looking.stalled),
+        scope=Scope.READ,
+        summary="The active workflows that have been in their state for too long",
+        tag="Workflows",
+        parameters=(
+            MACHINE,
+            Parameter("older_than_s", "Longer than this; without it, than declared.", {"type": "number", "minimum": 0}),
+            STATE,
+            LIMIT,
+        ),
+        answer=shapes.ShownWorkflow,
+        lists=True,
+        problems=(400, 404, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/events:batch",
+        handler=_of_service(batch.send_batch),
+        scope=Scope.SEND,
+        summary="Send many events: a line of JSON in, its result or its problem out, in order",
+        tag="Workflows",
+        body=shapes.BatchLine,
+        body_example='{"id": "o-1", "event": "SUBMIT", "data": {"cents": 5}, "key": "click-7"}\n',
+        body_media="application/x-ndjson",
+        answer_media="application/x-ndjson",
+        problems=(400,),
+    ),
+)
+
+_MACHINES: tuple[Route[Served], ...] = (
+    Route(
+        method="GET",
+        path="/v1/machines",
+        handler=_of_service(looking.machines),
+        scope=Scope.READ,
+        summary="The machines, as plain data",
+        tag="Machines",
+        answer=dict,
+        lists=True,
+        problems=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/machines/{machine}",
+        handler=_of_service(looking.machine),
+        scope=Scope.READ,
+        about="machine",
+        summary="One machine with its diagram, and with `counts` how many workflows are in each state",
+        tag="Machines",
+        parameters=(Parameter("counts", "Count the workflows in each state.", {"type": "boolean"}),),
+        answer=dict,
+        problems=(400, 404, 503),
+    ),
+)
+
+_OPERATING: tuple[Route[Served], ...] = (
+    Route(
+        method="GET",
+        path="/v1/compensations",
+        handler=_of_service(operating.compensations),
+        scope=Scope.READ,
+        summary="The undos that are pending or being tried",
+        tag="Operating",
+        answer=Compensation,
+        lists=True,
+        problems=(400, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/dead-letters",
+        handler=_of_service(operating.dead_letters),
+        scope=Scope.READ,
+        summary="What gave up and waits for a person, oldest first",
+        tag="Operating",
+        parameters=(
+            Parameter("kind", "Only these.", {"type": "string", "enum": ["step", "effect", "undo"]}),
+            Parameter("limit", "At most so many.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+        ),
+        answer=DeadLetter,
+        lists=True,
+        problems=(400, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/dead-letters/{letter}/retry",
+        handler=_of_service(operating.retry),
+        scope=Scope.OPERATE,
+        summary="Have it tried again, with the same idempotency key and all its attempts",
+        tag="Operating",
+        answer=shapes.ShownRuling,
+        answer_example={"id": "7e57…", "ruling": "retried"},
+        problems=(400, 404, 413, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/dead-letters/{letter}/resolve",
+        handler=_of_service(operating.resolve),
+        scope=Scope.OPERATE,
+        summary="Say that a person has dealt with it",
+        tag="Operating",
+        body=shapes.ResolveBody,
+        body_example={"note": "refunded by hand"},
+        answer=shapes.ShownRuling,
+        answer_example={"id": "7e57…", "ruling": "resolved"},
+        problems=(400, 404, 413, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/breakers",
+        handler=_of_service(operating.breakers),
+        scope=Scope.READ,
+        about="home",
+        summary="The breakers of everything that the machines call, as this process has them",
+        tag="Operating",
+        answer=BreakerView,
+        lists=True,
+        problems=(400, 503),
+    ),
+    Route(
+        method="PUT",
+        path="/v1/breakers/{name}",
+        handler=_of_service(operating.hold_breaker),
+        scope=Scope.OPERATE,
+        about="home",
+        summary="Hold a breaker open or closed, let it decide again, or change its dependency's limits",
+        tag="Operating",
+        body=shapes.BreakerBody,
+        body_example={"state": "open"},
+        answer=BreakerView,
+        problems=(400, 404, 413, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/contention",
+        handler=databases.contention,
+        scope=Scope.READ,
+        summary="The rows and workflows that writers wait for each other on, worst first",
+        tag="Operating",
+        answer=databases.ShownHot,
+        lists=True,
+        problems=(400, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/stream",
+        handler=_stream,
+        scope=Scope.READ,
+        summary="Everything that the process which answers does, as server-sent events; Last-Event-ID catches up",
+        tag="Operating",
+        parameters=(
+            MACHINE,
+            Parameter("workflow", "Only this workflow.", TEXT),
+            Parameter("kind", f"Only some of {', '.join(stream.KINDS)}.", TEXT, example="transition_applied"),
+            Parameter("last_event_id", "As the header, for those who cannot set one.", TEXT),
+            Parameter("Last-Event-ID", "Go on behind this event.", TEXT, "header"),
+        ),
+        answer_media="text/event-stream",
+        problems=(400, 404, 429),
+    ),
+)
+
+_OTHERS: tuple[Route[Served], ...] = (
+    Route(
+        method="POST",
+        path="/v1/databases/{name}/transactions",
+        handler=databases.transact,
+        scope=Scope.ADMIN,
+        about="home",
+        summary="Run SQL statements as one durable transaction",
+        tag="Databases",
+        body=shapes.TransactionBody,
+        body_example={
+            "statements": [{"sql": "UPDATE stock SET n = n - $1 WHERE sku = $2", "params": [2, "A-1"]}],
+            "key": "order-7",
+        },
+        answer=shapes.ShownTransaction,
+        answer_example={"results": [{"count": 1, "rows": None}]},
+        problems=(400, 404, 409, 413, 422, 429, 503),
+    ),
+    Route(
+        method="POST",
+        path="/v1/webhooks/{source}",
+        handler=_deliver,
+        scope=None,
+        summary="Take a webhook, signed as Standard Webhooks has it",
+        tag="Webhooks",
+        parameters=(
+            Parameter("webhook-id", "The id of the delivery.", TEXT, "header"),
+            Parameter("webhook-timestamp", "Seconds since the epoch.", TEXT, "header"),
+            Parameter("webhook-signature", "v1, and HMAC-SHA256 in base64.", TEXT, "header"),
+        ),
+        body=dict,
+        body_example={"type": "charge.succeeded", "data": {"order": "o-1"}},
+        answer=shapes.ShownDelivery,
+        problems=(400, 401, 404, 413, 422, 429, 503),
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=_of_service(metrics.metrics),
+        scope=Scope.READ,
+        about="home",
+        summary="Everything that is counted, for Prometheus",
+        tag="Health",
+        answer_media="text/plain",
+        problems=(501, 503),
+    ),
+    Route(
+        method="GET",
+        path="/healthz",
+        handler=_of_service(health.health),
+        scope=None,
+        summary="Whether this process is of any use",
+        tag="Health",
+        answer=shapes.ShownHealth,
+        answers=(200, 503),
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler=_of_service(health.readiness),
+        scope=None,
+        summary="Whether requests should come here",
+        tag="Health",
+        answer=shapes.ShownHealth,
+        answers=(200, 503),
+    ),
+)
+
+ROUTES: tuple[Route[Served], ...] = (*_WORKFLOWS, *_MACHINES, *_OPERATING, *_OTHERS, *ADMINISTERING)

@@ -1,0 +1,161 @@
+"""Routes, and the way from a path to one of them.
+
+A tree of path segments: a literal one first, then whatever stands for a value. Values are taken from the path as it was
+sent, so that a slash which is part of an id stays in it, and is refused as no part of an id, instead of being
+taken for another route.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Literal, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from interlock.errors import InvalidPayload
+from interlock.server.answers import Answer, Streamed
+from interlock.server.problems import HttpProblem
+from interlock.server.requests import AsgiScope, Request
+from interlock.server.security.scopes import Scope
+
+ServedT = TypeVar("ServedT")
+
+Handler = Callable[[ServedT, Request], Awaitable[Answer | Streamed]]
+
+SEGMENTS_MAX = 20
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A query parameter or a header, as OpenAPI describes it."""
+
+    name: str
+    description: str
+    schema: dict[str, object]
+    place: Literal["query", "header"] = "query"
+    example: object = None
+
+
+class Route(msgspec.Struct, Generic[ServedT], frozen=True, kw_only=True):
+    """One route: what it does, who may, and what it looks like."""
+
+    method: str
+    path: str
+    handler: Handler[ServedT]
+    scope: Scope | None
+    """What a key must be good for; None where no key is asked for."""
+    about: Literal["workflow", "machine", "home"] | None = None
+    """What the first value in the path is; or that it is about everything, and not for a key with limits."""
+    summary: str
+    tag: str
+    parameters: tuple[Parameter, ...] = ()
+    body: type | None = None
+    body_example: object = None
+    body_media: str = "application/json"
+    answer: type | None = None
+    answers: tuple[int, ...] = (200,)
+    answer_example: object = None
+    answer_media: str = "application/json"
+    lists: bool = False
+    """The answer is a listing of `answer`."""
+    problems: tuple[int, ...] = ()
+    hidden: bool = False
+    """Pages are not part of the document."""
+
+
+class _Node(Generic[ServedT]):
+    __slots__ = ("methods", "parts", "value")
+
+    def __init__(self) -> None:
+        self.parts: dict[str, _Node[ServedT]] = {}
+        self.value: _Node[ServedT] | None = None
+        self.methods: dict[str, Route[ServedT]] = {}
+
+
+class Router(Generic[ServedT]):
+    """The routes of an app."""
+
+    def __init__(self, routes: Sequence[Route[ServedT]]) -> None:
+        self._root: _Node[ServedT] = _Node()
+        for route in routes:
+            node = self._root
+            for part in route.path.split("/")[1:]:
+                if part.startswith("{"):
+                    node.value = node.value or _Node()
+                    node = node.value
+                else:
+                    node = node.parts.setdefault(part, _Node())
+            assert route.method not in node.methods, route.path
+            node.methods[route.method] = route
+
+    def find(self, method: str, scope: AsgiScope) -> tuple[Route[ServedT], tuple[str, ...]]:
+        """The route for a request, and the values in its path. Raises 404 and 405."""
+        node = self._root
+        values: list[str] = []
+        for part in segments(scope):
+            known = node.parts.get(part)
+            if known is None:
+                known = node.value
+                values.append(part)
+            if known is None:
+                raise _no_path(scope)
+            node = known
+        route = node.methods.get(method)
+        if route is None and method == "HEAD":
+            route = node.methods.get("GET")
+        if route is None:
+            if not node.methods:
+                raise _no_path(scope)
+            raise _no_method(method, list(node.methods))
+        return route, tuple(values)
+
+
+def segments(scope: AsgiScope) -> list[str]:
+    """The parts of the path below where the app is mounted, each decoded by itself."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and (path == root or path.startswith(root.rstrip("/") + "/")):
+        path = path[len(root.rstrip("/")) :]
+    sent = (scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1")
+    # Some of those who mount an app put a slash behind the path, which nobody has sent.
+    bare = path.removesuffix("/") if sent and not sent.endswith("/") else path
+    if "%" not in sent:
+        return _split(bare)
+    try:
+        # The app may be mounted anywhere, and those who mount it cut the path, but not always the raw one.
+        at = 0
+        while at >= 0:
+            if unquote(sent[at:], errors="strict") == bare:
+                return [unquote(part, errors="strict") for part in _split(sent[at:])]
+            at = sent.find("/", at + 1)
+    except UnicodeDecodeError as error:
+        raise InvalidPayload(
+            f"the path {sent!r:.100} is not UTF-8: {error.reason}.",
+            why="Ids are text, and an address carries text as percent-encoded UTF-8.",
+            fix="Encode the id as UTF-8, then percent-encode it.",
+        ) from error
+    return _split(bare)
+
+
+def _split(path: str) -> list[str]:
+    return path.split("/", SEGMENTS_MAX)[1:] or [""]
+
+
+def _no_path(scope: AsgiScope) -> HttpProblem:
+    return HttpProblem(
+        404,
+        f"there is nothing at {scope['path']!r:.300}.",
+        code="not-found",
+        why="No route has this path.",
+        fix="The page /docs shows every path.",
+    )
+
+
+def _no_method(method: str, allowed: list[str]) -> HttpProblem:
+    known = ", ".join(sorted(allowed))
+    return HttpProblem(
+        405,
+        f"{method[:20]} is not allowed here; {known} is.",
+        code="method-not-allowed",
+        why="Each path takes only what it is made for.",
+        fix=f"Use {known}.",
+        headers=((b"allow", known.encode()),),
+    )

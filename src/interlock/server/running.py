@@ -1,0 +1,266 @@
+"""A server that runs: an engine opened for an app, a socket, and an orderly end.
+
+The order of stopping is what makes it graceful: `/readyz` says no, so that a load balancer looks elsewhere; the socket
+is closed; requests under way are answered and streams end; steps are given `drain_s`; the store is given up. A second
+signal does not wait.
+
+Without keys the server listens on loopback only, and refuses any other address: whoever can reach it can do everything.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from interlock.errors import BadUsage, MissingExtra
+from interlock.observe.installed import installed
+from interlock.runtime.alerts.environment import receivers_in
+from interlock.runtime.engine import Engine
+from interlock.runtime.settings import Admission
+from interlock.seams import SystemClock
+from interlock.server.app import App
+from interlock.server.asgi import AsgiApp, asgi
+from interlock.server.limits import Limits
+from interlock.server.security.binding import check_address
+from interlock.server.security.guard import Guard
+from interlock.server.security.opening import security_at
+from interlock.server.siblings import Siblings
+from interlock.signals import Observer
+
+if TYPE_CHECKING:
+    import uvicorn
+
+HOST = "127.0.0.1"
+PORT = 8080
+RATE_PER_S = 10_000.0
+BURST = 15_000.0
+BACKLOG = 2_048
+FINISH_S = 30
+"""How long requests under way may take after the server was told to stop."""
+
+COLLECT = (20_000, 20, 20)
+"""So many new objects before the collector looks at them, and so many looks before it looks at older ones."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """Where a server listens, now that it does."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address for people."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def admission_from(environment: Mapping[str, str] | None = None) -> Admission:
+    """What a server takes in (C7): 10,000 calls a second and 15,000 at once, unless the environment says otherwise."""
+    given = os.environ if environment is None else environment
+    rate = _number(given, "INTERLOCK_RATE_PER_S", RATE_PER_S)
+    burst = _number(given, "INTERLOCK_BURST", max(BURST, rate) if rate == RATE_PER_S else rate * BURST / RATE_PER_S)
+    in_flight = _number(given, "INTERLOCK_IN_FLIGHT_MAX", float(Admission().in_flight_max))
+    return Admission(rate_per_s=rate, burst=burst, in_flight_max=int(in_flight))
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 1e9:  # noqa: PLR2004 -- more than any machine does.
+        raise BadUsage(
+            f"{name} is {text!r}; it must be a number from 1 up.",
+            why="It bounds what the server takes in.",
+            fix=f"Correct or unset {name}.",
+        )
+    return value
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises BadUsage when the address cannot be had."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host or HOST, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # With its protocol, or connections would not be told to send small answers at once (TCP_NODELAY).
+        found = socket.socket(family, kind, socket.IPPROTO_TCP)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(BACKLOG)
+            found.setblocking(False)  # noqa: FBT003 -- as the standard library has it.
+        except BaseException:
+            found.close()
+            raise
+    except (OSError, OverflowError, UnicodeError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise BadUsage(
+            f"the server cannot listen on {host}, port {port}: {told}.",
+            why="Another program has the port, or the address is not of this machine.",
+            fix="Choose another port (--port 0 finds a free one), or stop the other program.",
+        ) from error
+    return found
+
+
+async def serve(
+    app: App,
+    home: str,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    limits: Limits | None = None,
+    admission: Admission | None = None,
+    worker: bool = True,
+    leave_s: float = 0.0,
+    given: socket.socket | None = None,
+    observers: Sequence[Observer | str] | None = None,
+    siblings: Siblings | None = None,
+    listening: Callable[[Listening], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve an app until a signal comes, or until `stop` is set; returns when everything is given up.
+
+    `leave_s` is how long the server goes on answering after it has said at `/readyz` that it leaves. A socket that is
+    `given` listens already, and is closed here too. Without `observers` it has those whose packages are installed. With
+    `siblings` it is one of several, and whichever is scraped tells the figures of all.
+    """
+    make = server_maker()
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as held:
+        security = security_at(home, clock=clock)
+        guard = Guard(security.keys, clock=clock)
+        held.push_async_callback(security.audit.close)
+        held.push_async_callback(guard.close)
+        await guard.fresh()
+        check_address(host, keyed=guard.has_keys)
+        found = held.enter_context(contextlib.closing(given or bound_socket(host, port)))
+        async with Engine.open(
+            home,
+            machines=app.machines,
+            dependencies=app.dependencies,
+            admission=admission or admission_from(),
+            worker=worker,
+            alerts=receivers_in(os.environ),
+            observers=installed() if observers is None else observers,
+        ) as engine:
+            served = asgi(engine, home=home, webhooks=app.webhooks, guard=guard, audit=security.audit, limits=limits)
+            try:
+                server = make(served)
+                if siblings is not None:
+                    await held.enter_async_context(served.served.service.among(siblings))
+                with stopping(served, server, stop or asyncio.Event(), leave_s):
+                    if listening is not None:
+                        name = found.getsockname()
+                        listening(Listening(host=str(name[0]), port=int(name[1])))
+                    await server.serve(sockets=[found])
+            finally:
+                await served.close()
+
+
+def run_until_stopped(main: Coroutine[object, object, None]) -> None:
+    """Run a server in an event loop of its own: that of uvloop where it is installed, which takes a third less."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):
+        factory = cast("Callable[[], asyncio.AbstractEventLoop]", importlib.import_module("uvloop").new_event_loop)
+    with asyncio.Runner(loop_factory=factory) as runner, _collecting_less():
+        runner.run(main)
+
+
+@contextlib.contextmanager
+def _collecting_less() -> Generator[None, None, None]:
+    """Look for cycles less often: requests under way are no garbage, and thousands were looked at again and again."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
+    """What makes a server for an app. Raises MissingExtra without uvicorn."""
+    try:
+        import uvicorn  # noqa: PLC0415 -- an extra, which may not be installed.
+
+        from interlock.server.protocol import bounded_protocol  # noqa: PLC0415 -- as above.
+    except ImportError as error:
+        raise MissingExtra(
+            "`interlock serve` needs uvicorn and httptools, which are not installed.", extra="server"
+        ) from error
+
+    class Server(uvicorn.Server):
+        """uvicorn without its own idea of signals: the order of stopping is ours."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
+            """Leave them alone."""
+            yield
+
+    def make(app: AsgiApp) -> uvicorn.Server:
+        config = uvicorn.Config(
+            app,
+            http=bounded_protocol(app.served.service.limits),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=FINISH_S,
+            ws="none",
+        )
+        return Server(config)
+
+    return make
+
+
+@contextlib.contextmanager
+def stopping(
+    app: AsgiApp, server: "uvicorn.Server", stop: asyncio.Event, leave_s: float
+) -> Generator[None, None, None]:
+    """Stop in order at the first signal, and at once at the second."""
+    loop = asyncio.get_running_loop()
+
+    async def leave() -> None:
+        await stop.wait()
+        app.leave()
+        if leave_s:
+            await asyncio.sleep(leave_s)
+        server.should_exit = True
+
+    def told() -> None:
+        if stop.is_set():
+            server.force_exit = True
+            server.should_exit = True
+        stop.set()
+
+    def told_elsewhere(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(told)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # Only the main thread hears signals; elsewhere there is `stop`.
+        before = {number: signal.signal(number, told_elsewhere) for number in SIGNALS}
+    leaving = loop.create_task(leave())
+    try:
+        yield
+    finally:
+        leaving.cancel()
+        for number, handler in before.items():
+            signal.signal(number, cast("signal.Handlers", handler))

@@ -1,0 +1,177 @@
+"""Keys and audit of a home in PostgreSQL: a row that is swapped by its revision, and a table of entries.
+
+The two tables are made when the first of them is written, and not by a migration of the store: an engine without a
+server never needs them, and an older version of Interlock still opens a schema that has them, because nothing it knows
+has changed. Their columns need no change later either: what they hold is a document of its own, with a format in it.
+"""
+
+# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
+
+from datetime import datetime
+from typing import cast
+
+import msgspec
+
+from interlock.errors import OutcomeUnknown, TransactionError, UnavailableError
+from interlock.server.security.audit import Entry
+from interlock.server.security.documents import Edit
+from interlock.sql.postgres.address import parsed
+from interlock.sql.postgres.pool import Pool
+
+ATTEMPTS_MAX = 20
+CONNECTIONS_MAX = 2
+ENTRIES_MAX = 1_000_000
+PRUNE_AT_ONCE = 10_000
+DOCUMENT = "keys"
+
+PRESENT = (
+    "SELECT count(*) FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE nspname = $1 AND relname IN ('security_documents', 'security_audit')"
+)
+SCHEMA_PRESENT = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)"
+TABLES = """
+CREATE TABLE IF NOT EXISTS {schema}.security_documents (
+    name text PRIMARY KEY,
+    revision bigint NOT NULL,
+    content bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS {schema}.security_audit (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    at timestamptz NOT NULL,
+    entry json NOT NULL
+);
+CREATE INDEX IF NOT EXISTS security_audit_at ON {schema}.security_audit (at);
+"""
+
+
+class _Tables:
+    """A few connections, and the tables when they are needed."""
+
+    def __init__(self, url: str) -> None:
+        address = parsed(url)
+        self.pool = Pool(address._replace(connections_max=min(CONNECTIONS_MAX, address.connections_max)))
+        self.schema = address.schema
+        self._present = False
+
+    async def present(self) -> bool:
+        """Whether the tables are there; that they are is remembered."""
+        if not self._present:
+            [(found,)] = await self.pool.read(PRESENT, self.schema)
+            self._present = found == TABLES.count("CREATE TABLE")
+        return self._present
+
+    async def make(self) -> None:
+        """Make the tables unless they are there; whoever may not is told who can."""
+        if await self.present():
+            return
+        [(there,)] = await self.pool.read(SCHEMA_PRESENT, self.schema)
+        # Where the schema is there the user needs no right to make one, which PostgreSQL would ask for all the same.
+        schema = "" if there else f"CREATE SCHEMA IF NOT EXISTS {self.schema};"
+        lock = f"SELECT pg_advisory_xact_lock(hashtextextended('interlock security {self.schema}', 0));"
+        try:
+            async with self.pool.link() as link:
+                await link.script(f"{lock}{schema}{TABLES.format(schema=self.schema)}")
+        except TransactionError as error:
+            raise UnavailableError(
+                f"the tables of keys and audit could not be made in the schema {self.schema!r}: {error.what}",
+                why="The user of the address may not make tables there.",
+                fix="Run `interlock keys create` once with a user who may, and grant this user the tables security_*.",
+            ) from error
+
+
+class PostgresDocument:
+    """A document that is a row."""
+
+    def __init__(self, url: str) -> None:
+        self._tables = _Tables(url)
+        schema = self._tables.schema
+        self._select = f"SELECT revision, content FROM {schema}.security_documents WHERE name = $1"
+        self._insert = (
+            f"INSERT INTO {schema}.security_documents (name, revision, content) VALUES ($1, 1, $2) "
+            "ON CONFLICT (name) DO NOTHING RETURNING revision"
+        )
+        self._update = (
+            f"UPDATE {schema}.security_documents SET content = $2, revision = revision + 1 "
+            "WHERE name = $1 AND revision = $3 RETURNING revision"
+        )
+
+    async def read(self) -> bytes | None:
+        """The newest content."""
+        return (await self._found())[1] if await self._tables.present() else None
+
+    async def change(self, edit: Edit) -> None:
+        """Replace the content, as often as somebody else was faster."""
+        await self._tables.make()
+        wanted: bytes | None = None
+        for _ in range(ATTEMPTS_MAX):
+            revision, content = await self._found()
+            if wanted is not None and content == wanted:
+                return  # The write whose outcome was unknown has been carried out.
+            wanted = edit(content)
+            if await self._written(revision, wanted):
+                return
+        raise UnavailableError(
+            f"the API keys were changed by others {ATTEMPTS_MAX} times in a row.",
+            why="A change is made only upon the newest document.",
+            fix="Try again.",
+        )
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._tables.pool.close()
+
+    async def _found(self) -> tuple[int | None, bytes | None]:
+        rows = await self._tables.pool.read(self._select, DOCUMENT)
+        return (int(rows[0][0]), bytes(rows[0][1])) if rows else (None, None)
+
+    async def _written(self, revision: int | None, content: bytes) -> bool:
+        try:
+            if revision is None:
+                return bool(await self._tables.pool.write(self._insert, (DOCUMENT, content)))
+            return bool(await self._tables.pool.write(self._update, (DOCUMENT, content, revision)))
+        except OutcomeUnknown:
+            return False
+
+
+class PostgresTrail:
+    """Entries as rows."""
+
+    def __init__(self, url: str, *, entries_max: int = ENTRIES_MAX) -> None:
+        self._tables = _Tables(url)
+        self._entries_max = entries_max
+        table = f"{self._tables.schema}.security_audit"
+        # With its id an entry whose outcome was unknown is written once, however often it is tried.
+        self._insert = (
+            f"INSERT INTO {table} (id, at, entry) VALUES ($1, $2, $3::text::json) ON CONFLICT (id) DO NOTHING"
+        )
+        self._select = f"SELECT entry::text FROM {table} ORDER BY number DESC LIMIT $1"
+        self._delete = (
+            f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} "
+            f"WHERE at < $1 OR number <= (SELECT max(number) FROM {table}) - $2 ORDER BY number LIMIT {PRUNE_AT_ONCE})"
+        )
+
+    async def append(self, entry: Entry) -> None:
+        """Write an entry; it is committed when this returns."""
+        await self._tables.make()
+        values = (entry.id, entry.at, msgspec.json.encode(entry).decode())
+        try:
+            await self._tables.pool.write(self._insert, values)
+        except OutcomeUnknown:
+            await self._tables.pool.write(self._insert, values)
+
+    async def read(self, limit: int) -> list[Entry]:
+        """The newest entries, the newest first."""
+        if not await self._tables.present():
+            return []
+        rows = await self._tables.pool.read(self._select, limit)
+        return [msgspec.json.decode(cast("str", row[0]), type=Entry) for row in rows]
+
+    async def prune(self, before: datetime) -> None:
+        """Delete what is older, and what is too much."""
+        if await self._tables.present():
+            await self._tables.pool.write(self._delete, (before, self._entries_max))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._tables.pool.close()

@@ -1,0 +1,74 @@
+"""From the address of a home to its keys and its audit log. Nothing is created before something is written.
+
+They live beside the workflows and never in their database, which has one owner: the command line reaches them while a
+server runs.
+"""
+
+from typing import Final, NamedTuple
+
+from interlock.catalog.addresses import lane_path
+from interlock.catalog.defaults import below
+from interlock.catalog.folder import FolderCatalog
+from interlock.errors import BadUsage
+from interlock.lanes.objects.addresses import is_bucket, parse, redacted
+from interlock.lanes.settings import LaneSettings
+from interlock.seams import Clock
+from interlock.server.security.audit import Audit, MemoryTrail, Trail
+from interlock.server.security.documents import Document, FileDocument, MemoryDocument
+from interlock.server.security.keystore import KeyStore
+from interlock.server.security.redaction import redacted_text
+from interlock.server.security.trails import FileTrail
+from interlock.sql.postgres.address import is_postgres, parsed
+
+FILE: Final = "interlock-keys.json"
+"""In the folder of a home on a disk."""
+
+FOLDER: Final = "interlock-security"
+"""Of a home in a bucket."""
+
+
+class Security(NamedTuple):
+    """The keys and the audit log of a home."""
+
+    keys: KeyStore
+    audit: Audit
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.keys.close()
+        await self.audit.close()
+
+
+def security_at(home: str, *, clock: Clock) -> Security:
+    """The keys and the audit log of a home. Raises BadUsage for what is none, which shows no secret."""
+    document, trail, shown = _places(home)
+    return Security(KeyStore(document, shown), Audit(trail, clock=clock))
+
+
+def _places(home: str) -> tuple[Document, Trail, str]:
+    if home == "memory:":
+        return MemoryDocument(), MemoryTrail(), home
+    if is_postgres(home):
+        from interlock.server.security.in_postgres import (  # noqa: PLC0415 -- an extra, which may be missing.
+            PostgresDocument,
+            PostgresTrail,
+        )
+
+        return PostgresDocument(home), PostgresTrail(home), parsed(home).shown
+    if is_bucket(home):
+        from interlock.lanes.objects import remote  # noqa: PLC0415 -- an extra, which may not be installed.
+        from interlock.server.security.in_bucket import BucketDocument, BucketTrail  # noqa: PLC0415 -- as above.
+
+        address = parse(below(home, FOLDER))
+        # Without the probe, which whoever opens the workflows has made: it would write each time keys are listed.
+        bucket = remote.open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
+        return BucketDocument(bucket), BucketTrail(bucket), redacted(home)
+    if not home.startswith("lanes:///"):
+        raise BadUsage(
+            f"{redacted_text(redacted(home))!r} is not a home that can have API keys.",
+            why="Keys live beside workflows: in a folder, in a bucket, or in PostgreSQL.",
+            fix="Write lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
+        )
+    path = lane_path(f"{FolderCatalog(home).home}/{FILE}")
+    assert path is not None, "a folder has files"
+    return FileDocument(path.with_name(FILE)), FileTrail(path.parent), home

@@ -1,0 +1,208 @@
+"""The stream of everything that happens, as server-sent events; one that was cut off catches up.
+
+The latest signals are kept in a ring, each with a number. `Last-Event-ID` asks for what came behind it. When that is
+gone from the ring, or the server was started anew, the stream begins with an event `reset`: whoever listens has to look
+at the whole again. The ring listens to the engine from the first stream on, and costs nothing before.
+
+It tells what this process has done. On a store that several processes share, each tells its own: a stream that comes
+back to another process has another life there, and begins with `reset`, so it never goes on as if nothing was missed.
+"""
+
+import asyncio
+import re
+from asyncio import FIRST_COMPLETED
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+
+from interlock.errors import InterlockError, InvalidPayload
+from interlock.runtime.engine import Engine
+from interlock.seams import RandomIds
+from interlock.server.answers import EVENTS, Streamed, encode
+from interlock.server.problems import HttpProblem
+from interlock.server.requests import Request
+from interlock.server.service import Service
+from interlock.signals import AlertRaised, Signal
+
+PIECE_EVENTS_MAX = 500
+RETRY_MS = 1_000
+"""How long a browser waits before it connects again."""
+
+
+class Ring:
+    """The latest signals of one engine, each with a number that only grows."""
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self._engine = engine
+        self._kept: deque[Signal] = deque(maxlen=most)
+        self._next: asyncio.Future[None] | None = None
+        self._listens = False
+        self.life = RandomIds().text()[:8]
+        """Numbers of another life of the server mean nothing here."""
+        self.last = 0
+        self.streams = 0
+
+    def listen(self) -> None:
+        """Begin to keep signals."""
+        if not self._listens:
+            self._listens = True
+            self._engine.subscribe(self._keep)
+
+    def close(self) -> None:
+        """Keep no more of them."""
+        if self._listens:
+            self._listens = False
+            self._engine.unsubscribe(self._keep)
+
+    def has(self, number: int) -> bool:
+        """Whether everything behind this number is still here."""
+        return self.last - len(self._kept) <= number <= self.last
+
+    def behind(self, number: int) -> list[tuple[int, Signal]]:
+        """Some signals behind a number, oldest first."""
+        first = self.last - len(self._kept) + 1
+        at = number + 1 - first
+        count = min(self.last - number, PIECE_EVENTS_MAX)
+        return [(number + 1 + place, self._kept[at + place]) for place in range(count)]
+
+    def more(self) -> "asyncio.Future[None]":
+        """Done when there is another signal; the same for all who wait."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        return self._next
+
+    def _keep(self, signal: Signal) -> None:
+        self._kept.append(signal)
+        self.last += 1
+        if self._next is not None:
+            self._next.set_result(None)
+            self._next = None
+
+
+async def stream(service: Service, ring: Ring, request: Request) -> Streamed:
+    """Everything that happens from now on, or from behind the event that is named."""
+    query = request.query("machine", "workflow", "kind", "last_event_id")
+    kinds = None if "kind" not in query else _kinds(query["kind"])
+    await service.permit(request, query.get("machine"), None)
+    if "machine" in query:
+        service.machine(query["machine"])
+    if ring.streams >= request.limits.streams_max:
+        raise HttpProblem(
+            429,
+            f"{ring.streams} streams are open already (streams_max).",
+            code="overloaded",
+            why="Each of them is told everything that happens.",
+            fix="Come back after the time that is given, or share one stream.",
+            retry_s=5,
+        )
+    ring.listen()
+    wanted = _wanted(service, request, kinds, query.get("machine"), query.get("workflow"))
+    begun, known = _position(ring, request.header(b"last-event-id") or query.get("last_event_id"))
+    return Streamed(200, _pieces(service, ring, request, wanted, begun, known=known), EVENTS)
+
+
+async def _pieces(
+    service: Service, ring: Ring, request: Request, wanted: Callable[[Signal], bool], number: int, *, known: bool
+) -> AsyncGenerator[bytes, None]:
+    ring.streams += 1
+    loop = asyncio.get_running_loop()
+    ends = {loop.create_task(request.gone()), loop.create_task(_left(service))}
+    told, quiet_s = number, loop.time() + service.limits.stream_alive_s
+    try:
+        # The id of the place where the stream begins: whoever is cut off before the first event misses nothing.
+        yield b"retry: %d\nid: %b-%d\n" % (RETRY_MS, ring.life.encode(), number) + (
+            b": interlock\n\n" if known else b"event: reset\ndata: {}\n\n"
+        )
+        while not any(task.done() for task in ends):
+            if not ring.has(number):
+                number = ring.last
+                yield b"event: reset\nid: %b-%d\ndata: {}\n\n" % (ring.life.encode(), number)
+            found = ring.behind(number)
+            if found:
+                number = found[-1][0]
+            elif loop.time() < quiet_s:
+                await asyncio.wait({ring.more(), *ends}, timeout=quiet_s - loop.time(), return_when=FIRST_COMPLETED)
+                continue
+            piece = b"".join(_written(ring, place, signal) for place, signal in found if wanted(signal))
+            if not piece and loop.time() < quiet_s:
+                continue
+            try:
+                await service.guard.still(request.identity)
+            except InterlockError:
+                return  # The key was revoked, or is over; whoever connects again is told so.
+            # Whoever was told nothing for long goes on behind what was not for them.
+            place = b"id: %b-%d\n" % (ring.life.encode(), number) if number > told else b""
+            yield piece or place + b": alive\n\n"
+            told, quiet_s = number, loop.time() + service.limits.stream_alive_s
+    finally:
+        ring.streams -= 1
+        for task in ends:
+            task.cancel()
+
+
+async def _left(service: Service) -> None:
+    await service.leaving.wait()
+
+
+def _written(ring: Ring, number: int, signal: Signal) -> bytes:
+    return b"id: %b-%d\nevent: %b\ndata: %b\n\n" % (
+        ring.life.encode(),
+        number,
+        kind_of(type(signal)).encode(),
+        encode(signal),
+    )
+
+
+def kind_of(cls: type[Signal]) -> str:
+    """The name of a signal in the stream: transition_applied for TransitionApplied."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+KINDS = tuple(kind_of(cls) for cls in Signal.__args__)
+
+
+def _kinds(text: str) -> frozenset[str]:
+    kinds = frozenset(text.split(","))
+    if not kinds <= set(KINDS):
+        raise InvalidPayload(
+            f"kind is {text!r:.100}; kinds are {', '.join(KINDS)}.",
+            why="A stream of what never happens would stay silent.",
+            fix="Name some of them, with commas between.",
+        )
+    return kinds
+
+
+def _wanted(
+    service: Service, request: Request, kinds: frozenset[str] | None, machine: str | None, workflow: str | None
+) -> Callable[[Signal], bool]:
+    limits = request.identity.limits if request.identity.limited else None
+
+    def wanted(signal: Signal) -> bool:
+        if kinds is not None and kind_of(type(signal)) not in kinds:
+            return False
+        its_machine, its_workflow = _about(service, signal)
+        if (machine is not None and its_machine != machine) or (workflow is not None and its_workflow != workflow):
+            return False
+        return limits is None or limits.cover(its_machine, its_workflow)
+
+    return wanted
+
+
+def _about(service: Service, signal: Signal) -> tuple[str | None, str | None]:
+    """The machine and the workflow that a signal is about; None where it is about more, or nobody knows."""
+    machine: str | None = getattr(signal, "machine", None)
+    workflow: str | None = getattr(signal, "workflow", None)
+    if isinstance(signal, AlertRaised) and signal.kind in {"stalled", "dead_letter"}:
+        workflow = signal.subject
+    if machine is None and workflow is not None:
+        machine = service.machine_known(workflow)
+    return machine, workflow
+
+
+def _position(ring: Ring, given: str | None) -> tuple[int, bool]:
+    """Where a stream begins, and whether it misses nothing there."""
+    if not given:
+        return ring.last, True
+    life, _, number = given.partition("-")
+    if life == ring.life and number.isascii() and number.isdigit() and len(number) <= 18 and ring.has(int(number)):  # noqa: PLR2004 -- 64 bits.
+        return int(number), True
+    return ring.last, False

@@ -1,0 +1,205 @@
+"""The marks of a database that has left a schema of PostgreSQL, or that is about to arrive there (decision 0018).
+
+`interlock_moved` is the tombstone: it says where everything is, under which epoch, and is made by the very transaction
+that moves the tables aside. Names are looked up anew by every statement, prepared or not, so whoever comes later finds
+no table, then the tombstone. `interlock_arriving` marks a draft: its rows are in a schema of their own until they have
+arrived, so that nobody who knows the place from before can reach them. `interlock_arrived` remembers the last arrival.
+
+Whoever makes or drops tables takes a share of the gate first (`sql.postgres.turns`): the gate leaves with the tables,
+so a table cannot be made behind the back of a move.
+"""
+
+# ruff: noqa: S608 -- every name in these texts is our own, or quoted.
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from interlock.errors import InterlockError, MovedElsewhere, UnavailableError
+from interlock.sql.postgres.address import redacted
+from interlock.sql.postgres.failures import state_of, told
+from interlock.sql.postgres.link import Link
+from interlock.sql.postgres.turns import GATE
+
+MOVED: Final = "interlock_moved"
+ARRIVING: Final = "interlock_arriving"
+ARRIVED: Final = "interlock_arrived"
+TOUCHED: Final = "interlock_touched"
+WATCHED: Final = "interlock_watched"
+TOUCH: Final = "interlock_touch"
+"""The triggers that note what is written while a database is copied. They look at no other row (`tables.PLAIN`)."""
+
+MISSING_STATES: Final = ("42P01", "3F000")
+"""No such table, no such schema."""
+
+IDENTIFIER_BYTES_MAX: Final = 63
+DIGEST_LETTERS: Final = 16
+LOOKS_MAX: Final = 10
+
+Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence["Found"]]]
+"""Runs a statement that reads; gives its rows."""
+
+
+class Found(Protocol):
+    """A row."""
+
+    def __getitem__(self, place: int, /) -> object:
+        """The value at a place."""
+        ...
+
+
+class Marks(NamedTuple):
+    """What a schema says of its database: an empty `url` is no tombstone, an epoch of 0 no mark."""
+
+    url: str = ""
+    epoch: int = 0
+    """Of the tombstone."""
+    arriving: int = 0
+    source: str = ""
+    """From where the draft comes, as it may be shown."""
+    arrived: int = 0
+
+
+def is_missing(error: InterlockError) -> bool:
+    """Whether the server says that there is no such table: its database may have moved."""
+    cause = error.__cause__
+    if isinstance(cause, InterlockError):
+        return is_missing(cause)
+    return cause is not None and state_of(cause) in MISSING_STATES
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def aside(schema: str, epoch: int) -> str:
+    """Where the tables are put that have left under this epoch."""
+    return _below(schema, f"__moved_{epoch}")
+
+
+def draft(schema: str, epoch: int) -> str:
+    """Where the tables are made that are about to arrive."""
+    return _below(schema, f"__arriving_{epoch}")
+
+
+def _below(schema: str, ending: str) -> str:
+    name = schema.encode()
+    if len(name) + len(ending) > IDENTIFIER_BYTES_MAX:
+        # What is cut off may be all that tells two schemas apart, and each would remove the other's draft.
+        ending = f"_{hashlib.sha256(name).hexdigest()[:DIGEST_LETTERS]}{ending}"
+        name = name[: IDENTIFIER_BYTES_MAX - len(ending)]
+    return name.decode(errors="ignore") + ending
+
+
+async def marks_of(fetch: Fetch, schema: str) -> Marks:
+    """The marks of a schema; none where there is no such schema."""
+    for _ in range(LOOKS_MAX):
+        try:
+            return await _marks_of(fetch, schema)
+        except InterlockError as error:
+            if not is_missing(error):
+                raise  # Otherwise it was removed between two looks: a move has just ended.
+    return await _marks_of(fetch, schema)
+
+
+async def _marks_of(fetch: Fetch, schema: str) -> Marks:
+    names = [f"{quoted(schema)}.{name}" for name in (MOVED, ARRIVING, ARRIVED)]
+    sql = "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL, to_regclass($3) IS NOT NULL"
+    [(moved, arriving, arrived)] = [tuple(row[place] for place in range(3)) for row in await fetch(sql, names)]
+    marks = Marks()
+    if moved:
+        for row in await fetch(f"SELECT url, epoch FROM {names[0]} ORDER BY epoch DESC LIMIT 1", ()):
+            marks = marks._replace(url=str(row[0]), epoch=int(str(row[1])))
+    if arriving:
+        for row in await fetch(f"SELECT epoch, source FROM {names[1]}", ()):
+            marks = marks._replace(arriving=int(str(row[0])), source=str(row[1]))
+    if arrived:
+        for row in await fetch(f"SELECT max(epoch) FROM {names[2]}", ()):
+            marks = marks._replace(arrived=int(str(row[0] or 0)))
+    return marks
+
+
+def refuse_marked(marks: Marks, shown: str) -> None:
+    """Raise when the database has moved, or is only arriving."""
+    if marks.url:
+        raise moved_elsewhere(marks, shown)
+    if marks.arriving:
+        raise UnavailableError(
+            f"the database at {shown} is arriving from {marks.source}, as move {marks.arriving}.",
+            why="Its rows are being copied; until the move is over the old place is the one that counts.",
+            fix="Open it by its name or its old address; or end the move: interlock route … --abandon.",
+        )
+
+
+def moved_elsewhere(marks: Marks, shown: str) -> MovedElsewhere:
+    """Our error for a tombstone."""
+    return MovedElsewhere(
+        f"the database of {shown} has moved to {redacted(marks.url)} (move {marks.epoch}).",
+        url=marks.url,
+        epoch=marks.epoch,
+    )
+
+
+TABLES_OF: Final = """
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname"""
+
+SHARE_GATE: Final = f"LOCK TABLE {GATE} IN ACCESS SHARE MODE"
+"""First in every transaction that may change the schema. It meets nobody but a mover that seals the schema."""
+
+
+def leaving_script(schema: str, tables: Sequence[str], epoch: int) -> list[str]:
+    """What moves every table of a schema aside; the tombstone itself is written by the caller, with its values."""
+    there = quoted(aside(schema, epoch))
+    here = quoted(schema)
+    return [
+        f"CREATE SCHEMA IF NOT EXISTS {there}",
+        *[f"ALTER TABLE {here}.{quoted(table)} SET SCHEMA {there}" for table in tables],
+        f"CREATE TABLE {here}.{MOVED} (url text NOT NULL, epoch bigint PRIMARY KEY, time timestamptz NOT NULL)",
+    ]
+
+
+async def arrive(link: Link, schema: str, epoch: int) -> bool:
+    """Let the draft of this epoch become the database; False when it is not there, as when it has arrived already.
+
+    Everything happens in one transaction of the caller's, who rolls it back when the answer is False. Whoever has seen
+    the tombstone at the source may do this: after that nothing else can become of the draft.
+    """
+    here, there = quoted(schema), quoted(draft(schema, epoch))
+
+    async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
+        with told(writing=False):
+            return await link.driver.fetch(sql, *values)
+
+    async def run(sql: str) -> None:
+        with told(writing=False):
+            _ = await link.driver.execute(sql)
+
+    try:
+        # Of several who do this the first wins. A lock, and no look: inside a transaction names may be remembered.
+        await run(f"LOCK TABLE {here}.{ARRIVING} IN ACCESS EXCLUSIVE MODE")
+    except InterlockError as error:
+        if is_missing(error):
+            return False
+        raise
+    marks = await marks_of(fetch, schema)
+    if marks.arriving != epoch:
+        return False
+    existing = {str(row[0]) for row in await fetch(TABLES_OF, (schema,))}
+    coming = [str(row[0]) for row in await fetch(TABLES_OF, (draft(schema, epoch),))]
+    if marks.url:
+        await run(f"CREATE SCHEMA IF NOT EXISTS {quoted(aside(schema, marks.epoch))}")
+        await run(f"ALTER TABLE {here}.{MOVED} SET SCHEMA {quoted(aside(schema, marks.epoch))}")
+    for table in coming:
+        if table in existing and table in OWN:
+            await run(f"DROP TABLE {here}.{quoted(table)}")
+        await run(f"ALTER TABLE {there}.{quoted(table)} SET SCHEMA {here}")
+    await run(f"CREATE TABLE IF NOT EXISTS {here}.{ARRIVED} (epoch bigint PRIMARY KEY, source text NOT NULL)")
+    await run(f"INSERT INTO {here}.{ARRIVED} SELECT epoch, source FROM {here}.{ARRIVING}")
+    await run(f"DROP TABLE {here}.{ARRIVING}; DROP SCHEMA {there}")
+    return True
+
+
+OWN: Final = ("interlock_keys", GATE)
+"""Our tables that opening a database makes: at an empty place they hold nothing."""

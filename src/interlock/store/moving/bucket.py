@@ -1,0 +1,159 @@
+"""Workflows in a lane in a bucket, moved beside the engine that serves them, wherever that is.
+
+The mover follows the log in a file of its own. Nothing notes what is written, so between two steps forward everything
+is looked at (see `scanning`). The seal is a takeover: whoever had the lane can never acknowledge again, and opens it
+anew; when the mover dies before its tombstone is durable that engine finds everything as it was.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
+
+import asyncio
+import contextlib
+import math
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+from interlock.catalog.opening import closing_thread, opened_lane
+from interlock.lanes.arriving import departure
+from interlock.lanes.lane import Lane
+from interlock.lanes.objects.addresses import parse
+from interlock.lanes.objects.door import bucket_of
+from interlock.lanes.objects.following import BucketCopy, hurry, note_left, take_over, unhurry
+from interlock.lanes.objects.manifest import read_manifest
+from interlock.lanes.settings import LaneSettings
+from interlock.lanes.tombstone import Tombstone, tombstone_of
+from interlock.seams import Clock
+from interlock.store.moving.apart import Apart
+from interlock.store.moving.origin import Left, Touched, no_workflows
+from interlock.store.moving.scanning import Scanning
+from interlock.store.moving.source import Source
+
+HELD_US = 11_000_000
+"""An engine at a bucket looks every ten seconds whether its workflows are still there: each look costs a request."""
+
+
+class BucketSeal:
+    """The mover owns the lane."""
+
+    def __init__(self, source: Source, lane: Lane, url: str, apart: Apart, clock: Clock) -> None:
+        self.source = source
+        self._lane = lane
+        self._url = url
+        self._apart = apart
+        self._clock = clock
+
+    async def leave(self, url: str, epoch: int) -> None:
+        """Write the tombstone as the last transaction of the lane."""
+        stone = Tombstone(url, epoch, int(self._clock.wall_s() * 1_000_000))
+        await self._lane.run(departure(*stone))
+        await self._apart(lambda: note_left(self._url, stone, clock=self._clock))
+
+
+class BucketOrigin:
+    """A copy that follows the log."""
+
+    def __init__(self, url: str, folder: Path, apart: Apart, clock: Clock) -> None:
+        self._url = url
+        self._apart = apart
+        self._clock = clock
+        self._copy = BucketCopy(url, folder, clock=clock, prepare=_as_it_is)
+        self._copy.forward()
+        self.source = Source(self._copy.connection())
+        self._scanning = Scanning()
+        self._notes: list[Touched] = []
+        self._short_s = math.inf
+        self._sealed = False
+
+    @staticmethod
+    @contextlib.asynccontextmanager
+    async def opened(home: str, apart: Apart, clock: Clock) -> AsyncGenerator["BucketOrigin"]:
+        """Copy the workflows of a home, and throw the copy away at the end."""
+        folder, mark, options = home.partition("?")
+        url = f"{folder.rstrip('/')}/workflows{mark}{options}"
+        with tempfile.TemporaryDirectory(prefix="interlock-move-") as place:
+            origin = await apart(BucketOrigin, url, Path(place), apart, clock)
+            try:
+                if await apart(origin.source.time_us) is None:
+                    raise no_workflows(home)
+                yield origin
+            finally:
+                await origin.close()
+
+    async def left(self) -> Left | None:
+        """The tombstone in the log."""
+        stone = await self._apart(lambda: tombstone_of(self._copy.connection()))
+        return None if stone is None else Left(stone.url, stone.epoch)
+
+    async def watch(self, tables: Mapping[str, Sequence[str]]) -> None:
+        """Remember what there is; have the owner renew a short lease, so that the seal need not wait for a long one."""
+        del tables
+        await self._apart(self._scanning.look, self.source)
+        self._short_s = await self._apart(lambda: hurry(self._url, clock=self._clock))
+
+    async def touched(self, after: int, limit: int) -> list[Touched]:
+        """What is not as it was when it was looked at last."""
+        self._notes = [note for note in self._notes if note[0] > after]
+        if not self._notes:
+            self._notes = await self._apart(self._looked)
+        return self._notes[:limit]
+
+    def _looked(self) -> list[Touched]:
+        if not self._sealed:
+            self._copy.forward()
+            self.source.use(self._copy.connection())
+        return self._scanning.look(self.source)
+
+    async def forget(self, upto: int) -> None:
+        """Nothing was written down."""
+
+    async def forget_all(self) -> None:
+        """The lease is what it was."""
+        await self._apart(lambda: unhurry(self._url, clock=self._clock))
+
+    @contextlib.asynccontextmanager
+    async def sealed(self) -> AsyncGenerator[BucketSeal]:
+        """Take the lane over. It is given back at the end, left or not."""
+        path = await self._apart(self._copy.keep)
+        lane = await opened_lane(
+            lambda: take_over(
+                self._url,
+                path,
+                settings=LaneSettings(),
+                clock=self._clock,
+                prepare=_as_it_is,
+                short_s=self._short_s,
+            )
+        )
+        try:
+            connection = await self._apart(_beside, path)
+            try:
+                self._sealed = True
+                self.source.use(connection)
+                yield BucketSeal(self.source, lane, self._url, self._apart, self._clock)
+            finally:
+                await self._apart(connection.close)
+        finally:
+            await asyncio.wrap_future(closing_thread(lane.close))
+
+    async def close(self) -> None:
+        """Throw the copy away."""
+        await self._apart(self._copy.close)
+
+    async def held_us(self) -> int:
+        """How long an attempt may go on elsewhere that nobody there knows to be too late."""
+        found = await self._apart(lambda: read_manifest(bucket_of(parse(self._url))))
+        return 0 if found is None or found[0].owner is None else HELD_US
+
+
+def _as_it_is(_connection: apsw.Connection, _now_us: object) -> None:
+    """A store has no functions of its own."""
+
+
+def _beside(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.execute("PRAGMA query_only = ON")
+    return connection

@@ -1,0 +1,1 @@
+"""The way back of workflows: from PostgreSQL into a lane."""

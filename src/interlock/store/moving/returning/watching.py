@@ -1,0 +1,276 @@
+"""A schema of PostgreSQL that workflows leave: what is noted there, the seal, and the tombstone.
+
+Triggers note what every statement has written, in a table that is logged as the rows are: what survives a crash was
+noted. They run once per statement, so a group costs one more insert. Notes are numbered when they are made and not when
+they are committed, so they are forgotten one by one, and never up to a number.
+
+The seal is an exclusive lock on every view and every table, in the order in which readers of views take them, beside
+the lock under which a schema is migrated, so that nobody can make the tables anew behind a tombstone. A lock is waited
+for only a moment, then those behind it go first. With all of them nobody has anything for which the mover waits, but a
+vacuum of the catalogs, which gives way. All of it vanishes with the connection. Behind the tombstone the tables stand
+in a schema of their own: every statement of every engine, prepared or not, looks up their names and finds none.
+"""
+
+# ruff: noqa: S608 -- the only names put into statements are the schema's, which `address` has checked, and our own.
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, UnavailableError
+from interlock.sql.postgres.address import Address
+from interlock.sql.postgres.failures import Blocked, LostConnection
+from interlock.sql.postgres.link import Record
+from interlock.store.moving.returning.reading import Reading
+from interlock.store.moving.returning.wire import Wire
+from interlock.store.postgres.marks import (
+    MOVED,
+    TABLES,
+    VIEWS,
+    Gone,
+    Marks,
+    beside,
+    is_missing,
+    marks_of,
+    moving_tables,
+    refuse_marked,
+)
+from interlock.store.postgres.migrating import LOCK
+
+TOUCHED = "workflows_touched"
+TOUCH = "workflows_touch"
+LEAVING = "workflows_leaving"
+"""Who the mover is."""
+
+NOTES = [TOUCHED, LEAVING]
+
+WATCHED = {
+    "workflows": ("workflows", "id"),
+    "workflow_events": ("workflows", "workflow_id"),
+    "workflow_effects": ("workflow_effects", "id"),
+    "dead_letters": ("dead_letters", "id"),
+    "leases": ("leases", "name"),
+    "notes": ("notes", "name"),
+}
+"""What is noted of a write to a table: all of a workflow goes together."""
+
+LOCK_MS = 300
+"""A lock is waited for so long: less than the second after which a server ends one of two that wait for each other."""
+
+PAUSE_S = 0.05
+LOCKS_S = 30.0
+"""So long it is tried again."""
+
+CATALOGS_MS = 10_000
+"""So long is waited for whoever vacuums the catalogs: the server ends an automatic one after a second."""
+
+NOTES_MAX = 5_000
+
+_WATCHING = """SELECT count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND t.tgname LIKE 'workflows\\_touch\\_%'"""
+_NOTING = """SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = ANY ($2::text[])"""
+
+
+class Noted(NamedTuple):
+    """What was written, and the notes that say so."""
+
+    keys: dict[str, list[str]]
+    """By table."""
+    numbers: list[int]
+
+
+class Watching:
+    """One schema, over one connection."""
+
+    def __init__(self, wire: Wire, mover: str) -> None:
+        self._mover = mover
+        self.address: Address = wire.address
+        self.reading = Reading(wire)
+        self.wire = wire
+        self._schema = wire.address.schema
+
+    async def marks(self) -> Marks:
+        """What the schema says of itself."""
+        return await marks_of(self.wire.fetch, self._schema)
+
+    async def refuse_no_store(self) -> None:
+        """Raise MovedElsewhere where the workflows have left, BadUsage where there were never any."""
+        marks = await self.marks()
+        refuse_marked(marks, self.address.shown)
+        if not marks.present:
+            raise BadUsage(
+                f"there are no workflows at {self.address.shown}.",
+                why=f"The schema {self._schema!r} has no tables of a store.",
+                fix="Name the schema as the engine does: postgresql://user@host/shop?schema=orders.",
+            )
+
+    async def refuse_left(self) -> None:
+        """The same, when whoever may be leaving has ended, one way or the other."""
+        async with self.wire.transaction():
+            await self.wire.fetch(LOCK, f"interlock {self._schema}")
+            await self.refuse_no_store()
+
+    # --- what is noted -----------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Note from now on what is written, and be the one to whom it is told: a mover from before is not any more.
+
+        Two movers would take each other's notes. Whoever comes later has copied nothing yet, and misses none.
+        """
+        [(watching,)] = await self.wire.fetch(_WATCHING, self._schema)
+        if watching != 3 * len(WATCHED):
+            async with self._locked("ACCESS EXCLUSIVE" if watching else "SHARE ROW EXCLUSIVE"):
+                await self.wire.execute(_watching(self._schema))
+        await self.wire.fetch(f"UPDATE {self._schema}.{LEAVING} SET mover = $1", self._mover)
+
+    async def forget_all(self) -> bool:
+        """Note nothing any more: the move is given up. False: nothing was noted."""
+        [(watching,)] = await self.wire.fetch(_WATCHING, self._schema)
+        if watching:
+            async with self._locked("ACCESS EXCLUSIVE"):
+                await self.wire.execute(_unwatching(self._schema))
+        return bool(watching)
+
+    async def noted(self) -> Noted:
+        """What was written, oldest first."""
+        sql = f"""SELECT kind, key, array_agg(number) FROM {self._schema}.{TOUCHED}
+GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
+        keys: dict[str, list[str]] = {}
+        numbers: list[int] = []
+        for kind, key, each in await self._asked(sql):
+            keys.setdefault(kind, []).append(key)
+            numbers += each
+        return Noted(keys, numbers)
+
+    async def forget(self, numbers: list[int]) -> None:
+        """These notes are not needed any more. Raises UnavailableError when another one is the mover by now."""
+        async with self.wire.transaction():
+            await self._refuse_taken_over()
+            await self.wire.fetch(f"DELETE FROM {self._schema}.{TOUCHED} WHERE number = ANY($1::bigint[])", numbers)
+
+    async def _refuse_taken_over(self) -> None:
+        mine = f"SELECT FROM {self._schema}.{LEAVING} WHERE mover = $1 FOR SHARE"
+        if not await self._asked(mine, self._mover):
+            raise _taken_over(self.address.shown)
+
+    async def _asked(self, sql: str, *values: object) -> list[Record]:
+        """Ask a table that is there as long as somebody moves."""
+        try:
+            return await self.wire.fetch(sql, *values)
+        except InterlockError as error:
+            if is_missing(error):
+                raise _taken_over(self.address.shown) from error
+            raise
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def sealed(self) -> AsyncGenerator[None]:
+        """Nobody writes or reads meanwhile. What is not left is as it was when the block ends."""
+        async with self._locked("ACCESS EXCLUSIVE"):
+            await self._refuse_taken_over()
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, mode: str) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LOCKS_S
+        while True:
+            async with contextlib.AsyncExitStack() as held:
+                try:
+                    await held.enter_async_context(self.wire.transaction(f"SET LOCAL lock_timeout = {LOCK_MS}"))
+                    await self.wire.fetch(LOCK, f"interlock {self._schema}")
+                    await self.refuse_no_store()
+                    await self._lock((*VIEWS, *TABLES), mode)
+                    # Whoever makes or drops these has locked the others. A vacuum may be at work on them.
+                    await self._lock([row[0] for row in await self.wire.fetch(_NOTING, self._schema, NOTES)], mode)
+                    await self.wire.execute(f"SET LOCAL lock_timeout = {CATALOGS_MS}")
+                except Blocked as error:
+                    if loop.time() > until_s:
+                        raise _no_lock(self.address.shown) from error
+                else:
+                    yield
+                    return
+            await asyncio.sleep(PAUSE_S)
+
+    async def _lock(self, names: Sequence[str], mode: str) -> None:
+        if names:
+            listed = ", ".join(f"{self._schema}.{name}" for name in names)
+            await self.wire.execute(f"LOCK TABLE {listed} IN {mode} MODE")
+
+    async def leave(self, url: str, epoch: int) -> None:
+        """Put the tables aside, write the tombstone and commit; when nobody answers, look whether it is there."""
+        schema, aside = self._schema, beside(self.address, f"moved_{epoch}")
+        await self.wire.execute(f"""{_unwatching(schema)}
+CREATE SCHEMA {aside};
+{moving_tables(schema, aside)}
+CREATE TABLE IF NOT EXISTS {schema}.{MOVED} (
+    url text NOT NULL, epoch bigint PRIMARY KEY, left_at timestamptz NOT NULL DEFAULT now());""")
+        await self.wire.fetch(f"INSERT INTO {schema}.{MOVED} (url, epoch) VALUES ($1, $2)", url, epoch)
+        try:
+            await self.wire.commit()
+        except (OutcomeUnknown, LostConnection) as error:
+            if not await self._has_left(Gone(url, epoch)):
+                raise UnavailableError(
+                    "the server was lost in the middle of the seal, and the workflows have not moved.",
+                    why="There is no tombstone, so the transaction that would have written it has not happened.",
+                    fix="Run the same command again: it goes on where this one ended.",
+                ) from error
+
+    async def _has_left(self, gone: Gone) -> bool:
+        wire = await Wire.connected(self.address, patient=True)
+        try:
+            async with wire.transaction():
+                await wire.fetch(LOCK, f"interlock {self._schema}")  # The other one has ended, one way or the other.
+                marks = await marks_of(wire.fetch, self._schema)
+        finally:
+            await wire.close()
+        return marks.gone == gone
+
+
+def _watching(schema: str) -> str:
+    how = "RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS"
+    made = [
+        _unwatching(schema),
+        f"""CREATE TABLE {schema}.{TOUCHED} (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, key text NOT NULL);
+CREATE TABLE {schema}.{LEAVING} (mover text NOT NULL);
+INSERT INTO {schema}.{LEAVING} VALUES ('');""",
+    ]
+    for table, (kind, key) in WATCHED.items():
+        function = f"{schema}.{TOUCH}_{table}"
+        made.append(
+            f"CREATE FUNCTION {function}() {how} $$ BEGIN INSERT INTO {schema}.{TOUCHED} (kind, key) "
+            f"SELECT DISTINCT '{kind}', written.{key} FROM written; RETURN NULL; END $$;"
+        )
+        for what, rows in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
+            made.append(
+                f"CREATE TRIGGER {TOUCH}_{what.lower()} AFTER {what} ON {schema}.{table} "
+                f"REFERENCING {rows} TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION {function}();"
+            )
+    return "\n".join(made)
+
+
+def _unwatching(schema: str) -> str:
+    """Functions go with their triggers."""
+    gone = [f"DROP FUNCTION IF EXISTS {schema}.{TOUCH}_{table}() CASCADE;" for table in WATCHED]
+    return "\n".join([*gone, f"DROP TABLE IF EXISTS {schema}.{TOUCHED}, {schema}.{LEAVING};"])
+
+
+def _taken_over(shown: str) -> UnavailableError:
+    return UnavailableError(
+        f"another mover has taken over the move from {shown}, or it was taken back.",
+        why="Two movers would take each other's notes of what was written. Nothing has moved by this one.",
+        fix="Look for the other mover; run the command again if there is none.",
+    )
+
+
+def _no_lock(shown: str) -> UnavailableError:
+    return UnavailableError(
+        f"the tables of {shown} could not be locked: somebody holds one of them all the time.",
+        why="A mover waits only a moment for each lock, so that nobody waits long behind it. Nothing has moved.",
+        fix="Look for long transactions in pg_stat_activity, and run the command again: it goes on where it ended.",
+    )

@@ -1,0 +1,84 @@
+"""From the name of a machine to the move of its workflows: the catalog says where they live, and is told of the move.
+
+A home has one store for all of its machines, which share its notes, leases and keys. So whoever names one of them moves
+all of them, and the plan says so; `workflows` names them all.
+"""
+
+from typing import NamedTuple
+
+from interlock.catalog.catalog import Catalog
+from interlock.catalog.moves import At, Moved, Plan, Watch, nowhere
+from interlock.catalog.secrets import shown, with_secrets, without_secrets
+from interlock.catalog.workflows import ALL, workflows_at
+from interlock.errors import BadUsage
+from interlock.seams import Clock
+from interlock.store.moving.workflows import abandon_workflows, machines_at, move_workflows, plan_workflows
+
+
+class WorkflowsRoute(NamedTuple):
+    """The workflows of a home on their way."""
+
+    name: str
+    source: str
+    target: str
+    home: str
+    epoch: int
+    """Of this move."""
+
+    @property
+    def undo(self) -> str:
+        """The command that moves them back."""
+        return f"interlock route {ALL} --home {without_secrets(self.home)} --to {without_secrets(self.source)}"
+
+
+async def find_workflows(name: str, target: str, *, home: str | None, clock: Clock) -> WorkflowsRoute | None:
+    """Where the workflows of a machine live now. None when nobody at the home has such a machine.
+
+    Raises BadUsage for a name that a machine and a database share, unless it is `workflows`, which no database has.
+    """
+    if home is None or "://" in name:
+        return None
+    catalog = Catalog(home)
+    source = await workflows_at(home, [name])
+    try:
+        machines = await machines_at(source, clock=clock)
+    except BadUsage:
+        if name == ALL:
+            raise
+        return None
+    if name != ALL and name not in machines:
+        return None
+    if name != ALL and name in await catalog.names():
+        raise BadUsage(
+            f"{name!r} is a machine and a database of {shown(home)}.",
+            why="Either could be meant, and Interlock does not guess.",
+            fix=f"Write `{ALL}` for all workflows of the home, or the address of the database.",
+        )
+    if shown(without_secrets(target)).rstrip("/") == shown(without_secrets(source)).rstrip("/"):
+        raise BadUsage(
+            f"the workflows of {shown(home)} live at {shown(target)} already.",
+            why="A move brings them to another place, and an earlier one has brought them there.",
+            fix="Nothing is left to do. To move them, name another place with --to.",
+        )
+    known = await catalog.entry(ALL, kind="workflows")
+    return WorkflowsRoute(name, source, with_secrets(target, source, home), home, known.epoch + 1)
+
+
+async def plan_for_workflows(route: WorkflowsRoute, *, clock: Clock) -> Plan:
+    """What the move would be. Changes nothing."""
+    return await plan_workflows(route.source, route.target, epoch=route.epoch, clock=clock)
+
+
+async def move_along(route: WorkflowsRoute, *, clock: Clock, watch: Watch, at: At = nowhere) -> Moved:
+    """Move them, and tell the catalog. The same again goes on where it ended."""
+    moved = await move_workflows(route.source, route.target, epoch=route.epoch, clock=clock, watch=watch, at=at)
+    watch("enter", 0, 0)
+    at("enter/before")
+    _ = await Catalog(route.home).enter(ALL, route.target, moved.epoch, kind="workflows")
+    at("enter")
+    return moved
+
+
+async def abandon_route(route: WorkflowsRoute, *, clock: Clock) -> bool:
+    """End a move that was begun. False when there was none."""
+    return await abandon_workflows(route.source, route.target, epoch=route.epoch, clock=clock)

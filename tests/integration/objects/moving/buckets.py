@@ -1,0 +1,31 @@
+"""Addresses in a bucket that nobody has used, and what is there."""
+
+import uuid
+
+import pytest
+
+from interlock.catalog.places import CACHE_VARIABLE
+from interlock.lanes.objects.addresses import parse
+from interlock.lanes.objects.door import bucket_of
+from tests.integration.objects.servers import BUCKET, Moto
+
+
+def without_key(server: Moto, monkeypatch: pytest.MonkeyPatch, cache: str) -> str:
+    """An address whose secrets are in the environment, where whoever follows a move finds them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "S3RVER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3RVER")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv(CACHE_VARIABLE, cache)
+    return another(server)
+
+
+def another(server: Moto) -> str:
+    """An address that nobody has used."""
+    return f"s3://{BUCKET}/moving/{uuid.uuid4().hex}/shop?endpoint={server.endpoint}"
+
+
+def objects(url: str) -> dict[str, bytes]:
+    """Every object below the address."""
+    bucket = bucket_of(parse(url))
+    found = {key: bucket.get(key) for key in bucket.keys("")}
+    return {key: each.data for key, each in found.items() if each is not None}

@@ -1,0 +1,82 @@
+"""`interlock route` from the command line: the plan, the move, its undoing, and what it refuses."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from interlock import Database
+from interlock.cli.program import main
+from tests.integration.postgres.moving.places import Died, Dying, Pair, filled, moved, pair
+
+
+@pytest.fixture
+def places(postgres: str, tmp_path: Path) -> Pair:
+    """A database at a home, and a schema for it."""
+    found = Pair(f"lanes://{tmp_path}/shop", pair("lane-to-postgres", postgres, tmp_path).target)
+    asyncio.run(filled(found.source))
+    return found
+
+
+def test_a_name_is_moved_there_and_back(places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = f"lanes://{tmp_path}"
+    assert main(["route", "shop", "--to", places.target, "--home", home, "--dry-run", "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert {each["table"]: each["rows"] for each in plan["amounts"]} == {
+        "article": 30,
+        "sale": 60,
+        "interlock_keys": 1,
+    }
+    assert main(["route", "shop", "--to", places.target, "--home", home]) == 0
+    said = capsys.readouterr().out
+    assert "91 rows, checksum " in said
+    assert "writers waited " in said
+    undo = said.partition("To undo it: interlock ")[2].split()
+    assert undo == ["route", "shop", "--home", home, "--to", places.source]
+    assert main(undo) == 0
+    assert "as move 2" in capsys.readouterr().out
+
+    async def look() -> None:
+        async with Database.open("shop", home=home) as db:
+            assert db.engine == "lane"
+            assert await db.query("SELECT count(*) FROM sale") == [(60,)]
+
+    asyncio.run(look())
+
+
+def test_the_same_command_goes_on_and_another_one_ends_it(
+    places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["route", "shop", "--to", places.target, "--home", f"lanes://{tmp_path}"]
+    with pytest.raises(Died):
+        asyncio.run(moved(places, Dying("copy/index")))
+    assert main([*words, "--abandon"]) == 0
+    assert "The move was ended: shop stays at " in capsys.readouterr().err
+    assert main([*words, "--abandon"]) == 0
+    assert "No move was begun" in capsys.readouterr().err
+    with pytest.raises(Died):
+        asyncio.run(moved(places, Dying("leave")))  # The source has left; only the arrival is missing.
+    assert main([*words, "-o", "json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["resumed"], done["epoch"]) == (True, 1)
+    assert main([*words, "--abandon"]) == 2  # It is there already.
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["missing", "--to", "{target}", "--home", "{home}"], 4),
+        (["shop", "--to", "{target}"], 2),
+        (["shop", "--to", "elsewhere", "--home", "{home}"], 2),
+        (["shop", "--to", "memory:", "--home", "{home}"], 2),
+        (["shop", "--to", "{source}", "--home", "{home}"], 2),
+        (["shop", "--to", "{target}&pgbouncer=true", "--home", "{home}"], 2),
+    ],
+)
+def test_what_cannot_be_done_has_its_exit_code(
+    words: list[str], code: int, places: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = [word.format(target=places.target, source=places.source, home=f"lanes://{tmp_path}") for word in words]
+    assert main(["route", *chosen]) == code
+    assert "fix:" in capsys.readouterr().err

@@ -1,0 +1,96 @@
+"""A move that cannot be right is no move: what was lost on the way is found, and whoever cannot catch up says so."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock import Database
+from interlock.database.moving import filling, lane_target, stages
+from interlock.database.moving.shape import Table
+from interlock.database.moving.values import StoredRow
+from interlock.errors import BadUsage, CorruptionError, UnavailableError
+from tests.integration.postgres.moving.places import Pair, contents, filled, moved, pair, whole
+
+LINES = ("one", "one", "two", None)
+
+
+@pytest.fixture(params=["lane-to-postgres", "postgres-to-lane"])
+def places(request: pytest.FixtureRequest, postgres: str, tmp_path: Path) -> Pair:
+    """Where it is and where it goes."""
+    return pair(request.param, postgres, tmp_path)
+
+
+async def _with_lines(url: str) -> None:
+    await filled(url)
+    async with Database.open(url) as db:
+        await db.execute("CREATE TABLE line (words text)")
+        for words in LINES:
+            await db.execute("INSERT INTO line VALUES ($1)", words)
+
+
+def test_a_table_without_a_key_comes_as_a_whole(places: Pair) -> None:
+    async def main() -> None:
+        await _with_lines(places.source)
+        done = await moved(places)
+        assert {each.table: each.rows for each in done.amounts}["line"] == len(LINES)
+        async with Database.open(places.target) as db:
+            assert sorted(str(row[0]) for row in await db.query("SELECT words FROM line")) == sorted(map(str, LINES))
+
+    asyncio.run(main())
+
+
+def test_a_large_table_without_a_key_is_refused_before_anything_is_copied(
+    places: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "WHOLE_ROWS_MAX", len(LINES) - 1)
+
+    async def main() -> None:
+        await _with_lines(places.source)
+        with pytest.raises(BadUsage, match="has no primary key and 4 rows"):
+            await moved(places)
+        async with Database.open(places.source) as db:
+            await db.execute("INSERT INTO line VALUES ('it goes on')")
+
+    asyncio.run(main())
+
+
+def test_who_cannot_catch_up_says_so_and_goes_on_later(places: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        await filled(places.source)
+        with monkeypatch.context() as slow:
+            slow.setattr(stages, "SEAL_KEYS_MAX", -1)  # However little is left, it is too much.
+            slow.setattr(stages, "ROUNDS_MAX", 3)
+            with pytest.raises(UnavailableError, match="the move cannot catch up"):
+                await moved(places)
+        async with Database.open(places.source) as db:
+            await db.execute("UPDATE article SET n = n + 1 WHERE id = 7")
+            expected = await contents(db)
+        done = await moved(places)
+        assert done.resumed
+        await whole(places.target, expected)
+
+    asyncio.run(main())
+
+
+def test_a_row_that_was_lost_on_the_way_is_found(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = pair("postgres-to-lane", postgres, tmp_path)
+    copied = filling.copy_in
+
+    def lossy(connection: object, table: Table, rows: list[StoredRow], draft: object) -> None:
+        copied(connection, table, rows[:-1], draft)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        await filled(places.source)
+        async with Database.open(places.source) as db:
+            expected = await contents(db)
+        with monkeypatch.context() as broken:
+            broken.setattr(lane_target, "copy_in", lossy)
+            with pytest.raises(CorruptionError, match="is not the same at both places"):
+                await moved(places)
+        async with Database.open(places.source) as db:
+            assert await contents(db) == expected
+
+    asyncio.run(main())

@@ -1,0 +1,86 @@
+"""D11: one command moves a machine's workflows; it shows before what it will be, and a rehearsal changes nothing."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from interlock.catalog.workflows import workflows_at
+from interlock.database.database import Database
+from interlock.errors import MovedElsewhere
+from interlock.seams import SystemClock
+from interlock.store.opening import open_store
+from tests.integration.postgres.stores import opened
+from tests.integration.postgres.workflows_moving.test_everything_arrives import contents, filled
+from tests.unit.cli.running import run_program
+
+OK, USAGE, NOT_FOUND = 0, 2, 4
+
+
+async def _filled(home: str) -> tuple[list[str], list[object]]:
+    store = await open_store(home, clock=SystemClock())
+    try:
+        ids = [row.id for row in await filled(store)]
+        return ids, await contents(store, ids)
+    finally:
+        await store.close()
+
+
+def test_the_command_moves_all_workflows_of_the_home_and_says_so(tmp_path: Path, postgres_url: str) -> None:
+    home = f"lanes://{tmp_path}/home"
+    ids, before = asyncio.run(_filled(home))
+    words = ("route", "order", "--to", postgres_url, "--home", home)
+
+    files = {path: path.read_bytes() for path in (tmp_path / "home").iterdir() if path.suffix == ".lane"}
+    rehearsed = run_program(*words, "--dry-run", "-o", "json", folder=tmp_path)
+    assert rehearsed.code == OK, rehearsed.err
+    plan = json.loads(rehearsed.out)
+    assert {each["table"]: each["rows"] for each in plan["amounts"]}["workflows"] == len(ids)
+    assert any("20 of 'order', 10 of 'other'" in note for note in plan["notes"])
+    assert {path: path.read_bytes() for path in files} == files
+
+    done = run_program(*words, folder=tmp_path)
+    assert done.code == OK, done.err
+    assert f"--home {home} --to {home}" in done.out.replace("\n", "")
+
+    async def scenario() -> None:
+        with pytest.raises(MovedElsewhere):
+            await open_store(home, clock=SystemClock())
+        async with opened(postgres_url) as store:
+            assert await contents(store, ids) == before
+        assert await workflows_at(home, ["order"]) == await workflows_at(home, ["other"]) != home
+
+    asyncio.run(scenario())
+
+
+def test_a_name_that_nobody_has_and_one_that_two_have(tmp_path: Path, postgres_url: str) -> None:
+    home = f"lanes://{tmp_path}/home"
+    asyncio.run(_filled(home))
+
+    async def placed() -> None:
+        async with Database.open("order", home=home) as database:
+            await database.execute("CREATE TABLE t (id bigint PRIMARY KEY)")
+
+    missing = run_program("route", "nobody", "--to", postgres_url, "--home", home, folder=tmp_path)
+    assert missing.code == NOT_FOUND, missing.err
+    assert "nobody" in missing.err
+    asyncio.run(placed())
+    either = run_program("route", "order", "--to", postgres_url, "--home", home, folder=tmp_path)
+    assert either.code == USAGE, either.err
+    assert "'order' is a machine and a database" in either.err
+
+
+def test_the_tombstone_and_the_catalog_keep_no_password(tmp_path: Path, postgres_url: str) -> None:
+    home = f"lanes://{tmp_path}/home"
+    asyncio.run(_filled(home))
+    secret = "never-written-down"
+    mark = "&" if "?" in postgres_url else "?"
+    words = ("route", "workflows", "--to", f"{postgres_url}{mark}password={secret}", "--home", home)
+    done = run_program(*words, folder=tmp_path)
+    assert done.code == OK, done.err
+    assert secret not in done.out + done.err
+    again = run_program(*words, folder=tmp_path)
+    assert secret not in again.out + again.err
+    for path in (tmp_path / "home").rglob("*"):
+        assert path.is_dir() or secret.encode() not in path.read_bytes(), path

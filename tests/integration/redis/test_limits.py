@@ -1,0 +1,152 @@
+"""A limit of the whole cluster, over processes, with Redis and without it (C7, C8)."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock import Admission, Dependency
+from interlock.errors import Overloaded
+from tests.integration.redis.conftest import LONG
+from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
+from tests.integration.redis.server import Server
+
+log = logging.getLogger(__name__)
+
+PROGRAM = Path(__file__).with_name("taker.py")
+PROCESSES = 4
+RATE = 500
+MEASURED_S = 10.0 if LONG else 3.0
+READY_S = 0.5
+"""So long they have to take up what they are told."""
+
+
+async def taken(server: Server) -> list[dict[str, float]]:
+    """What four processes take in the same time, when all of them want more than there is."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, str(PROGRAM), server.url, str(RATE), "50",
+            env={**os.environ, "PYTHONPATH": path}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )
+        for _ in range(PROCESSES)
+    ]  # fmt: skip
+    for child in children:
+        assert child.stdout is not None
+        assert await child.stdout.readline() == b"ready\n"
+    begin_s = time.monotonic() + READY_S
+    times = f"{begin_s} {begin_s + MEASURED_S}\n".encode()
+    told = await asyncio.gather(*(child.communicate(times) for child in children))
+    assert [child.returncode for child in children] == [0] * PROCESSES
+    return [json.loads(output) for output, _ in told]
+
+
+@pytest.mark.slow
+def test_four_processes_are_let_in_as_often_as_one_would_be(server: Server) -> None:
+    """C7: 500 per second within 5 %, and nobody waits for Redis: 95 of 100 are let in within a millisecond."""
+
+    async def scenario() -> None:
+        each = await taken(server)
+        rate = sum(one["admitted"] for one in each) / MEASURED_S
+        log.info("a limit of %d per second admits %.1f: %s", RATE, rate, each)
+        assert RATE * 0.95 <= rate <= RATE * 1.05, each
+        assert max(one["p95_us"] for one in each) < 1_000, each
+
+    run(scenario)
+
+
+def admitted(gate: Callable[[], None], tries: int) -> int:
+    """How many of so many calls in a row are let in."""
+    count = 0
+    for _ in range(tries):
+        try:
+            gate()
+        except Overloaded:
+            return count
+        count += 1
+    return count
+
+
+def test_a_burst_is_had_at_once_and_is_gone_for_the_others(server: Server) -> None:
+    """C7: whoever takes it all in one go is not refused for what lies in Redis; the others find it gone."""
+
+    async def scenario() -> None:
+        admission = Admission(rate_per_s=0.01, burst=20)
+        async with (
+            engine(server.url, admission=admission) as one,
+            engine(server.url, admission=admission) as two,
+        ):
+            first = admitted(one._inside.gate.enter, 100)
+            assert 18 <= first <= 20, "two processes have one token each in hand"
+            # What one has borrowed is paid, and Redis has said so, before the other asks again.
+            tokens = one._inside.gate._tokens
+            await until(lambda: tokens._fetched or tokens._wait_s > 0)  # type: ignore[union-attr]
+            await two._inside.gate._tokens.beat()  # type: ignore[union-attr]
+            assert admitted(two._inside.gate.enter, 100) <= 2
+
+    run(scenario)
+
+
+def test_without_redis_every_process_has_the_limit_to_itself_and_shares_it_again(server: Server) -> None:
+    """C7: and begins without a burst, so that ten processes do not have ten."""
+
+    async def scenario() -> None:
+        async with engine(server.url, admission=Admission(rate_per_s=1, burst=50)) as here:
+            gate = here._inside.gate
+            assert admitted(gate.enter, 10) == 10
+            server.kill()
+            await until(lambda: not cluster_of(here).up)
+            before = gate.in_flight
+            assert admitted(gate.enter, 50) <= 25, "no burst"
+            await until(lambda: admitted(gate.enter, 1) == 1)
+            assert gate.in_flight > before
+            server.start()
+            await until(lambda: cluster_of(here).up)
+            await until(lambda: admitted(gate.enter, 1) == 1)
+            here.set_admission(Admission())
+            assert admitted(gate.enter, 500) == 500, "no limit at all is none in Redis either"
+
+    run(scenario)
+
+
+def test_the_rate_of_a_dependency_is_that_of_all_processes_together(server: Server) -> None:
+    """C8: one has called, and the other has to wait; those who wait are told when there is a token."""
+
+    async def scenario() -> None:
+        gateway = Dependency("gateway", rate_per_s=0.01)
+        async with (
+            engine(server.url, dependencies=[gateway]) as one,
+            engine(server.url, dependencies=[gateway]) as two,
+        ):
+            assert one.breakers()["gateway"].scope == "cluster"
+            verdicts = [outlet_of(each).ask("first") for each in (one, two) for _ in range(3)]
+            assert verdicts.count("call") == 1
+            waiting = outlet_of(two).retry_in_s("first")
+            assert waiting is not None
+            assert waiting > 0
+            assert "0.01 times per second" in str(outlet_of(two).why("first"))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("rate_per_s", [1e-9, 1e-300, 1e12])
+def test_a_rate_that_nobody_would_choose_does_not_take_redis_away_from_everything_else(
+    server: Server, rate_per_s: float
+) -> None:
+    """C7: a script that fails is a Redis that cannot be used, also for leases and breakers."""
+
+    async def scenario() -> None:
+        async with engine(server.url, admission=Admission(rate_per_s=rate_per_s, burst=2)) as one:
+            one._inside.gate.enter()
+            tokens = cluster_of(one)._ingress
+            assert tokens is not None
+            await tokens.beat()
+            assert cluster_of(one).up
+
+    run(scenario)

@@ -1,0 +1,192 @@
+"""What comes over a real socket and no client library sends: heads, bodies and connections without end (G6)."""
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.server.limits import Limits
+from tests.integration.server.running import in_thread
+
+HERE = b"Host: localhost\r\n"
+EVENT = b"POST /v1/workflows/o-1/events HTTP/1.1\r\n" + HERE
+TIMEOUT_S = 30
+PIECE = 65_536
+
+
+class Talk:
+    """One connection."""
+
+    def __init__(self, url: str) -> None:
+        host, _, port = url.rpartition("/")[2].partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+
+    def say(self, *pieces: bytes) -> "Talk":
+        with suppress(ConnectionError):  # The answer may be there before everything was said.
+            for piece in pieces:
+                self.socket.sendall(piece)
+        return self
+
+    def heard(self) -> bytes:
+        """Everything until the other side closes."""
+        data = b""
+        with suppress(ConnectionError):
+            while piece := self.socket.recv(PIECE):
+                data += piece
+        return data
+
+    def until(self, end: bytes) -> bytes:
+        data = b""
+        while end not in data:
+            piece = self.socket.recv(PIECE)
+            assert piece, data
+            data += piece
+        return data
+
+
+@contextmanager
+def talking(**limits: Any) -> Iterator[Callable[[], Talk]]:  # noqa: ANN401 -- as Limits has them.
+    """A server with these bounds; gives what opens a connection to it."""
+    with in_thread(limits=Limits(**limits)) as url, ExitStack() as opened:
+
+        def talk() -> Talk:
+            found = Talk(url)
+            opened.callback(found.socket.close)
+            return found
+
+        yield talk
+
+
+def problem(answer: bytes, status: int, code: str) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer
+    assert b"content-type: application/problem+json" in head.lower()
+    assert b"x-content-type-options: nosniff" in head.lower()
+    document: dict[str, Any] = msgspec.json.decode(body)
+    assert (document["status"], document["code"]) == (status, code)
+    assert document["title"]
+    assert document["detail"]
+    assert document["fix"]
+    return document
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        [b"GET /healthz HTTP/1.1\r\n" + HERE, *[b"x-%d: %b\r\n" % (at, b"y" * 1_000) for at in range(2_000)]],
+        [b"GET /v1/workflows/", *[b"x" * 10_000] * 100],
+        [b"GET /healthz HTTP/1.1\r\nx: ", *[b"x" * 10_000] * 100],
+        [b"\r\n" * 500_000],
+        [EVENT + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"x-%d: y\r\n" % at for at in range(100_000)]],
+    ],
+    ids=["headers", "an address", "one header", "empty lines", "trailers"],
+)
+def test_a_head_without_an_end_is_not_kept(head: list[bytes]) -> None:
+    """Nobody knows yet who asks: what waits in memory is bounded."""
+    with talking(head_bytes_max=20_000) as talk:
+        answer = talk().say(*head).heard()
+        # A reset may overtake the answer while more is being sent.
+        assert not answer or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        assert b"200 OK" in talk().say(b"GET /healthz HTTP/1.0\r\n" + HERE + b"\r\n").heard()
+
+
+def test_a_head_that_is_a_little_too_large_is_told() -> None:
+    with talking(head_bytes_max=1_000) as talk:
+        answer = talk().say(b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 1_200).heard()
+        assert "1,000 bytes" in problem(answer, 431, "head-too-large")["title"]
+
+
+def test_a_head_that_does_not_come_is_not_waited_for() -> None:
+    with talking(head_s=0.05) as talk:
+        problem(talk().say(b"GET /healthz HTT").heard(), 408, "request-timeout")
+        assert talk().heard() == b"", "a connection that says nothing is closed"
+        later = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n")
+        assert later.until(b"}").startswith(b"HTTP/1.1 200")
+        problem(later.say(b"GET /he").heard(), 408, "request-timeout")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    with talking(body_s=0.05) as talk:
+        answer = talk().say(EVENT + b"Content-Length: 100\r\n\r\n{").heard()
+        problem(answer, 408, "request-timeout")
+        chunks = talk().say(EVENT + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\r\n").heard()
+        problem(chunks, 408, "request-timeout")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n" + HERE + b"\r\n",
+        EVENT + b"Content-Length: x\r\n\r\n",
+        EVENT + b"Content-Length: -5\r\n\r\n",
+        EVENT + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        EVENT + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        EVENT + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_what_is_no_http_is_answered_as_everything_else(said: bytes) -> None:
+    """Also what two readers could read in two ways: two lengths, or a length and chunks."""
+    with talking() as talk:
+        problem(talk().say(said).heard(), 400, "invalid-request")
+
+
+def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    """Whoever sends on and never reads would keep its answers in memory for ever; a slow reader is waited for."""
+    lines = b"x\n" * 60_000
+    head = b"POST /v1/events:batch HTTP/1.1\r\n" + HERE + b"Content-Length: "
+    with talking(unread_s=0.2) as talk:
+        deaf = talk()
+        deaf.socket.sendall(head + b"%d\r\n\r\n" % 10**12)
+        slow = talk().say(head + b"%d\r\n\r\n" % len(lines), lines)
+        tail, answers = b"", 0
+        while not tail.endswith(b"\r\n0\r\n\r\n"):
+            piece = slow.socket.recv(PIECE)
+            assert piece, "whoever reads is not cut off"
+            answers += piece.count(b"{")
+            tail = (tail + piece)[-7:]
+        assert answers == 60_000
+        with pytest.raises(ConnectionError):  # And not a time-out: the server has ended it.
+            deaf.socket.sendall(b"x\n" * 50_000_000)
+
+
+def test_a_body_in_chunks_is_read_and_bounded() -> None:
+    with talking(body_bytes_max=1_000) as talk:
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Transfer-Encoding: chunked\r\n"
+        made = talk().say(start + b'Connection: close\r\n\r\n6\r\n{"id":\r\n6\r\n"t-1"}\r\n0\r\n\r\n')
+        assert made.heard().startswith(b"HTTP/1.1 201")
+        much = talk().say(start + b"\r\n", *[b"a\r\n0123456789\r\n"] * 200)
+        assert much.until(b"limit_bytes").startswith(b"HTTP/1.1 413")
+        announced = talk().say(b"POST /v1/prune HTTP/1.1\r\n" + HERE + b"Content-Length: 999999999999\r\n\r\n")
+        assert announced.until(b"limit_bytes").startswith(b"HTTP/1.1 413"), "before anything of it is read"
+
+
+def test_requests_that_come_together_are_answered_in_order() -> None:
+    with talking() as talk:
+        ask = b"GET /v1/workflows/%b HTTP/1.1\r\n" + HERE + b"%b\r\n"
+        both = talk().say(ask % (b"a", b"") + ask % (b"b", b"Connection: close\r\n")).heard()
+        assert re.findall(rb"there is no workflow '(\w)'", both) == [b"a", b"b"]
+
+
+def test_connections_are_bounded() -> None:
+    with talking(connections_max=1) as talk:
+        first = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n")
+        assert first.until(b"}").startswith(b"HTTP/1.1 200")
+        second = talk().heard()
+        problem(second, 429, "overloaded")
+        assert b"retry-after: 5" in second
+        first.socket.close()
+
+
+def test_a_client_that_asks_first_is_told_to_go_on() -> None:
+    with talking() as talk:
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 12\r\n"
+        asked = talk().say(start + b"Expect: 100-continue\r\nConnection: close\r\n\r\n")
+        assert asked.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
+        assert b" 201 " in asked.say(b'{"id": "t1"}').heard()

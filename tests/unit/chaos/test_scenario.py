@@ -1,0 +1,49 @@
+"""A scenario comes to a verdict whatever happens in it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock.chaos.scenario import Played, Scenario, run
+from interlock.chaos.stage import Load, Servers, Stage
+from interlock.chaos.world import Broken
+from interlock.errors import UnavailableError
+from interlock.testing.faults.processes import Processes
+
+
+class Raises(Scenario):
+    """It cannot be played."""
+
+    name = "raises"
+    promise = "nothing"
+    needs = ()
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def play(self, stage: Stage) -> Played:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Broken("an order was lost"), "an order was lost"),
+        (UnavailableError("PostgreSQL did not start."), "it could not be played to its end: PostgreSQL did not start."),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (RuntimeError("the helper process is gone"), "RuntimeError('the helper process is gone')"),
+    ],
+)
+def test_a_scenario_that_fails_is_broken_and_the_others_are_told_all_the_same(
+    tmp_path: Path, error: Exception, told: str
+) -> None:
+    """C14: a run ends with a verdict for each, and never with a traceback alone."""
+
+    async def scenario() -> None:
+        stage = Stage("raises", tmp_path, Servers(None, None), Load(), Processes())
+        verdict = await run(Raises(error), stage)
+        assert verdict.outcome == "broken"
+        assert told in verdict.happened
+
+    asyncio.run(scenario())

@@ -1,0 +1,91 @@
+"""The walk: through an outage, a stall and a kill, every order comes to its end, and nothing is lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.demo import walk as walk_module
+from interlock.cli.demo.outcome import Outcome
+from interlock.cli.demo.scenario import GUIDED, TROUBLE_FROM, Journey
+from interlock.cli.demo.walk import Walk
+from interlock.errors import InternalError
+from interlock.examples.order import State
+from tests.unit.cli.demo.walking import stored, verified, walked
+
+
+def test_the_guided_journeys_alone_cover_every_transition(tmp_path: Path) -> None:
+    outcome = verified(walked(tmp_path, len(GUIDED)))
+    assert outcome.problems == []
+    assert outcome.tally.covered == len(outcome.tally.arrows) == 17
+    assert set(outcome.examples) == {"guard-rejected", "invalid-transition"}
+    assert outcome.kill is not None
+    number = 1 + GUIDED.index(Journey(declines=3))
+    _, history = stored(tmp_path, f"order-{number:06}")
+    assert [row.event for row in history] == [
+        "STARTED", "SUBMIT", "PAYMENT_STARTED", "PAYMENT_FAILED", "SUBMIT", "PAYMENT_FAILED", "SUBMIT",
+        "PAYMENT_FAILED", "CANCEL", "CANCEL_CONFIRMED",
+    ]  # fmt: skip
+
+
+def test_every_order_comes_to_rest_through_outage_stall_and_kill(tmp_path: Path) -> None:
+    """C4, B7: the breaker opens and closes, the stuck orders are listed, and the counter is exact."""
+    outcome = verified(walked(tmp_path, 600, seed=5))
+    now = outcome.tally.now
+    assert outcome.problems == []
+    assert now[State.DELIVERED.value] + now[State.CANCELLED.value] + now[State.REFUNDED.value] == 600
+    assert all(outcome.books[fault] > 0 for fault in ("failed", "lost", "slow", "refused"))
+    assert outcome.observer_failures > 0
+    outage, kill, stall = outcome.outage, outcome.kill, outcome.stall
+    assert outage is not None
+    assert kill is not None
+    assert stall is not None
+    assert outage.opened_s is not None
+    assert outage.ended_s is not None
+    assert outage.closed_s is not None
+    assert outage.began_s <= outage.opened_s < outage.ended_s <= outage.closed_s
+    assert outage.ended_s < kill.at_s
+    assert outage.refused == outcome.books["refused"]
+    assert len(stall.held) == 12
+    assert stall.listed == stall.held
+    assert outcome.paid == outcome.books["charged"]
+
+
+@pytest.mark.parametrize("orders", [1, TROUBLE_FROM - 1])
+def test_a_small_demo_has_a_kill_and_no_other_trouble(tmp_path: Path, orders: int) -> None:
+    outcome = verified(walked(tmp_path, orders))
+    assert (outcome.done, outcome.problems) == (orders, [])
+    assert (outcome.outage, outcome.stall) == (None, None)
+
+
+def test_a_worker_that_ends_by_itself_ends_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(walk_module, "WORKER", "interlock.cli.demo.nowhere")
+    walk = Walk(1, 1, tmp_path)
+    with pytest.raises(InternalError, match="the demo's worker ended with 1; its complaint is above"):
+        asyncio.run(walk.run(lambda _: None))
+    walk.close()
+    assert "No module named interlock.cli.demo.nowhere" in capfd.readouterr().err
+
+
+def test_whoever_watches_hears_every_remark(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def watch(outcome: Outcome, /) -> None:
+        heard.extend(remark.told for remark in outcome.remarks)
+        outcome.remarks.clear()
+
+    walk = Walk(TROUBLE_FROM, 1, tmp_path)
+    asyncio.run(walk.run(watch))
+    walk.close()
+    assert [told.partition(":")[0].partition(",")[0] for told in heard] == [
+        "The bank is down",
+        "The breaker of payments is open",
+        "The bank is back",
+        "The breaker of payments is closed",
+        "Killed the worker (SIGKILL) in the middle",
+        heard[5],
+        "Stalled",
+    ]
+    assert heard[5].startswith("Another worker has opened the store")

@@ -1,0 +1,83 @@
+"""After a takeover: what the manifest says decides whether a lane in a bucket is opened again."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from interlock.database.fenced import MOVERS_LEASE_S, is_free
+from interlock.lanes.objects.following import TAKEN_LEASE_S
+from interlock.lanes.objects.manifest import KEY, Left, Manifest, Owner
+from interlock.lanes.objects.world import World
+from tests.unit.lanes.objects.buckets import ScriptedBucket
+
+OTHER = Owner(id="x", pid=1, host="h", cache="c")
+LEFT = Left(url="lanes:///there", epoch=1, time_us=0)
+
+
+class Time:
+    """A clock that goes on when somebody waits, and what happens meanwhile."""
+
+    def __init__(self, bucket: ScriptedBucket, later: dict[int, Manifest]) -> None:
+        self.now_s = 0.0
+        self.pauses = 0
+        self._bucket = bucket
+        self._later = later
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.pauses += 1
+        if self.pauses in self._later:
+            self._bucket.objects[KEY] = msgspec.json.encode(self._later[self.pauses])
+
+
+def manifest(
+    revision: int = 1, *, owner: Owner | None = OTHER, lease_s: float = 5.0, left: Left | None = None
+) -> Manifest:
+    return Manifest(database="00", revision=revision, nonce="0", epoch=2, owner=owner, lease_s=lease_s, left=left)
+
+
+def looked(first: Manifest | None, later: dict[int, Manifest], *, wait_s: float = 10.0) -> tuple[bool, float]:
+    """What is_free says, and after how long."""
+    bucket = ScriptedBucket()
+    if first is not None:
+        bucket.objects[KEY] = msgspec.json.encode(first)
+    time = Time(bucket, later)
+    world = dataclasses.replace(World(), clock=time, pause=time.pause)
+    return is_free(bucket, wait_s=wait_s, world=world), round(time.now_s, 1)
+
+
+@pytest.mark.parametrize("first", [None, manifest(owner=None), manifest(left=LEFT), manifest(owner=None, left=LEFT)])
+def test_what_nobody_holds_is_opened_again_at_once(first: Manifest | None) -> None:
+    assert looked(first, {}) == (True, 0.0)
+
+
+def test_a_mover_is_waited_for_until_it_has_left() -> None:
+    assert looked(manifest(1), {3: manifest(2), 7: manifest(3, owner=None, left=LEFT)}) == (True, 0.7)
+
+
+def test_a_mover_that_died_is_over_when_its_lease_is() -> None:
+    free, after_s = looked(manifest(1), {20: manifest(2)})
+    assert free
+    assert 7.0 <= after_s <= 7.2
+
+
+def test_a_mover_that_lives_for_too_long_is_not_waited_for_any_longer() -> None:
+    renewed = {20 * number: manifest(number + 1) for number in range(1, 20)}
+    free, after_s = looked(manifest(1), renewed)
+    assert not free
+    assert 10.0 <= after_s <= 10.2
+
+
+def test_an_owner_that_means_to_stay_is_left_alone() -> None:
+    assert looked(manifest(1, lease_s=10.0), {}) == (False, 0.0)
+
+
+def test_no_mover_has_a_longer_lease() -> None:
+    assert TAKEN_LEASE_S <= MOVERS_LEASE_S

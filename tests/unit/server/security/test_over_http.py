@@ -1,0 +1,149 @@
+"""Keys over HTTP: the table is what is served, refusals tell nothing, and changes are known within a second."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from interlock.server.dashboard import DASHBOARD
+from interlock.server.describing import PAGES
+from interlock.server.routes import ROUTES as SERVED
+from interlock.server.security import guard as guards
+from interlock.server.security.audit import Audit, MemoryTrail
+from interlock.server.security.guard import Guard
+from interlock.server.security.keys import CreatedKey
+from interlock.server.security.keystore import KeyStore
+from interlock.server.security.routes import ROUTES, Subject, route_for
+from interlock.server.security.scopes import Scope
+from tests.unit.server.security.gates import Broken
+from tests.unit.server.security.homes import NOW, StandingClock
+from tests.unit.server.serving import Served, serving
+
+Create = Callable[..., CreatedKey]
+
+
+class House:
+    """A served engine with keys."""
+
+    def __init__(self) -> None:
+        self.clock = StandingClock()
+        self.document = Broken()
+        self.store = KeyStore(self.document, "memory:")
+        self.audit = Audit(MemoryTrail(), clock=self.clock)
+        self.guard = Guard(self.store, clock=self.clock)
+
+    @asynccontextmanager
+    async def open(self, *created: CreatedKey) -> AsyncGenerator[Served]:
+        for each in created:
+            await self.store.add(each.record)
+        async with serving(guard=self.guard, audit=self.audit) as served:
+            yield served
+        await self.guard.close()
+
+
+def sent(created: CreatedKey) -> dict[str, str]:
+    return {"authorization": f"Bearer {created.key.reveal()}"}
+
+
+def test_what_is_served_is_in_the_table_with_the_same_scope() -> None:
+    """A route that is not in the table would be closed to nobody but the careful."""
+    for route in (*SERVED, *PAGES):
+        row = route_for(route.method, route.path)
+        assert row is not None, f"{route.method} {route.path}"
+        assert row.scope == route.scope, route.path
+        if route.about:
+            assert row.subject.value == route.about, route.path
+        else:
+            assert row.subject in {Subject.NOTHING, Subject.ITEMS} or "/dead-letters/" in route.path, route.path
+
+
+def test_a_refusal_is_a_problem_document_with_a_challenge_and_without_the_key(create: Create) -> None:
+    async def scenario() -> None:
+        key, unknown = create(Scope.READ), create(Scope.ADMIN)
+        async with House().open(key) as served:
+            none = await served.get("/v1/workflows")
+            wrong = await served.get("/v1/workflows", headers=sent(unknown))
+            short = await served.put("/v1/breakers/gateway", json={"state": "open"}, headers=sent(key))
+            assert [each.status_code for each in (none, wrong, short)] == [401, 401, 403]
+            assert [each.headers["www-authenticate"] for each in (none, wrong, short)] == [
+                'Bearer realm="interlock"',
+                'Bearer realm="interlock", error="invalid_token"',
+                'Bearer realm="interlock", error="insufficient_scope"',
+            ]
+            assert [each.json()["code"] for each in (none, wrong, short)] == [
+                "not-authenticated",
+                "not-authenticated",
+                "not-permitted",
+            ]
+            secret = unknown.key.reveal().split("_")[2]
+            assert not any(secret in each.text for each in (none, wrong, short))
+
+    asyncio.run(scenario())
+
+
+def test_a_limited_key_sees_and_moves_only_its_own(create: Create) -> None:
+    async def scenario() -> None:
+        admin = create(Scope.ADMIN)
+        mine = create(Scope.SEND, machines=("order",), prefixes=("o-",))
+        async with House().open(admin, mine) as served:
+            served.client.headers.update(sent(admin))
+            for machine, workflow in (("order", "o-1"), ("order", "p-1"), ("ticket", "o-2")):
+                assert (await served.start(workflow, machine)).status_code == 201
+            served.client.headers.update(sent(mine))
+            seen = (await served.get("/v1/workflows")).json()["items"]
+            assert [each["id"] for each in seen] == ["o-1"]
+            statuses = {each: (await served.get(f"/v1/workflows/{each}")).status_code for each in ("o-1", "p-1", "o-2")}
+            assert statuses == {"o-1": 200, "p-1": 403, "o-2": 403}
+            assert (await served.start("o-3")).status_code == 201
+            assert (await served.start("p-3")).status_code == 403
+            assert (await served.start("o-4", "ticket")).status_code == 403
+            machines = (await served.get("/v1/machines")).json()["items"]
+            assert [each["name"] for each in machines] == ["order"]
+
+    asyncio.run(scenario())
+
+
+def test_a_revoked_key_is_refused_a_second_later(create: Create) -> None:
+    async def scenario() -> None:
+        key, house = create(Scope.READ), House()
+        async with house.open(key) as served:
+            assert (await served.get("/v1/workflows", headers=sent(key))).status_code == 200
+            await house.store.revoke(key.record.id, NOW)
+            house.clock.passed_s += guards.LATE_S
+            assert (await served.get("/v1/workflows", headers=sent(key))).status_code == 401
+
+    asyncio.run(scenario())
+
+
+def test_while_keys_cannot_be_read_the_answer_is_503_and_probes_go_on(create: Create) -> None:
+    async def scenario() -> None:
+        key, house = create(Scope.READ), House()
+        async with house.open(key) as served:
+            house.document.broken = True
+            answer = await served.get("/v1/workflows", headers=sent(key))
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"]
+            assert (await served.get("/healthz")).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_every_answer_has_the_headers_and_none_is_open_to_other_origins(create: Create) -> None:
+    async def scenario() -> None:
+        key = create(Scope.READ)
+        async with House().open(key) as served:
+            for path, headers in (("/v1/workflows", sent(key)), ("/v1/workflows", {}), ("/nowhere", {}), ("/docs", {})):
+                answer = await served.get(path, headers={**headers, "origin": "http://shop.test"})
+                assert answer.headers["x-content-type-options"] == "nosniff"
+                assert answer.headers["x-frame-options"] == "DENY"
+                assert not [name for name in answer.headers if name.startswith("access-control-")]
+            page = await served.get("/docs")
+            assert "unsafe-inline" not in page.headers["content-security-policy"]
+
+    asyncio.run(scenario())
+
+
+def test_the_table_names_nothing_that_is_unknown_to_the_server() -> None:
+    served = {
+        (route.method, (route_for(route.method, route.path) or route).path) for route in (*SERVED, *PAGES, *DASHBOARD)
+    }
+    assert not {route.path for route in ROUTES if (route.method, route.path) not in served}
