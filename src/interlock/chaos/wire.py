@@ -23,6 +23,8 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from interlock.testing.faults.listening import stop_listening
+
 LOOPBACK: Final = "127.0.0.1"
 CHUNK_BYTES_MAX: Final = 65_536
 PIECES_PER_S: Final = 20
@@ -162,7 +164,7 @@ class Wire:
 
     async def _end(self) -> None:
         assert self._listening is not None
-        self._listening.close()
+        await stop_listening(self._listening)
         await self._changed(_Way("cut", asyncio.Event()))
         await self._listening.wait_closed()
 

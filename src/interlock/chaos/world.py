@@ -28,6 +28,7 @@ from interlock.chaos.messages import (
     next_said,
 )
 from interlock.seams import SystemChance, SystemClock
+from interlock.testing.faults.listening import stop_listening
 
 ASKED_MAX = 4
 """Operations that a worker is asked for at once: one that stands still keeps so many, and others do the rest."""
@@ -77,7 +78,7 @@ class World:
     async def close(self) -> None:
         """Everybody is gone."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.seams import SystemChance
+from interlock.testing.faults.listening import stop_listening
 from tests.chaos.postgres.customers import Customers
 from tests.chaos.postgres.gateway import Call, Gateway
 from tests.crash.engine.gateway import DONE, Line
@@ -55,8 +56,7 @@ class World:
     async def close(self) -> None:
         """Everybody is gone."""
         assert self._server is not None
-        self._server.close()
-        await self._turns()  # Those who were just let in are served first, so that their connections have an owner.
+        await stop_listening(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -64,12 +64,6 @@ class World:
             writer.transport.abort()
         # An aborted transport is gone when its protocol was told, however many turns that takes.
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
-        await self._turns()
-
-    @staticmethod
-    async def _turns() -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
 
     async def until(self, what: str, happened: Callable[[], bool], deadline_s: float) -> None:
         """Wait for something. Raises Stuck when it has not happened in time, or something has that may never be."""

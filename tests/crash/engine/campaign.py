@@ -15,11 +15,14 @@ from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, lines_of
 from tests.crash.sites import Site
 
-ORDERS = 40
-"""More than any life gets done before it is killed."""
+ORDERS = 1_000
+"""More than any life gets done before it is killed, also when whoever kills it is kept waiting."""
 
 PATIENCE_S = 40.0
 """What has not come to rest after this time never will; it takes a fraction of a second."""
+
+LIVES_MAX = 200
+"""A campaign that has not seen everything it is there for after so many further lives never will."""
 
 AGAIN = 4
 """Acknowledged operations that each life asks for again."""
@@ -63,6 +66,13 @@ class Campaign:
         life.kill()
         self._crashed(life, lines)
 
+    def crash_until(self, *sights: str) -> None:
+        """Kill further lives by chance until all of this was seen: how far a life comes is up to the machine."""
+        lives_max = self._lives + LIVES_MAX
+        while not all(self.seen[each] for each in sights):
+            assert self._lives < lives_max, f"{self._told}: {sights} did not all happen: {self.seen}"
+            self.crash_somewhere()
+
     def crash_at(self, point: str, reached: int, *, orders: int = ORDERS) -> None:
         """A life that kills itself when it comes to a point."""
         life = self._start(orders=orders, die_at=At(point, reached))
@@ -81,7 +91,6 @@ class Campaign:
         unknown = self._asked.keys() - self._acknowledged.keys() - self._refused
         problems += [f"{operation} was never answered" for operation in unknown]
         assert not problems, f"{self._told}: {problems}"
-        self.seen["taken back"] += audit.books.taken_back
         self.seen["workflows"] += len(audit.workflows)
         for kept in audit.workflows.values():
             self.seen[kept.state] += 1
@@ -135,6 +144,7 @@ class Campaign:
         self.seen["under way"] += sum(
             1 for kept in audit.workflows.values() if kept.owed.run is not None and kept.owed.run.started
         )
+        self.seen["taken back"] = audit.books.taken_back
         self.seen["unwinding"] += sum(1 for kept in audit.workflows.values() if kept.owed.undos)
         self.seen["effects"] += len(audit.effects)
         self.seen["timers"] += sum(1 for kept in audit.workflows.values() if kept.owed.timers)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.sql.postgres.address import parsed
+from interlock.testing.faults.listening import stop_listening
 
 
 class Cut(NamedTuple):
@@ -119,4 +120,4 @@ async def cutting(url: str) -> AsyncIterator[Cutting]:
     try:
         yield proxy
     finally:
-        server.close()
+        await stop_listening(server)

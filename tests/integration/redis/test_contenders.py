@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.testing.faults.listening import stop_listening
 from tests.integration.redis.conftest import LONG
 from tests.integration.redis.contender import TURNS
 from tests.integration.redis.living import run, until
@@ -99,7 +100,7 @@ async def contest(server: Server, resource: Resource, *, processes: int, each: i
                 child.send_signal(signal.SIGCONT)
                 child.kill()
                 await child.wait()
-        listening.close()
+        await stop_listening(listening)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from interlock.runtime.portal import Portal
+from interlock.testing.faults.listening import stop_listening
 from tests.unit.client.server import Server
 from tests.unit.client.wires import Cut, Got, Reply, read_request
 
@@ -79,7 +80,7 @@ async def listening_here(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Li
     try:
         yield listening
     finally:
-        listener.close()
+        await stop_listening(listener)
         await listening.none_open.wait()
 
 
@@ -92,7 +93,7 @@ def listening(tls: ssl.SSLContext | None = None) -> Generator[tuple[Listening, P
         yield found, portal
 
         async def close() -> None:
-            listener.close()
+            await stop_listening(listener)
 
         portal.call(close)
     finally:
