@@ -19,6 +19,10 @@ DEV := $(VENV)/.installed-dev
 SERVERS := $(VENV)/.installed-servers
 FRESH := $(VENV)/fresh
 
+# The tests whose size the variables of `proof-crashes` set.
+CAMPAIGNS := tests/crash tests/chaos tests/model tests/simulation tests/conformance/hotrow tests/integration/redis \
+	tests/integration/server/test_rolling.py
+
 section = printf '\n=== %s ===\n' '$(1)'
 
 .DEFAULT_GOAL := help
@@ -31,7 +35,7 @@ section = printf '\n=== %s ===\n' '$(1)'
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nVariables: PYTHON=python3.12, VENV=.venv, WORKERS=auto (test processes), ARGS="…" (for demo, test, bench)\n'
 
 .PHONY: demo
@@ -98,11 +102,27 @@ mutants: $(DEV) ## Break the core on purpose; the tests must notice
 	@$(PY) -m tests.mutation
 
 .PHONY: proof
-proof: mutants ## The long campaigns: mutants, 20 times the examples, crashes and power cuts, a larger model, 100,000 seeds, chaos
-	@HYPOTHESIS_PROFILE=proof INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large INTERLOCK_FLEETS=10000 \
-		INTERLOCK_LEAK_STEPS=1000000 $(PYTEST) $(ARGS)
+proof: mutants proof-crashes proof-examples proof-seeds proof-chaos ## The long campaigns, one after the other (hours)
+
+.PHONY: proof-crashes
+proof-crashes: $(DEV) ## 20 times the kills, power cuts and lost disks, the larger model, longer fleets and leak tests
+	@$(call section,proof: crashes)
+	@INTERLOCK_CRASHES=20 INTERLOCK_MODEL=large INTERLOCK_FLEETS=10000 INTERLOCK_LEAK_STEPS=1000000 $(PYTEST) $(CAMPAIGNS) $(ARGS)
+
+.PHONY: proof-examples
+proof-examples: $(DEV) ## 20 times the examples of every property
+	@$(call section,proof: examples)
+	@HYPOTHESIS_PROFILE=proof $(PYTEST) -m hypothesis $(ARGS)
+
+.PHONY: proof-seeds
+proof-seeds: $(DEV) ## 100,000 seeds of the lanes' simulator, 50,000 of the engine's
+	@$(call section,proof: seeds)
 	@$(BIN)/interlock simulate lanes --seeds 100000
 	@$(BIN)/interlock simulate engine --seeds 50000
+
+.PHONY: proof-chaos
+proof-chaos: $(DEV) ## Chaos, three times in a row
+	@$(call section,proof: chaos)
 	@for seed in 1 2 3; do $(BIN)/interlock chaos --seed $$seed || exit 1; done
 
 .PHONY: docs
