@@ -73,6 +73,11 @@ async def send(service: Service, request: Request) -> Answer:
             expect_version=expected,
         )
     except VersionConflict as error:
+        if expected == 0:
+            error.what = (
+                f"If-Match is {request.header(b'if-match')!r:.100}, which is no version of workflow {workflow!r}."
+            )
+            error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
         return answer_to(error, status=409 if expected is None else 412)
     return Answer(200, encode(shown_move(workflow, moved)), JSON + tagged(moved.version))
 
