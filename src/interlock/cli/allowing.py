@@ -14,7 +14,7 @@ from interlock.cli.check import Listing
 from interlock.cli.completing import complete_event
 from interlock.cli.exits import Exit
 from interlock.cli.given import event_of
-from interlock.cli.homes import Machines, several_machines, store_at
+from interlock.cli.homes import Machines, missing_word, several_machines, store_at
 from interlock.cli.looking import Output, bound_of, read_row, rows_of
 from interlock.cli.many import Failures
 from interlock.cli.places import Home, KeyFile, Server, client_at, place_of
@@ -38,7 +38,9 @@ class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
 
 def allowed(
     target: Machines,
-    workflow: Annotated[str, typer.Argument(metavar="ID", help="The id of a workflow, or - for ids on stdin.")],
+    workflow: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The id of a workflow, or - for ids on stdin.")
+    ] = None,
     event: Annotated[
         str | None,
         typer.Argument(metavar="EVENT", help="Ask the guards about this event.", autocompletion=complete_event),
@@ -56,12 +58,18 @@ def allowed(
     """
     place = place_of(home, server, key_file)
     failures = Failures()
+    machine: str | None = target
+    if place.server is not None and (workflow is None or (event is not None and event.lstrip().startswith("{"))):
+        machine, workflow, event, payload = None, target, workflow, event or "{}"  # The words are ID [EVENT JSON].
+    elif workflow is None:
+        raise missing_word("MACHINE ID [EVENT] [JSON]")
+    given = workflow
 
     async def here() -> list[_Answers]:
         machines = bound_of(several_machines(target))
         async with store_at(place.home) as store:
             found: list[_Answers] = []
-            async for row in rows_of(store, workflow, failures):
+            async for row in rows_of(store, given, failures):
                 live = read_row(row, machines)
                 asked = None if event is None else event_of(live.bound, event, payload)
                 found.append((row.id, allowed_here(live.bound.table, live.snapshot, asked)))
@@ -69,15 +77,15 @@ def allowed(
 
     async def there() -> list[_Answers]:
         async with client_at(place) as client:
-            served = Served(client, named(target))
+            served = Served(client, named(machine))
 
             async def ask(each: str) -> _Answers:
                 return each, await served.allowed(each, event, payload)
 
-            return await failures.all(workflow, ask)
+            return await failures.all(given, ask)
 
     found = asyncio.run(there() if place.server is not None else here())
-    _show_allowed(found, output, many=workflow == "-")
+    _show_allowed(found, output, many=given == "-")
     blocked = event is not None and any(all(each.blocked_by for each in answers) for _, answers in found)
     raise typer.Exit(failures.code or (Exit.REFUSED if blocked else Exit.OK))
 

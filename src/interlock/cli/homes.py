@@ -45,9 +45,19 @@ OneMachine = Annotated[
 Machines = Annotated[
     str,
     typer.Argument(
-        metavar="MACHINE", help="A machine, or several of them: MODULE[:ATTR]; with --server a machine's name."
+        metavar="MACHINE",
+        help="A machine, or several of them: MODULE[:ATTR]; with --server a machine's name, or nothing.",
     ),
 ]
+
+
+def missing_word(words: str) -> BadUsage:
+    """The error for too few words on a store; a server has the code, and can do without the machine."""
+    return BadUsage(
+        f"a word is missing; on a store they are {words}.",
+        why="The machine's code says what can happen to a workflow, and a store does not have it.",
+        fix="Name the machine first, as MODULE:ATTR; or ask a server with --server, which has the code.",
+    )
 
 
 def one_machine(target: str) -> AnyMachine:

@@ -189,7 +189,13 @@ def stalled(
     server: Server = None,
     key_file: KeyFile = None,
     older_than: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longer than this: 90s, 15m, 2h, 7d. Without: than declared.")
+        str | None,
+        typer.Option(
+            "--older-than",
+            "--older-than-s",
+            metavar="TIME",
+            help="Longer than this: seconds, or 90s, 15m, 2h, 7d. Without: than declared.",
+        ),
     ] = None,
     state: Annotated[
         list[str] | None,

@@ -10,12 +10,18 @@ from typing import Annotated
 import typer
 
 from interlock.cli.output import show_raw, stdout
+from interlock.cli.places import Home
+from interlock.errors import BadUsage
 from interlock.store.opening import migrate_store
 
 
 def migrate(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The address of a store: postgresql://host/database.")],
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="The address of a store: postgresql://host/database. Without it, --home."),
+    ] = None,
     *,
+    home: Home = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the SQL that is missing, as psql can run it, and change nothing.")
     ] = False,
@@ -24,7 +30,14 @@ def migrate(
 
     Exits with 5 when the server cannot be reached, and with 1 when a later version of Interlock has made the tables.
     """
-    missing, script, shown = asyncio.run(migrate_store(url, dry_run=dry_run))
+    store = url or home
+    if store is None:
+        raise BadUsage(
+            "no store is given.",
+            why="Its tables are the ones that are migrated.",
+            fix="Write interlock migrate postgresql://host/database; or set INTERLOCK_HOME, or home in interlock.toml.",
+        )
+    missing, script, shown = asyncio.run(migrate_store(store, dry_run=dry_run))
     if dry_run and missing:
         show_raw(script)
         return

@@ -14,7 +14,7 @@ import typer
 from interlock.cli.check import Listing
 from interlock.cli.completing import complete_event
 from interlock.cli.given import context_of, event_of
-from interlock.cli.homes import AnyMachine, Machines, OneMachine, engine_at, one_machine, several_machines
+from interlock.cli.homes import AnyMachine, Machines, OneMachine, engine_at, missing_word, one_machine, several_machines
 from interlock.cli.looking import Output
 from interlock.cli.many import Failures
 from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
@@ -94,11 +94,11 @@ def send(
     target: Machines,
     workflow: Ids,
     event: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="EVENT", help="The name of the event, as it is stored: SUBMIT.", autocompletion=complete_event
         ),
-    ],
+    ] = None,
     payload: Annotated[str, typer.Argument(metavar="JSON", help="Its payload, as JSON.")] = "{}",
     *,
     home: Home = None,
@@ -123,6 +123,11 @@ def send(
     """
     place = place_of(home, server, key_file)
     failures = Failures()
+    machine: str | None = target
+    if place.server is not None and (event is None or event.lstrip().startswith("{")):
+        machine, workflow, event, payload = None, target, workflow, event or "{}"  # The words are ID EVENT [JSON].
+    elif event is None:
+        raise missing_word("MACHINE ID EVENT [JSON]")
 
     async def here() -> list[ShownMove]:
         machines = several_machines(target)
@@ -138,7 +143,7 @@ def send(
 
     async def there() -> list[ShownMove]:
         async with client_at(place) as client:
-            move = Served(client, named(target)).sender(
+            move = Served(client, named(machine)).sender(
                 event, payload, key=key, if_allowed=if_allowed, expect_version=expect_version
             )
             return await failures.all(workflow, move)

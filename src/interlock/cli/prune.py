@@ -31,7 +31,13 @@ def prune(
     server: Server = None,
     key_file: KeyFile = None,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="TIME", help="Those that ended so long ago: 90s, 15m, 2h, 30d.")
+        str,
+        typer.Option(
+            "--older-than",
+            "--older-than-s",
+            metavar="TIME",
+            help="Those that ended so long ago: seconds, or 90s, 15m, 2h, 30d.",
+        ),
     ],
     machine: Annotated[
         str | None, typer.Option(metavar="MACHINE", help="Only of this machine: its name, or MODULE:ATTR.")

@@ -62,6 +62,14 @@ def event_of(event: Event | str, data: Mapping[str, object] | None) -> tuple[str
             )
         name, codec = _writer(type(event))
         return name, msgspec.Raw(codec.encode_event(event))
+    given: object = event  # Not every program has a type checker.
+    if not isinstance(given, str):
+        name = f"the class {given.__name__}" if isinstance(given, type) else f"{shown(given)} ({type(given).__name__})"
+        raise InvalidPayload(
+            f"{name} was sent as an event.",
+            why="An event is an instance of a class of the machine's alphabet, or its wire name.",
+            fix='Send Submit(cents=999), or its name: client.send(id, "SUBMIT", data={…}).',
+        )
     return event, msgspec.Raw(plain_json({} if data is None else dict(data), f"the data of {event}"))
 
 

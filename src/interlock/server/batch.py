@@ -14,12 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from interlock.core.events import Event
-from interlock.errors import InterlockError, InvalidPayload, PayloadTooLarge
+from interlock.errors import InterlockError, InvalidPayload
 from interlock.runtime.envelopes import check_id
 from interlock.runtime.views import Moved, Refused
 from interlock.server.answers import NDJSON, Streamed, encode
 from interlock.server.problems import problem_of
-from interlock.server.requests import Disconnected, Request, decoded
+from interlock.server.requests import Disconnected, Request, decoded, too_large
 from interlock.server.service import Service
 from interlock.server.shapes import BatchLine, shown_move
 
@@ -83,9 +83,7 @@ class _Batch:
                 *lines, rest = (rest + piece).split(b"\n")
                 await self._decide(lines)
                 if len(rest) > self._limits.body_bytes_max:
-                    raise PayloadTooLarge(
-                        f"line {self._lines + 1}", size_bytes=len(rest), limit_bytes=self._limits.body_bytes_max
-                    )
+                    raise too_large(f"line {self._lines + 1}", len(rest), self._limits.body_bytes_max)
             await self._decide([rest])
             await self._finish(0)
         except Disconnected:
@@ -114,8 +112,11 @@ class _Batch:
         places: list[int] = []
         for place, line in enumerate(lines):
             workflow: str | None = None
+            name = f"line {self._lines - len(lines) + place + 1}"
             try:
-                given = decoded(line, _line, f"line {self._lines - len(lines) + place + 1}")
+                if len(line) > self._limits.body_bytes_max:  # It came in one piece with its end.
+                    raise too_large(name, len(line), self._limits.body_bytes_max)
+                given = decoded(line, _line, name)
                 workflow = given.id
                 check_id(workflow, "the id of a workflow")
                 if self._request.identity.limited:

@@ -12,9 +12,10 @@ from interlock.server.openapi import document
 from interlock.server.problems import phrase
 from interlock.server.requests import Request
 from interlock.server.routes import ROUTES
-from interlock.server.routing import Route
+from interlock.server.routing import Route, mounted_at
 from interlock.server.served import Served
 
+VARY: Headers = ((b"vary", b"accept"),)
 CSS: Headers = ((b"content-type", b"text/css; charset=utf-8"),)
 
 STYLE = """\
@@ -36,14 +37,17 @@ async def openapi(served: Served, request: Request) -> Answer:
     """The OpenAPI document."""
     del served
     request.query()
-    return shown(document(ROUTES))
+    return shown(document(ROUTES, root=mounted_at(request.scope, "/openapi.json")))
 
 
 async def docs(served: Served, request: Request) -> Answer:
-    """The page about all routes."""
+    """The page about all routes; for a program that asks for JSON and no page, the document."""
     del served
     request.query()
-    return Answer(200, page().encode(), PAGE, secured=True)
+    wanted = request.header(b"accept") or ""
+    if "json" in wanted and "html" not in wanted:
+        return shown(document(ROUTES, root=mounted_at(request.scope, "/docs")), headers=VARY)
+    return Answer(200, page().encode(), PAGE + VARY, secured=True)
 
 
 async def style(served: Served, request: Request) -> Answer:

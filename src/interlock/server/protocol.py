@@ -73,8 +73,12 @@ class Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """It ends: the app has the request from now on."""
-        self._in_head, self._uncounted = False, 0
+        come, self._uncounted = self._uncounted, 0
+        self._in_head = False
         self._on_time()
+        if come > self.limits.head_bytes_max and self._head_bytes() > self.limits.head_bytes_max:
+            self._refuse(answer_to(_too_large(self.limits)))
+            raise ValueError  # It came in one piece with its end. The parser stops, and the answer is written already.
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -90,6 +94,9 @@ class Bounded(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
         self._refuse(answer_to(_no_http(msg)))
+
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _on_time(self) -> None:
         if self._late is not None:

@@ -5,6 +5,7 @@ spelling mistake, and is refused as one.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -37,9 +38,10 @@ class Disconnected(Exception):
 class Request:
     """One request."""
 
-    __slots__ = ("_query", "_receive", "headers", "identity", "limits", "method", "parts", "query_string")
+    __slots__ = ("_query", "_receive", "headers", "identity", "limits", "method", "parts", "query_string", "scope")
 
     def __init__(self, scope: AsgiScope, receive: Receive, limits: Limits) -> None:
+        self.scope = scope
         self.method: str = scope["method"]
         self.headers = _headers(scope["headers"])
         self.query_string: bytes = scope.get("query_string", b"")
@@ -102,7 +104,7 @@ class Request:
         most = self.limits.body_bytes_max
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > most:
-            raise PayloadTooLarge("the body of the request", size_bytes=int(announced), limit_bytes=most)
+            raise too_large("the body of the request", int(announced), most)
         message = await self._piece()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
@@ -115,7 +117,7 @@ class Request:
                 size += len(pieces[-1])
             body = b"".join(pieces)
         if len(body) > most:
-            raise PayloadTooLarge("the body of the request", size_bytes=len(body), limit_bytes=most)
+            raise too_large("the body of the request", len(body), most)
         return body
 
     async def json(self, decoder: msgspec.json.Decoder[ValueT]) -> ValueT:
@@ -178,6 +180,14 @@ def _headers(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
+def too_large(what: str, size_bytes: int, limit_bytes: int) -> PayloadTooLarge:
+    """The error for more than `body_bytes_max`, which whoever serves the app can raise."""
+    error = PayloadTooLarge(what, size_bytes=size_bytes, limit_bytes=limit_bytes)
+    error.why = "Whatever a request may hold in memory has a bound."
+    error.fix = "Send less, or many events as lines of a batch; whoever serves it can raise Limits(body_bytes_max=…)."
+    return error
+
+
 def decoded(data: bytes, decoder: msgspec.json.Decoder[ValueT], what: str = "the body") -> ValueT:
     """The value in some JSON. Raises InvalidPayload, also for what is nested too deeply."""
     try:
@@ -185,12 +195,33 @@ def decoded(data: bytes, decoder: msgspec.json.Decoder[ValueT], what: str = "the
     except RecursionError:
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidPayload(
-            f"{what} does not fit: {error}.", fix="Send JSON as the page /docs shows it for this request."
-        ) from error
+        raise _unread(data, what, error) from error
     if data.count(b"{") + data.count(b"[") > DEPTH_MAX:
         _refuse_deep(data, what)
     return value
+
+
+def _unread(data: bytes, what: str, error: Exception) -> InvalidPayload:
+    """What is wrong with some JSON. Of nothing, and of half a character, the decoder says that it was cut off."""
+    if not data.strip():
+        return InvalidPayload(
+            f"{what} is empty.",
+            why="What is asked for stands in it.",
+            fix="Send JSON as the page /docs shows it for this request.",
+        )
+    if _HALF.search(_WHOLE.sub(b"", data)):
+        return InvalidPayload(
+            f"{what} has text that is not valid Unicode (a lone surrogate).",
+            why="It is half a character, which no store can keep.",
+            fix="Send both halves, \\ud83d\\ude00, or the character itself in UTF-8.",
+        )
+    return InvalidPayload(
+        f"{what} does not fit: {error}.", fix="Send JSON as the page /docs shows it for this request."
+    )
+
+
+_WHOLE = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def _refuse_deep(data: bytes, what: str) -> None:

@@ -7,7 +7,7 @@ taken for another route.
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Literal, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -133,6 +133,15 @@ def segments(scope: AsgiScope) -> list[str]:
             fix="Encode the id as UTF-8, then percent-encode it.",
         ) from error
     return _split(bare)
+
+
+def mounted_at(scope: AsgiScope, path: str) -> str:
+    """Where the app is mounted, for whoever has asked for this path below; empty where it stands alone."""
+    root: str = scope.get("root_path", "")
+    if not root:  # Some of those who mount an app do not say where, and leave only the path as it was sent.
+        sent = unquote((scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1"))
+        root = sent.removesuffix(path) if sent.endswith(path) else ""
+    return quote(root.rstrip("/"))
 
 
 def _split(path: str) -> list[str]:

@@ -12,16 +12,18 @@ import binascii
 import hashlib
 import hmac
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 import msgspec
 
 from interlock.core.events import Event
 from interlock.errors import DefinitionError, InterlockError, UserCodeError
 from interlock.runtime.bound import state_text
+from interlock.runtime.envelopes import check_id
 from interlock.server.answers import Answer, shown
-from interlock.server.problems import HttpProblem
+from interlock.server.problems import HttpProblem, log
 from interlock.server.requests import Request, decoded
 from interlock.server.service import Service
 from interlock.server.shapes import ShownDelivery
@@ -30,14 +32,17 @@ WINDOW_S = 300.0
 """How old a signature may be, and how far ahead the sender's clock."""
 
 SIGNATURES_MAX = 20
+KINDS_MAX = 5
 NAME_CHARACTERS_MAX = 100
 PREFIX = "whsec_"
 
-Mapped = tuple[str, Event, str | None]
-"""The workflow, the event, and its key; None for the delivery's own id."""
+Mapped = tuple[str, Event | str, str | None]
+"""The workflow, the event (or its name, if it has no fields), and its key; None for the delivery's own id."""
 
 Mapper = Callable[[dict[str, object], str], Mapped | Awaitable[Mapped | None] | None]
 """From a payload and the id of its delivery to what is sent; None when it is of no interest."""
+
+NO_FIELDS = b"{}"
 
 _object = msgspec.json.Decoder(dict[str, object])
 
@@ -111,6 +116,9 @@ async def deliver(service: Service, webhooks: Mapping[str, Webhook], request: Re
     if mapped is None:
         return shown(ShownDelivery(ignored=True))
     workflow, event, key = mapped
+    if isinstance(event, str):
+        check_id(workflow, "the id of a workflow")
+        event = await service.event_for(workflow, event, NO_FIELDS)
     moved = await service.engine.send(workflow, event, key=key or delivery, if_allowed=True)
     return shown(
         ShownDelivery(
@@ -151,27 +159,39 @@ async def _mapped(webhook: Webhook, payload: dict[str, object], delivery: str) -
     except InterlockError:
         raise
     except Exception as error:
+        # Where, and not what: the text of an exception may hold the payload, or a secret.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"the mapper of webhook {webhook.source!r} raised {type(error).__name__}"
+        log.error("%s at %s:%s, for the delivery %r", what, last.filename, last.lineno, delivery[:200])
         raise UserCodeError(
-            f"the mapper of webhook {webhook.source!r} raised {type(error).__name__}.",
+            f"{what}.",
             why="It maps a payload to a workflow, an event and a key, and may not raise.",
-            fix="Correct the function; return None for a payload that is of no interest.",
+            fix="Correct the function, the log says where; return None for a payload that is of no interest.",
         ) from error
     if result is None or _is_mapped(result):
         return result
     raise UserCodeError(
-        f"the mapper of webhook {webhook.source!r} returned {type(result).__name__}.",
+        f"the mapper of webhook {webhook.source!r} returned {_kinds(result)}.",
         why="It returns the id of a workflow, an event and a key, or None.",
-        fix="Return (workflow id, event, key).",
+        fix="Return (workflow id, event, key): a text, an event or the name of one, and a text or None.",
     )
 
 
 def _is_mapped(given: object) -> TypeGuard[Mapped]:
     """Not every program has a type checker."""
     match given:
-        case (str(), Event(), str() | None):
+        case (str(), Event() | str(), str() | None):
             return True
         case _:
             return False
+
+
+def _kinds(given: object) -> str:
+    """What was returned, by its types: the values are the payload's, and stay out of the answer."""
+    if isinstance(given, tuple):
+        parts = cast("tuple[object, ...]", given)
+        return f"({', '.join(type(each).__name__ for each in parts[:KINDS_MAX])})"
+    return type(given).__name__
 
 
 def by_source(webhooks: Sequence[Webhook]) -> dict[str, Webhook]:

@@ -48,9 +48,14 @@ async def get(service: Service, request: Request) -> Answer:
     await service.permit(request, None, workflow)
     view = await service.engine.get(workflow)
     tag = tagged(view.version)
-    if request.headers.get(b"if-none-match") == tag[0][1]:
+    if _has(request.headers.get(b"if-none-match"), tag[0][1]):
         return Answer(304, b"", tag)
     return shown(shown_view(service.machines[view.machine], view), headers=tag)
+
+
+def _has(tags: bytes | None, tag: bytes) -> bool:
+    """Whether If-None-Match has the tag. A proxy that compresses makes it a weak one, which is as good here."""
+    return tags is not None and any(each.strip().removeprefix(b"W/") in {tag, b"*"} for each in tags.split(b","))
 
 
 async def send(service: Service, request: Request) -> Answer:
@@ -73,6 +78,11 @@ async def send(service: Service, request: Request) -> Answer:
             expect_version=expected,
         )
     except VersionConflict as error:
+        if expected == 0:
+            error.what = (
+                f"If-Match is {request.header(b'if-match')!r:.100}, which is no version of workflow {workflow!r}."
+            )
+            error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
         return answer_to(error, status=409 if expected is None else 412)
     return Answer(200, encode(shown_move(workflow, moved)), JSON + tagged(moved.version))
 

@@ -54,8 +54,11 @@ def test_the_command_shows_applies_and_has_nothing_left_to_do(postgres_url: str,
     assert "CREATE TABLE workflows" in shown.out
     done = run_program("migrate", postgres_url, folder=tmp_path)
     assert (done.code, "0001_workflows" in done.out) == (0, True)
-    again = run_program("migrate", postgres_url, "--dry-run", folder=tmp_path)
-    assert (again.code, "is up to date" in again.out) == (0, True)
+    for words in ((postgres_url,), ("--home", postgres_url)):
+        again = run_program("migrate", *words, "--dry-run", folder=tmp_path)
+        assert (again.code, "is up to date" in again.out) == (0, True)
+    nowhere = run_program("migrate", folder=tmp_path)
+    assert (nowhere.code, "no store is given" in nowhere.err) == (2, True)
 
 
 def test_a_later_schema_is_refused_and_stays_as_it_is(postgres_url: str) -> None:

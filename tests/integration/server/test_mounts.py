@@ -78,6 +78,8 @@ def test_it_works_inside_another_app(mount: Callable[[AsgiApp], Asgi]) -> None:
                 assert b"invalid-transition" in (await client.post("/v1/events:batch", content=lines)).content
                 assert (await client.get("/readyz")).json() == {"status": "ok"}
                 assert (await client.get("/docs")).status_code == 200
+                described = (await client.get("/openapi.json")).json()
+                assert described["servers"] == [{"url": "/interlock"}], "where its paths begin"
                 assert (await client.get("/none")).json()["code"] == "not-found"
 
     asyncio.run(run())

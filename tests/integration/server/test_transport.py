@@ -100,6 +100,16 @@ def test_a_head_that_is_a_little_too_large_is_told() -> None:
         assert "1,000 bytes" in problem(answer, 431, "head-too-large")["title"]
 
 
+@pytest.mark.parametrize("head", [b"GET /%b HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nx: %b\r\n"])
+def test_a_head_that_comes_in_one_piece_with_its_end_is_bounded_too(head: bytes) -> None:
+    with talking(head_bytes_max=1_000) as talk:
+        answer = talk().say(head % (b"x" * 1_200) + HERE + b"\r\n").heard()
+        problem(answer, 431, "head-too-large")
+        body = b'{"event": "REMARK", "data": {"note": "%b"}}' % (b"x" * 2_000)
+        asked = EVENT + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        problem(talk().say(asked + body).heard(), 404, "workflow-not-found")  # A body is no part of it.
+
+
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
     with talking(head_s=0.05) as talk:
         problem(talk().say(b"GET /healthz HTT").heard(), 408, "request-timeout")

@@ -178,7 +178,7 @@ def test_those_that_have_stayed_too_long_are_listed(shop: Interlock) -> None:
     assert shop("stalled", NAME, "-o", "ids").out == ""
     assert sorted(shop("stalled", NAME, "--older-than", "0", "-o", "ids").out.splitlines()) == sorted(["o-1", ODD])
     assert shop("stalled", NAME, "--older-than", "0s", "--state", "charging", "-o", "ids").out == "o-1\n"
-    assert shop("stalled", NAME, "--older-than", "2h", "-o", "json").out == "[]\n"
+    assert shop("stalled", NAME, "--older-than-s", "7200", "-o", "json").out == "[]\n"
     assert shop("stalled", NAME, "--older-than", "0", "--state", "done", "-o", "ids").out == ""
 
 

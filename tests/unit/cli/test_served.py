@@ -144,6 +144,18 @@ def test_the_machine_of_a_workflow_reads_the_event(at: Interlock) -> None:
     refused(at("start", BOTH, "both-2"), 2, "2 machines")
 
 
+def test_a_server_needs_no_machine(at: Interlock, interlock: Interlock, tmp_path: Path) -> None:
+    assert at("start", "order", "bare-1").code == 0
+    assert "SUBMIT" in at("allowed", "bare-1").out
+    refused(at("send", "bare-1", "SUBMIT", '{"cents": 0}'), 3, "The amount is between 1 cent and 100 euros")
+    assert at("allowed", "bare-1", "SUBMIT", '{"cents": 0}').code == 3
+    assert at("send", "bare-1", "REMARK", '{"note": "b"}', "-o", "ids").out == "bare-1\n"
+    assert at("send", "bare-1", "CANCEL", "-o", "ids").out == "bare-1\n"
+    home = ("--home", f"lanes://{tmp_path}/shop")
+    refused(interlock("send", NAME, "bare-1", *home), 2, "a word is missing", "MACHINE ID EVENT [JSON]")
+    refused(interlock("allowed", NAME, *home), 2, "a word is missing", "MACHINE ID [EVENT] [JSON]")
+
+
 def test_breakers_are_listed_and_held(at: Interlock) -> None:
     assert at("breakers", "-o", "ids").out.split() == ["gateway"]
     [held] = json.loads(at("breakers", "gateway", "--force", "open", "-o", "json").out)

@@ -152,6 +152,24 @@ def test_an_id_of_any_alphabet_arrives_as_it_is(odd: str) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("given", [None, 5, object(), Submit, {"event": "SUBMIT"}])
+def test_what_is_no_event_is_refused_as_an_engine_refuses_it(given: object) -> None:
+    wrong: Any = given
+    asked: Any = 0 if given is None else given  # None asks for all events.
+
+    async def test() -> None:
+        _, client = await begun()
+        with pytest.raises(InvalidPayload, match="was sent as an event"):
+            await client.send("o-1", wrong)
+        with pytest.raises(InvalidPayload, match="was sent as an event"):
+            await client.allowed("o-1", asked)
+        [answer] = await client.send_many([("o-1", wrong, None)])
+        assert isinstance(answer, interlock.Refused)
+        assert isinstance(answer.error, InvalidPayload)
+
+    run(test)
+
+
 def test_a_workflow_of_another_machine_is_not_found_and_that_is_asked_once() -> None:
     async def test() -> None:
         server, client = await begun()

@@ -91,10 +91,33 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
 
         path = "/v1/machines/order/workflows"
         problem(await app.post(path, content=body), 413, "payload-too-large")
-        problem(await app.post(path, content=pieces()), 413, "payload-too-large")
+        told = problem(await app.post(path, content=pieces()), 413, "payload-too-large")
+        assert "body_bytes_max" in str(told["fix"]), "another limit than that of a context"
         assert (await app.get("/v1/workflows")).json()["items"] == []
 
     served(test, limits=Limits(body_bytes_max=1_000))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "the body is empty."),
+        (b" \n", "the body is empty."),
+        (rb'{"id": "\ud800"}', "the body has text that is not valid Unicode (a lone surrogate)."),
+        (
+            rb'{"id": "o-1", "context": {"note": "\udc00"}}',
+            "the body has text that is not valid Unicode (a lone surrogate).",
+        ),
+        (rb'{"id": "\ud83d\ude00', "the body does not fit: Input data was truncated."),
+        (rb'{"id": "C:\\ud800', "the body does not fit: Input data was truncated."),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_for_what_it_is(body: bytes, told: str) -> None:
+    async def test(app: Served) -> None:
+        response = await app.post("/v1/machines/order/workflows", content=body)
+        assert problem(response, 400, "invalid-payload")["title"] == told
+
+    served(test)
 
 
 def test_a_context_that_is_too_large_is_refused() -> None:
@@ -247,6 +270,20 @@ def test_the_document_describes_every_route() -> None:
         assert described == {(route.method, route.path) for route in ROUTES}
         identities = [each["operationId"] for path in document["paths"].values() for each in path.values()]
         assert len(set(identities)) == len(identities)
+
+    served(test)
+
+
+def test_the_documentation_is_the_document_for_whoever_asks_for_json() -> None:
+    async def test(app: Served) -> None:
+        document = (await app.get("/openapi.json")).json()
+        for wanted in ("application/json", "application/vnd.oai.openapi+json;version=3.1"):
+            asked = await app.get("/docs", headers={"Accept": wanted})
+            assert (asked.headers["content-type"], asked.json()) == ("application/json", document)
+        for wanted in ("*/*", "text/html,application/xhtml+xml,application/json;q=0.9"):
+            asked = await app.get("/docs", headers={"Accept": wanted})
+            assert asked.headers["content-type"].startswith("text/html")
+            assert asked.headers["vary"] == "accept"
 
     served(test)
 

@@ -95,6 +95,9 @@ def test_lines_and_their_number_are_bounded(together: int) -> None:
         assert answers[-1]["code"] == "invalid-payload"
         answers = await batch(app, {"id": "o-1", "event": "REMARK", "data": {"note": "x" * 2_000}})
         assert answers[-1]["code"] == "payload-too-large"
+        # With its end in the same piece, the long line alone is refused: where the next one begins is known.
+        answers = await batch(app, {"id": "o-1", "event": "REMARK", "data": {"note": "x" * 2_000}}, line)
+        assert [each.get("code") for each in answers] == ["payload-too-large", None]
 
     served(test, limits=Limits(batch_lines_max=2, batch_group_max=together, body_bytes_max=1_000))
 

@@ -34,8 +34,10 @@ def mapped(payload: dict[str, object], delivery: str) -> Mapped | None:
             return order, shop.Remark(note=delivery), f"own-{delivery}"
         case {"ticket": str(order)}:
             return order, shop.Close(), None
-        case {"wrong": _}:
-            return "o-1"  # type: ignore[return-value]
+        case {"named": str(order), "event": str(event)}:
+            return order, event, None
+        case {"wrong": wrong}:
+            return (wrong, shop.Close(), None) if isinstance(wrong, list) else "o-1"  # type: ignore[return-value]
         case {"raise": _}:
             raise KeyError("a secret")
         case _:
@@ -78,6 +80,34 @@ def test_a_delivery_applies_once_and_a_late_one_is_ignored() -> None:
         assert (await app.get("/v1/workflows/o-1")).json()["version"] == 2
         other = await deliver(app, b'{"of": "no interest"}', delivery="msg_3")
         assert other.json() == {"ignored": True, "duplicate": False, "id": None, "state": None, "version": None}
+
+    served(test, **HOW)
+
+
+def test_a_mapper_may_name_the_event() -> None:
+    """B13: a name that no machine knows has its own answer, and so has one whose fields are missing."""
+
+    async def test(app: Served) -> None:
+        await app.start()
+        body = b'{"named": "o-1", "event": "%b"}'
+        unknown = problem(await deliver(app, body % b"NOBODY"), 400, "invalid-payload")
+        assert "there is no event 'NOBODY'" in str(unknown["title"])
+        problem(await deliver(app, body % b"SUBMIT"), 400, "invalid-payload")
+        problem(await deliver(app, b'{"named": "nobody", "event": "CANCEL"}'), 404, "workflow-not-found")
+        problem(await deliver(app, b'{"named": "a/b", "event": "CANCEL"}'), 400, "invalid-payload")
+        moved = await deliver(app, body % b"CANCEL")
+        assert (moved.status_code, moved.json()["ignored"]) == (200, False)
+        rows = (await app.get("/v1/workflows/o-1/history")).json()["items"]
+        assert (rows[1]["event"], rows[1]["key"]) == ("CANCEL", "msg_1")
+
+    served(test, **HOW)
+
+
+def test_a_mapper_that_returns_something_else_is_told_by_its_types() -> None:
+    async def test(app: Served) -> None:
+        await app.start()
+        document = problem(await deliver(app, b'{"wrong": ["4711"]}'), 500, "user-code")
+        assert document["title"] == "the mapper of webhook 'shop' returned (list, Close, NoneType)."
 
     served(test, **HOW)
 
@@ -280,6 +310,9 @@ def test_a_mapper_that_raises_tells_neither_secret_nor_payload(caplog: pytest.Lo
         for hidden in ("a secret", "4111", SECRET):
             assert hidden not in response.text
             assert hidden not in caplog.text
+        assert "raised KeyError at " in caplog.text  # Whoever wrote it has to find it.
+        assert f"{__file__}:" in caplog.text
+        assert "'msg_1'" in caplog.text
 
     served(test, **HOW)
 

@@ -41,7 +41,9 @@ def test_a_workflow_has_its_version_as_etag() -> None:
         await app.start()
         response = await app.get("/v1/workflows/o-1")
         assert (response.status_code, response.headers["etag"]) == (200, '"1"')
-        assert (await app.get("/v1/workflows/o-1", headers={"If-None-Match": '"1"'})).status_code == 304
+        for tags, status in (('"1"', 304), ('W/"1"', 304), ('"0", "1"', 304), ("*", 304), ('"0"', 200), ("1", 200)):
+            asked = await app.get("/v1/workflows/o-1", headers={"If-None-Match": tags})
+            assert (asked.status_code, asked.headers["etag"]) == (status, '"1"'), tags
         assert (await app.client.head("/v1/workflows/o-1")).text == ""
         problem(await app.get("/v1/workflows/nobody"), 404, "workflow-not-found")
 
@@ -98,7 +100,8 @@ def test_if_match_depends_on_the_version() -> None:
     async def test(app: Served) -> None:
         await app.start()
         problem(await app.send("SUBMIT", headers={"If-Match": '"2"'}, cents=5), 412, "version-conflict")
-        problem(await app.send("SUBMIT", headers={"If-Match": '"other"'}, cents=5), 412, "version-conflict")
+        other = problem(await app.send("SUBMIT", headers={"If-Match": '"other"'}, cents=5), 412, "version-conflict")
+        assert other["title"] == "If-Match is '\"other\"', which is no version of workflow 'o-1'."
         problem(await app.send("SUBMIT", headers={"If-Match": '"1", "2"'}, cents=5), 400, "invalid-payload")
         keyed = {"If-Match": '"1"', "Idempotency-Key": "k"}
         assert (await app.send("SUBMIT", headers=keyed, cents=5)).status_code == 200

@@ -95,10 +95,11 @@ async def _demo(
         outcome = await walk.run(watch)
     console.print("Verifying every order…", soft_wrap=True)
     await verify(walk)
+    show_outcome(console, outcome)
+    # Behind the proof: where no file can be written, everything else has been told.
     machine = output.with_stem(f"{output.stem}-machine")
     write_file(output, plot(outcome))
     write_file(machine, diagrams.svg(order.describe(), visits=outcome.tally.visits))
-    show_outcome(console, outcome)
     console.print()
     console.print(f"The walk, plotted: {output}", soft_wrap=True)
     console.print(f"The machine, coloured by visits: {machine}", soft_wrap=True)

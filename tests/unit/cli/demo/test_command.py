@@ -91,3 +91,11 @@ def test_without_uvicorn_the_demo_runs_without_a_dashboard_and_says_how_to_get_i
     assert (done.code, done.err) == (0, "")
     assert 'No dashboard: uvicorn is not installed. pip install "interlock[server]"' in done.out
     assert "http://" not in done.out
+
+
+def test_a_plot_that_cannot_be_written_does_not_hide_the_proof(interlock: Interlock, folder: Path) -> None:
+    (folder / "taken").write_text("a file, and no folder")
+    done = interlock("demo", "--orders", "3", "--output", "taken/demo.svg")
+    assert done.code == 1
+    assert "The proof" in done.out
+    assert "taken/demo.svg cannot be written" in done.err
