@@ -77,28 +77,57 @@ class Gate:
             self._tokens.take()
         self.in_flight += 1
 
+    def enter_many(self, count: int) -> int:
+        """Take in as many of these calls as there is room for, and say how many; the rest may ask one by one."""
+        count = min(count, self._most - self.in_flight)
+        if count < 1 or self._tokens is not None:
+            return 0  # The tokens of a cluster are taken one by one.
+        if self._rate is not None:
+            now_s = self._clock.monotonic_s()
+            self.bucket, _ = self._rate.take(self.bucket, now_s, 0.0)  # What has come since somebody looked.
+            count = min(count, int(self.bucket.tokens))
+            self.bucket, _ = self._rate.take(self.bucket, now_s, float(count))
+        self.in_flight += count
+        return count
+
     def look(self, *, starts: bool = False) -> Bucket:
         """Raise Overloaded if a call were refused now, before anything is done for it; nothing is taken yet."""
-        if self.in_flight >= self._most:
-            raise self._overloaded(RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max).")
-        if starts:
-            waiting = self._places.waiting
-            if self.in_flight + waiting >= self._most:
-                raise self._overloaded(BACKLOG_S, f"{waiting:,} workflows wait for a place already (in_flight_max).")
-        if self._rate is None:
-            return self.bucket
-        if self._tokens is not None:
-            left, wait_s = self.bucket, self._tokens.wait_s()
-        else:
-            left, wait_s = self._rate.take(self.bucket, self._clock.monotonic_s())
-        if wait_s:
-            whose = "" if self._tokens is None else " of the cluster"
-            raise self._overloaded(wait_s, f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s).")
+        left, wait_s = self._level()
+        refused = self._refusal(wait_s, starts=starts)
+        if refused is not None:
+            raise refused
         return left
 
-    def _overloaded(self, retry_after_s: float, told: str) -> Overloaded:
+    @property
+    def full(self) -> bool:
+        """Whether an event were refused now; a start may be refused all the same."""
+        return self.in_flight >= self._most or self._level()[1] > 0
+
+    def refusal(self, *, starts: bool = False) -> Overloaded | None:
+        """What `look` would raise, which counts as a refusal; None when a call were taken in."""
+        return self._refusal(self._level()[1], starts=starts)
+
+    def _level(self) -> tuple[Bucket, float]:
+        """The bucket if one more call is taken from it, and how long that call has to wait for its token."""
+        if self._rate is None:
+            return self.bucket, 0.0
+        if self._tokens is not None:
+            return self.bucket, self._tokens.wait_s()
+        return self._rate.take(self.bucket, self._clock.monotonic_s())
+
+    def _refusal(self, wait_s: float, *, starts: bool) -> Overloaded | None:
+        retry_s, told = wait_s, ""
+        if self.in_flight >= self._most:
+            retry_s, told = RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max)."
+        elif starts and self.in_flight + self._places.waiting >= self._most:
+            retry_s, told = BACKLOG_S, f"{self._places.waiting:,} workflows wait for a place already (in_flight_max)."
+        elif wait_s and self._rate is not None:
+            whose = "" if self._tokens is None else " of the cluster"
+            told = f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s)."
+        if not told:
+            return None
         self.refused += 1
-        return Overloaded(retry_after_s, told)
+        return Overloaded(retry_s, told)
 
     def go_along(self, before: "Gate") -> None:
         """Be the gate instead of another one, with its bounds and with whoever is under way there."""
