@@ -99,27 +99,32 @@ class Gate:
         return left
 
     @property
-    def full(self) -> bool:
-        """Whether an event were refused now; a start may be refused all the same."""
-        return self.in_flight >= self._most or self._level()[1] > 0
+    def room(self) -> float:
+        """How many events were taken in now, as far as that is known here; a start may be refused all the same."""
+        free = self._most - self.in_flight
+        if self._rate is None:
+            return free
+        if self._tokens is not None:
+            return 0.0 if self._tokens.wait_s() else free
+        return min(free, self._rate.take(self.bucket, self._clock.monotonic_s(), 0.0)[0].tokens)
 
-    def refusal(self, *, starts: bool = False) -> Overloaded | None:
-        """What `look` would raise, which counts as a refusal; None when a call were taken in."""
-        return self._refusal(self._level()[1], starts=starts)
+    def refusal(self, ahead: int = 0, *, starts: bool = False) -> Overloaded | None:
+        """What `look` would raise behind so many others, which counts as a refusal; None if it raised nothing."""
+        return self._refusal(self._level(1.0 + ahead)[1], ahead, starts=starts)
 
-    def _level(self) -> tuple[Bucket, float]:
-        """The bucket if one more call is taken from it, and how long that call has to wait for its token."""
+    def _level(self, tokens: float = 1.0) -> tuple[Bucket, float]:
+        """The bucket if so many calls are taken from it, and how long the last one has to wait for its token."""
         if self._rate is None:
             return self.bucket, 0.0
         if self._tokens is not None:
             return self.bucket, self._tokens.wait_s()
-        return self._rate.take(self.bucket, self._clock.monotonic_s())
+        return self._rate.take(self.bucket, self._clock.monotonic_s(), tokens)
 
-    def _refusal(self, wait_s: float, *, starts: bool) -> Overloaded | None:
-        retry_s, told = wait_s, ""
-        if self.in_flight >= self._most:
-            retry_s, told = RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max)."
-        elif starts and self.in_flight + self._places.waiting >= self._most:
+    def _refusal(self, wait_s: float, ahead: int = 0, *, starts: bool) -> Overloaded | None:
+        retry_s, told, in_flight = wait_s, "", self.in_flight + ahead
+        if in_flight >= self._most:
+            retry_s, told = RETRY_S, f"{in_flight:,} calls are under way already (in_flight_max)."
+        elif starts and in_flight + self._places.waiting >= self._most:
             retry_s, told = BACKLOG_S, f"{self._places.waiting:,} workflows wait for a place already (in_flight_max)."
         elif wait_s and self._rate is not None:
             whose = "" if self._tokens is None else " of the cluster"

@@ -3,8 +3,12 @@
 Under overload most of what comes is refused, and whatever a refusal costs is taken from those that were let in: so
 there is no task for it, nothing is waited for, and its body is not looked at. The answer is the one that the route
 itself would give; whatever else may be wrong with a request, or has to be waited for, is left to the route.
+
+Requests come in crowds, and none of a crowd has taken its token before all of their heads are read: so those that were
+let in during one turn of the event loop are counted as if they had.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from interlock.errors import InterlockError
@@ -15,6 +19,9 @@ from interlock.server.routing import Route, Router, ServedT
 from interlock.server.security.identity import Identity
 from interlock.server.service import Service
 
+CROWD = 256
+"""With more room than this nobody is looked at: so many do not come in one turn."""
+
 
 class Door:
     """The door of one app."""
@@ -22,11 +29,14 @@ class Door:
     def __init__(self, service: Service, router: Router[ServedT]) -> None:
         self._service = service
         self._find = router.find
+        self._let_in = 0
+        """In this turn of the event loop."""
 
     def refusal(self, scope: AsgiScope) -> Answer | None:
         """The answer to a request that is refused at once; None for all others."""
         service = self._service
-        if not service.full or service.under_way >= service.limits.requests_max or scope["query_string"]:
+        room = service.room
+        if room > CROWD or service.under_way >= service.limits.requests_max or scope["query_string"]:
             return None
         try:
             route, parts = self._find(scope["method"], scope)
@@ -38,8 +48,16 @@ class Door:
             permitted(service, route, parts, headers_of(scope["headers"]))
         except InterlockError:
             return None  # Which is told by the route, in its own order.
-        refused = service.overloaded(starts=starts)
-        return None if refused is None else answer_to(refused)
+        refused = service.overloaded(self._let_in, starts=starts) if room < 1 + self._let_in else None
+        if refused is not None:
+            return answer_to(refused)
+        if not self._let_in:
+            asyncio.get_running_loop().call_soon(self._turned)
+        self._let_in += 1
+        return None
+
+    def _turned(self) -> None:
+        self._let_in = 0
 
 
 def permitted(

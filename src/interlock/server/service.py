@@ -181,13 +181,13 @@ class Service:
         self._inside.gate.look(starts=starts)
 
     @property
-    def full(self) -> bool:
-        """Whether the engine would not take in an event now."""
-        return self._inside.gate.full
+    def room(self) -> float:
+        """How many events the engine would take in now."""
+        return self._inside.gate.room
 
-    def overloaded(self, *, starts: bool) -> InterlockError | None:
-        """What `refuse_if_full` would raise."""
-        return self._inside.gate.refusal(starts=starts)
+    def overloaded(self, ahead: int, *, starts: bool) -> InterlockError | None:
+        """What `refuse_if_full` would raise behind so many others."""
+        return self._inside.gate.refusal(ahead, starts=starts)
 
     async def start(self, bound: Bound, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
         """Start a workflow; says also whether it was there before."""

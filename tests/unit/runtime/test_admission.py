@@ -173,9 +173,9 @@ def test_the_tokens_of_a_cluster_are_taken_one_by_one() -> None:
     gate = Gate(Admission(rate_per_s=10), SetClock(), Places(1, 1, 1), lambda _: Three())
     assert gate.enter_many(3) == 0
     for _ in range(3):
-        assert not gate.full
+        assert gate.room > 0
         gate.enter()
-    assert gate.full
+    assert gate.room == 0
     with pytest.raises(Overloaded, match="of the cluster"):
         gate.enter()
 
@@ -184,19 +184,22 @@ def test_a_refusal_can_be_had_without_being_raised_and_counts_as_one() -> None:
     clock = SetClock()
     gate = Gate(Admission(rate_per_s=10, burst=1), clock, Places(1, 1, 1))
     assert gate.refusal() is None
-    assert not gate.full
+    assert gate.room == 1
     gate.enter()
     refused = gate.refusal()
-    assert gate.full
-    assert gate.refused == 1, "looking whether it is full is no refusal"
+    assert gate.room == 0
+    assert gate.refused == 1, "looking whether there is room is no refusal"
     with pytest.raises(Overloaded) as raised:
         gate.look()
     assert refused is not None
     assert (refused.what, refused.retry_after_s) == (raised.value.what, raised.value.retry_after_s)
     assert gate.refused == 2
     clock.now_s += 0.11
-    assert not gate.full
+    assert gate.room == 1
     assert gate.refusal(starts=True) is None
+    behind = gate.refusal(2)
+    assert behind is not None
+    assert behind.retry_after_s == pytest.approx(0.2), "two tokens more"
 
 
 def test_a_backlog_is_told_to_those_who_start() -> None:
@@ -204,7 +207,7 @@ def test_a_backlog_is_told_to_those_who_start() -> None:
     gate = Gate(Admission(in_flight_max=2), SetClock(), places)
     gate.enter()
     gate.enter()
-    assert gate.full
+    assert gate.room == 0
     refused = gate.refusal(starts=True)
     assert refused is not None
     assert "under way" in refused.what

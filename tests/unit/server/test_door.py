@@ -73,6 +73,7 @@ def test_calls_under_way_fill_the_door_too() -> None:
     async def test(app: Served) -> None:
         gate = app.engine._inside.gate
         assert app.app.door.refusal(scope()) is None
+        await asyncio.sleep(0)
         gate.enter()
         before, answer = gate.refused, app.app.door.refusal(scope())
         assert answer is not None
@@ -117,3 +118,17 @@ def test_beyond_the_bound_of_requests_the_app_tells_that() -> None:
         assert app.app.door.refusal(scope()) is None
 
     served(test, admission=Admission(in_flight_max=1), limits=Limits(requests_max=1))
+
+
+def test_those_who_come_together_are_let_in_as_far_as_there_is_room() -> None:
+    """None of them has taken its token before all heads are read."""
+
+    async def test(app: Served) -> None:
+        refusal = app.app.door.refusal
+        assert [refusal(scope()) is None for _ in range(5)] == [True, True, True, False, False]
+        assert refusal(scope("/v1/workflows/o-1", method="GET")) is None
+        await asyncio.sleep(0)
+        assert [refusal(scope(STARTS)) is None for _ in range(4)] == [True, True, True, False], "none took a token"
+
+    served(test, admission=Admission(rate_per_s=1, burst=3), clock=SetClock())
+    served(test, admission=Admission(in_flight_max=3))
