@@ -143,7 +143,7 @@ class Codec(Generic[ContextT, EventT]):
                 why="A machine takes only the events of its own alphabet.",
                 fix="Send one of its events.",
             )
-        return self._decode(decoder, data or b"{}", f"{self.machine}: the payload of {name}", strict=strict)
+        return self._decode(decoder, data or b"{}", self._payloads[decoder.type], strict=strict)
 
     def context_schema(self) -> dict[str, object]:
         """The JSON schema of the context."""
@@ -184,15 +184,19 @@ class Codec(Generic[ContextT, EventT]):
         except Exception as error:  # A user's __post_init__ may raise anything.
             told = str(error) or type(error).__name__
             raise InvalidPayload(f"{what} does not fit: {told}.", fix="Correct the field that is named.") from error
-        if b"\\u0000" in data:
+        if b"\\" in data and b"\\u0000" in data:
             _refuse_unstorable(value, what)
-        if strict:
-            # Most are flat: then the names at the top are all there is to look at, and the type knows them.
-            flat = data.count(b"{") + data.count(b"[") == 1
-            if not flat or not _all_known(raw, cast("type[object]", type(value))):
-                _refuse_surplus(raw, value, what)
-            return completed(value, flat=flat)
-        return value
+        if not strict:
+            return value
+        # Most are flat: then the names at the top are all there is to look at, and the type knows them.
+        flat = data.count(b"{") + data.count(b"[") == 1
+        cls = cast("type[object]", type(value))
+        names = _NAMES.get(cls) if flat else None
+        if names is not None and isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names:
+            return value  # All of its fields and nothing else: there is nothing to complete either.
+        if not flat or not _all_known(raw, cls):
+            _refuse_surplus(raw, value, what)
+        return completed(value, flat=flat)
 
 
 def _to_plain(value: object) -> object:

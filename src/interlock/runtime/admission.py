@@ -77,28 +77,62 @@ class Gate:
             self._tokens.take()
         self.in_flight += 1
 
+    def enter_many(self, count: int) -> int:
+        """Take in as many of these calls as there is room for, and say how many; the rest may ask one by one."""
+        count = min(count, self._most - self.in_flight)
+        if count < 1 or self._tokens is not None:
+            return 0  # The tokens of a cluster are taken one by one.
+        if self._rate is not None:
+            now_s = self._clock.monotonic_s()
+            self.bucket, _ = self._rate.take(self.bucket, now_s, 0.0)  # What has come since somebody looked.
+            count = min(count, int(self.bucket.tokens))
+            self.bucket, _ = self._rate.take(self.bucket, now_s, float(count))
+        self.in_flight += count
+        return count
+
     def look(self, *, starts: bool = False) -> Bucket:
         """Raise Overloaded if a call were refused now, before anything is done for it; nothing is taken yet."""
-        if self.in_flight >= self._most:
-            raise self._overloaded(RETRY_S, f"{self.in_flight:,} calls are under way already (in_flight_max).")
-        if starts:
-            waiting = self._places.waiting
-            if self.in_flight + waiting >= self._most:
-                raise self._overloaded(BACKLOG_S, f"{waiting:,} workflows wait for a place already (in_flight_max).")
-        if self._rate is None:
-            return self.bucket
-        if self._tokens is not None:
-            left, wait_s = self.bucket, self._tokens.wait_s()
-        else:
-            left, wait_s = self._rate.take(self.bucket, self._clock.monotonic_s())
-        if wait_s:
-            whose = "" if self._tokens is None else " of the cluster"
-            raise self._overloaded(wait_s, f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s).")
+        left, wait_s = self._level()
+        refused = self._refusal(wait_s, starts=starts)
+        if refused is not None:
+            raise refused
         return left
 
-    def _overloaded(self, retry_after_s: float, told: str) -> Overloaded:
+    @property
+    def room(self) -> float:
+        """How many events were taken in now, as far as that is known here; a start may be refused all the same."""
+        free = self._most - self.in_flight
+        if self._rate is None:
+            return free
+        if self._tokens is not None:
+            return 0.0 if self._tokens.wait_s() else free
+        return min(free, self._rate.take(self.bucket, self._clock.monotonic_s(), 0.0)[0].tokens)
+
+    def refusal(self, ahead: int = 0, *, starts: bool = False) -> Overloaded | None:
+        """What `look` would raise behind so many others, which counts as a refusal; None if it raised nothing."""
+        return self._refusal(self._level(1.0 + ahead)[1], ahead, starts=starts)
+
+    def _level(self, tokens: float = 1.0) -> tuple[Bucket, float]:
+        """The bucket if so many calls are taken from it, and how long the last one has to wait for its token."""
+        if self._rate is None:
+            return self.bucket, 0.0
+        if self._tokens is not None:
+            return self.bucket, self._tokens.wait_s()
+        return self._rate.take(self.bucket, self._clock.monotonic_s(), tokens)
+
+    def _refusal(self, wait_s: float, ahead: int = 0, *, starts: bool) -> Overloaded | None:
+        retry_s, told, in_flight = wait_s, "", self.in_flight + ahead
+        if in_flight >= self._most:
+            retry_s, told = RETRY_S, f"{in_flight:,} calls are under way already (in_flight_max)."
+        elif starts and in_flight + self._places.waiting >= self._most:
+            retry_s, told = BACKLOG_S, f"{self._places.waiting:,} workflows wait for a place already (in_flight_max)."
+        elif wait_s and self._rate is not None:
+            whose = "" if self._tokens is None else " of the cluster"
+            told = f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s)."
+        if not told:
+            return None
         self.refused += 1
-        return Overloaded(retry_after_s, told)
+        return Overloaded(retry_s, told)
 
     def go_along(self, before: "Gate") -> None:
         """Be the gate instead of another one, with its bounds and with whoever is under way there."""

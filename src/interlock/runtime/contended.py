@@ -19,8 +19,9 @@ from interlock.lanes.settings import LaneSettings
 from interlock.runtime.staging import Staged
 
 LOOK_S = 0.002
-LOOK_AT_ONE_S = 0.000_05
-"""No more than one look in so long, and the longer the more events were looked at: it takes half a microsecond each."""
+LOOK_AT_ONE_S = 0.000_15
+"""No more than one look in so long, and the longer the more events were looked at: it takes up to two microseconds
+each, where many workflows are hot."""
 
 GROUPS_REMEMBERED = 2
 """Groups that may have been under way when an event came: the default of `groups_max`."""
@@ -95,8 +96,16 @@ class Contended:
         lost: Collection[str],
         fresh: frozenset[str],
     ) -> None:
-        machines = {staged.live.row.id: staged.live.bound.name for staged in changed if staged.live.row.id not in lost}
-        under_way = [(set(workflows), done_s) for workflows, done_s in self._recent]
+        machines: dict[str, str] = {}
+        for staged in changed:
+            live = staged.live
+            machines[live.row.id] = live.bound.name
+        for gone in lost:
+            machines.pop(gone, None)
+        under_way: dict[str, float] = {}
+        """When a workflow was durable last, of those in the last groups."""
+        for workflows, done_s in self._recent:
+            under_way.update(dict.fromkeys(workflows, done_s))
         met: dict[str, list[float]] = {}
         for each in envelopes:
             workflow = each.workflow
@@ -106,12 +115,12 @@ class Contended:
             waited = count is not None
             if count is None:
                 count = met[workflow] = [0.0, 0.0, 0.0]
-                waited = any(workflow in those and done_s > each.since_s for those, done_s in under_way)
+                waited = under_way.get(workflow, -math.inf) > each.since_s
             count[0] += weight
             if waited and each.since_s <= decided_s:
                 count[1] += weight
                 count[2] += weight * (decided_s - each.since_s)
-            if each.look and workflow in fresh:
+            if fresh and each.look and workflow in fresh:
                 self.contention.conflicted([(machines[workflow], workflow)], now_s=now_s, weight=weight)
         took_turns = self.contention.took_turns
         for workflow, (writes, handoffs, wait_s) in met.items():

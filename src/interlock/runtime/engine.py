@@ -8,6 +8,7 @@ async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TypeVar, cast
 
@@ -136,17 +137,17 @@ class Engine(Operating):
 
         Those of one workflow are applied in the order given.
         """
-        answers: list[asyncio.Future[object] | Refused] = []
-        for workflow, event, *keys in items:
-            key = keys[0] if keys else None
+        asked: list[Send | Refused] = []
+        for item in items:
             try:
-                self._check_known(workflow)
-                answers.append(self._admit(Send(workflow, event, key=key)))
+                self._check_known(item[0])
+                asked.append(Send(item[0], item[1], key=item[2] if len(item) > 2 else None))  # noqa: PLR2004 -- as typed.
             except InterlockError as error:
-                answers.append(Refused(error))
+                asked.append(Refused(error))
+        answers = self._admit_many(asked)
         for answer in answers:
             # Most are told together, so whoever waits for the first finds the others done.
-            if isinstance(answer, asyncio.Future) and not answer.done():
+            if not isinstance(answer, Refused) and not answer.done():
                 await asyncio.wait([answer])
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
 
@@ -307,6 +308,29 @@ class Engine(Operating):
         if self._inside.tracing is not None:
             self._inside.tracing.called(envelope.workflow)
         return self._pipeline.admit(envelope)
+
+    def _admit_many(self, asked: "Sequence[Send | Refused]") -> "list[asyncio.Future[object] | Refused]":
+        """The same for many in their order; those for whom there is room are let in together."""
+        inside, admit, since_s = self._inside, self._pipeline.admit, self._loop.time()
+        room = 0
+        if inside.tracing is None:
+            with suppress(InterlockError):  # Each is told, below.
+                inside.refuse_if_closed()
+                room = inside.gate.enter_many(sum(type(each) is Send for each in asked))
+        answers: list[asyncio.Future[object] | Refused] = []
+        for each in asked:
+            if isinstance(each, Refused):
+                answers.append(each)
+            elif room:
+                room -= 1
+                each.since_s = since_s
+                answers.append(admit(each))
+            else:
+                try:
+                    answers.append(self._admit(each))
+                except InterlockError as error:
+                    answers.append(Refused(error))
+        return answers
 
     def _over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         self._inside.over(workflow, waiter, timeout_s)  # Of now: the workflows may have moved since the wait began.

@@ -23,7 +23,8 @@ SVG: Headers = (
 PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), *PAGE_HEADERS)
 ALWAYS: Headers = API_HEADERS
 
-encode = msgspec.json.Encoder(decimal_format="string").encode
+_encoder = msgspec.json.Encoder(decimal_format="string")
+encode, encode_lines = _encoder.encode, _encoder.encode_lines
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from interlock.seams import Clock
 from interlock.server.answers import ALWAYS, Answer, Streamed
 from interlock.server.dashboard import DASHBOARD
 from interlock.server.describing import PAGES
+from interlock.server.door import Door, permitted
 from interlock.server.limits import Limits
 from interlock.server.problems import answer_to, unexpected
 from interlock.server.requests import AsgiScope, Disconnected, Receive, Request, Send
@@ -38,6 +39,7 @@ class AsgiApp:
         self.served = served
         self._service = served.service
         self._router = Router((*ROUTES, *PAGES, *DASHBOARD, *routes))
+        self.door = Door(self._service, self._router)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request, or follow the life of the server."""
@@ -109,15 +111,8 @@ class AsgiApp:
 
     async def _check(self, route: Route[Served], request: Request) -> None:
         """Ask the guard, with whatever is known at this point. Raises 401 and 403."""
-        service = self._service
-        await service.guard.fresh()
-        identity = request.identity = service.guard.identify(request.headers)
-        assert route.scope is not None
-        first = request.parts[0] if request.parts else None
-        only = service.only if route.about == "workflow" else None
-        machine = first if route.about == "machine" else None if only is None else only.name
-        workflow = first if route.about == "workflow" else None
-        identity.require(route.scope, machine=machine, workflow=workflow, whole=route.about == "home")
+        await self._service.guard.fresh()
+        request.identity = permitted(self._service, route, request.parts, request.headers)
 
 
 async def _stream(answer: Streamed, request: Request, send: Send) -> None:

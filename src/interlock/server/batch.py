@@ -17,11 +17,11 @@ from interlock.core.events import Event
 from interlock.errors import InterlockError, InvalidPayload
 from interlock.runtime.envelopes import check_id
 from interlock.runtime.views import Moved, Refused
-from interlock.server.answers import NDJSON, Streamed, encode
-from interlock.server.problems import problem_of
+from interlock.server.answers import NDJSON, Streamed, encode_lines
+from interlock.server.problems import Problem, problem_of
 from interlock.server.requests import Disconnected, Request, decoded, too_large
 from interlock.server.service import Service
-from interlock.server.shapes import BatchLine, shown_move
+from interlock.server.shapes import BatchLine, ShownMove, shown_move
 
 GROUPS_MAX = 2
 """Groups of one batch that are under way at once: one is written, the next one is read."""
@@ -90,7 +90,7 @@ class _Batch:
             return
         except InterlockError as error:
             await self._finish(0)
-            self._answer([encode(problem_of(error)) + b"\n"])
+            self._answer([problem_of(error)])
 
     async def _decide(self, lines: list[bytes]) -> None:
         lines = [line for line in lines if line.strip()]
@@ -107,30 +107,32 @@ class _Batch:
 
     async def _begun(self, lines: list[bytes]) -> "_Group":
         """Read the lines and have them decided, behind all that came before."""
-        answers: list[bytes] = [b""] * len(lines)
+        service, limited = self._service, self._request.identity.limited
+        answers: list[Problem | str] = []
         asked: list[tuple[str, Event, str | None]] = []
-        places: list[int] = []
-        for place, line in enumerate(lines):
+        for number, line in enumerate(lines, self._lines - len(lines) + 1):
             workflow: str | None = None
-            name = f"line {self._lines - len(lines) + place + 1}"
             try:
                 if len(line) > self._limits.body_bytes_max:  # It came in one piece with its end.
-                    raise too_large(name, len(line), self._limits.body_bytes_max)
-                given = decoded(line, _line, name)
+                    raise too_large(f"line {number}", len(line), self._limits.body_bytes_max)
+                given = decoded(line, _line, f"line {number}")
                 workflow = given.id
                 check_id(workflow, "the id of a workflow")
-                if self._request.identity.limited:
-                    await self._service.permit(self._request, None, workflow)
-                event = await self._service.event_for(workflow, given.event, bytes(given.data))
+                if limited:
+                    await service.permit(self._request, None, workflow)
+                data = bytes(given.data)
+                event = service.event_alone(given.event, data)
+                if event is None:
+                    event = await service.event_for(workflow, given.event, data)
             except InterlockError as error:
-                answers[place] = encode(problem_of(error, workflow=workflow)) + b"\n"
+                answers.append(problem_of(error, workflow=workflow))
                 continue
             asked.append((workflow, event, given.key))
-            places.append(place)
+            answers.append(workflow)
         # Tasks begin in the order they are made in, so that no line overtakes another.
         sending = asyncio.get_running_loop().create_task(self._service.engine.send_many(asked))
         sending.add_done_callback(self._sent)
-        return _Group(answers, places, [workflow for workflow, _, _ in asked], sending)
+        return _Group(answers, sending)
 
     async def _finish(self, left: int) -> None:
         """Wait until only so many groups are left, and until the client has read enough."""
@@ -153,28 +155,28 @@ class _Batch:
             if self._broken is not None:
                 self._changed.set()
                 return
-            for place, workflow, moved in zip(group.places, group.workflows, group.sending.result(), strict=True):
-                group.answers[place] = b"%b\n" % (
-                    encode(problem_of(moved.error, workflow=workflow))
-                    if isinstance(moved, Refused)
-                    else encode(shown_move(workflow, moved))
-                )
-            self._answer(group.answers)
+            moves = iter(group.sending.result())
+            self._answer([_shown(each, next(moves)) if isinstance(each, str) else each for each in group.answers])
 
-    def _answer(self, answers: list[bytes]) -> None:
-        self._waiting += answers
-        self._bytes += sum(map(len, answers))
+    def _answer(self, answers: "list[Problem | ShownMove]") -> None:
+        lines = encode_lines(answers)
+        self._waiting.append(lines)
+        self._bytes += len(lines)
         self._changed.set()
 
 
 class _Group(NamedTuple):
     """Some lines under way."""
 
-    answers: list[bytes]
-    """Of those that could not be read; the others have their places here."""
-    places: list[int]
-    workflows: list[str]
+    answers: "list[Problem | str]"
+    """The problem of each line that could not be read; of the others the workflow, until there is an answer."""
     sending: "asyncio.Task[list[Moved[Enum] | Refused]]"
+
+
+def _shown(workflow: str, moved: Moved[Enum] | Refused) -> Problem | ShownMove:
+    if isinstance(moved, Refused):
+        return problem_of(moved.error, workflow=workflow)
+    return shown_move(workflow, moved)
 
 
 def _too_many(most: int) -> InvalidPayload:

@@ -4,26 +4,37 @@ uvicorn reads a head of any size for any time, and answers what is no HTTP with 
 in both, so is whatever else comes without being a piece of a body (trailers, empty lines), and the answer is a problem
 document like any other. Bodies are bounded by the app, which knows what they are for. A client that takes nothing of
 what was written to it is cut off: one that sends everything before it reads may wait for us as we wait for it.
+
+What is refused at the door is answered here, before anything is made for it; the connection goes on.
 """
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.errors import Overloaded
-from interlock.server.answers import ALWAYS, Answer
+from interlock.server.answers import ALWAYS, Answer, Headers
+from interlock.server.door import Door
 from interlock.server.limits import Limits
 from interlock.server.problems import HttpProblem, answer_to, phrase
 
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+    from interlock.server.requests import AsgiScope
+
 BUSY_S = 5.0
 """When it is worth coming back to a server that has all the connections it may have."""
+
+CLOSE: Headers = ((b"connection", b"close"),)
 
 
 class Bounded(HttpToolsProtocol):
     """One connection."""
 
     limits: ClassVar[Limits] = Limits()
+    door: ClassVar[Door | None] = None
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _left_bytes = 0
@@ -95,6 +106,22 @@ class Bounded(HttpToolsProtocol):
         """Answer what is no HTTP."""
         self._refuse(answer_to(_no_http(msg)))
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        """Refuse the request, or let the app have it."""
+        # Behind one another they are left to the app, one turn of the event loop each: here they would nest.
+        refused = None
+        if self.door is not None and not self.pipeline and not self.flow.write_paused:
+            refused = self.door.refusal(cast("AsgiScope", cycle.scope))
+        if refused is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        closing = () if cycle.keep_alive else CLOSE
+        self.transport.write(_written(refused, (*cycle.default_headers, *refused.headers), closing))
+        cycle.response_started = cycle.response_complete = True  # What comes of its body is read and let be.
+        if closing:
+            self.transport.close()
+        cycle.on_response()
+
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
@@ -128,23 +155,39 @@ class Bounded(HttpToolsProtocol):
     def _refuse(self, answer: Answer) -> None:
         self._uncounted = 0
         if not self.transport.is_closing():
-            self.transport.write(_written(answer))
+            self.transport.write(_written(answer, answer.headers, CLOSE))
             self.transport.close()
 
 
-def bounded_protocol(given: Limits) -> type[Bounded]:
-    """The protocol with these bounds."""
+def bounded_protocol(given: Limits, at: Door | None = None) -> type[Bounded]:
+    """The protocol with these bounds, and with a door."""
 
     class Limited(Bounded):
         limits = given
+        door = at
 
     return Limited
 
 
-def _written(answer: Answer) -> bytes:
-    headers = (*answer.headers, *ALWAYS, (b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"))
-    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (answer.status, phrase(answer.status).encode(), lines, answer.body)
+def _written(answer: Answer, headers: Headers, last: Headers) -> bytes:
+    status, length = phrase(answer.status).encode(), len(answer.body)
+    before, behind = _lines(headers), _lines(last)
+    return b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\n%b%b\r\n%b" % (
+        answer.status,
+        status,
+        before,
+        length,
+        _ALWAYS,
+        behind,
+        answer.body,
+    )
+
+
+def _lines(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
+
+
+_ALWAYS = _lines(ALWAYS)
 
 
 def _too_many(limits: Limits) -> Overloaded:

@@ -43,7 +43,7 @@ class Request:
     def __init__(self, scope: AsgiScope, receive: Receive, limits: Limits) -> None:
         self.scope = scope
         self.method: str = scope["method"]
-        self.headers = _headers(scope["headers"])
+        self.headers = headers_of(scope["headers"])
         self.query_string: bytes = scope.get("query_string", b"")
         self.limits = limits
         self.parts: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ class Request:
         return message
 
 
-def _headers(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def headers_of(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """The headers by name. One that comes twice is joined, as HTTP has it: two keys then fit no key."""
     pairs = list(sent)
     found = dict(pairs)
@@ -196,7 +196,8 @@ def decoded(data: bytes, decoder: msgspec.json.Decoder[ValueT], what: str = "the
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unread(data, what, error) from error
-    if data.count(b"{") + data.count(b"[") > DEPTH_MAX:
+    # Each level opens and closes, so what is short cannot be deep.
+    if len(data) > 2 * DEPTH_MAX and data.count(b"{") + data.count(b"[") > DEPTH_MAX:
         _refuse_deep(data, what)
     return value
 

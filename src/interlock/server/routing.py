@@ -44,6 +44,8 @@ class Route(msgspec.Struct, Generic[ServedT], frozen=True, kw_only=True):
     """What a key must be good for; None where no key is asked for."""
     about: Literal["workflow", "machine", "home"] | None = None
     """What the first value in the path is; or that it is about everything, and not for a key with limits."""
+    enters: Literal["start", "event"] | None = None
+    """What of it the engine takes in, or refuses while it is overloaded."""
     summary: str
     tag: str
     parameters: tuple[Parameter, ...] = ()

@@ -216,7 +216,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
     def make(app: AsgiApp) -> uvicorn.Server:
         config = uvicorn.Config(
             app,
-            http=bounded_protocol(app.served.service.limits),
+            http=bounded_protocol(app.served.service.limits, app.door),
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -150,12 +150,20 @@ class Service:
 
         A name that one machine has is read by it. Should the workflow be of another one, the engine refuses the event.
         """
-        bound = self._by_event.get(name)
-        if bound is None:
-            if name not in self._by_event:
-                raise self._no_event(name)
+        event = self.event_alone(name, data)
+        if event is None:
             bound = await self.bound_of(workflow)
-        return cast("Event", bound.codec.decode_event(name, data, strict=True))
+            event = cast("Event", bound.codec.decode_event(name, data, strict=True))
+        return event
+
+    def event_alone(self, name: str, data: bytes) -> Event | None:
+        """The same without waiting; None for a name that several machines have, where it takes the workflow's own."""
+        bound = self._by_event.get(name)
+        if bound is not None:
+            return cast("Event", bound.codec.decode_event(name, data, strict=True))
+        if name not in self._by_event:
+            raise self._no_event(name)
+        return None
 
     def _no_event(self, name: str) -> InvalidPayload:
         known = list(self._by_event)
@@ -171,6 +179,15 @@ class Service:
     def refuse_if_full(self, *, starts: bool = False) -> None:
         """Raise Overloaded at once for what the engine would not take in, before a body is waited for and read (C7)."""
         self._inside.gate.look(starts=starts)
+
+    @property
+    def room(self) -> float:
+        """How many events the engine would take in now."""
+        return self._inside.gate.room
+
+    def overloaded(self, ahead: int, *, starts: bool) -> InterlockError | None:
+        """What `refuse_if_full` would raise behind so many others."""
+        return self._inside.gate.refusal(ahead, starts=starts)
 
     async def start(self, bound: Bound, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
         """Start a workflow; says also whether it was there before."""

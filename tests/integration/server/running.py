@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.runtime.settings import Admission
 from interlock.server.app import App
 from interlock.server.limits import Limits
 from interlock.server.running import Listening, serve
@@ -59,7 +60,13 @@ def server(home: str, *options: str, target: str = shop.NAME, **settings: str) -
 
 
 @contextmanager
-def in_thread(home: str = "memory:", *, app: App = shop.app, limits: Limits | None = None) -> Generator[str]:
+def in_thread(
+    home: str = "memory:",
+    *,
+    app: App = shop.app,
+    limits: Limits | None = None,
+    admission: Admission | None = None,
+) -> Generator[str]:
     """Serve in a thread, without steps; gives the address."""
     found: list[str] = []
     ready = threading.Event()
@@ -73,7 +80,7 @@ def in_thread(home: str = "memory:", *, app: App = shop.app, limits: Limits | No
         stop = asyncio.Event()
         ends.append((asyncio.get_running_loop(), stop))
         try:
-            await serve(app, home, port=0, worker=False, limits=limits, listening=told, stop=stop)
+            await serve(app, home, port=0, worker=False, limits=limits, admission=admission, listening=told, stop=stop)
         finally:
             ready.set()
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock import Admission
 from interlock.server.limits import Limits
 from tests.integration.server.running import in_thread
 
@@ -49,9 +50,13 @@ class Talk:
 
 
 @contextmanager
-def talking(**limits: Any) -> Iterator[Callable[[], Talk]]:  # noqa: ANN401 -- as Limits has them.
+def talking(
+    *,
+    admission: Admission | None = None,
+    **limits: Any,  # noqa: ANN401 -- as Limits has them.
+) -> Iterator[Callable[[], Talk]]:
     """A server with these bounds; gives what opens a connection to it."""
-    with in_thread(limits=Limits(**limits)) as url, ExitStack() as opened:
+    with in_thread(limits=Limits(**limits), admission=admission) as url, ExitStack() as opened:
 
         def talk() -> Talk:
             found = Talk(url)
@@ -200,3 +205,35 @@ def test_a_client_that_asks_first_is_told_to_go_on() -> None:
         asked = talk().say(start + b"Expect: 100-continue\r\nConnection: close\r\n\r\n")
         assert asked.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
         assert b" 201 " in asked.say(b'{"id": "t1"}').heard()
+
+
+@pytest.mark.parametrize("path", [b"/v1/workflows/o-1/events", b"/v1/machines/ticket/workflows"])
+def test_whoever_is_refused_keeps_the_connection_and_its_body_is_let_be(path: bytes) -> None:
+    """C7: an answer by the head alone; what follows on the connection is read as if nothing had been."""
+    with talking(admission=Admission(rate_per_s=0.001, burst=1)) as talk:
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 13\r\n\r\n"
+        assert talk().say(start + b'{"id": "t-1"}').until(b"}").startswith(b"HTTP/1.1 201")
+        ask = b"POST " + path + b" HTTP/1.1\r\n" + HERE + b"%bContent-Length: 9\r\n\r\n"
+        same = talk()
+        for _ in range(3):
+            refused = same.say(ask % b"").until(b"}")
+            problem(refused, 429, "overloaded")
+            assert re.search(rb"\r\ndate: .*\r\nretry-after: \d+\r\n", refused, re.DOTALL)
+            assert b"\r\ncache-control: no-store\r\n" in refused
+            assert b"connection: close" not in refused
+            same.say(b"POST / HT")  # A body, whatever it looks like.
+        assert same.say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n").until(b"ok").startswith(b"HTTP/1.1 200")
+        last = talk().say(ask % b"Connection: close\r\n").heard()
+        problem(last, 429, "overloaded")
+        assert b"connection: close" in last
+
+
+def test_refused_requests_that_come_together_are_all_answered_in_order() -> None:
+    with talking(admission=Admission(rate_per_s=0.001, burst=1)) as talk:
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 13\r\n\r\n"
+        assert talk().say(start + b'{"id": "t-1"}').until(b"}").startswith(b"HTTP/1.1 201")
+        event = EVENT + b"Content-Length: 2\r\n\r\n{}"
+        look = b"GET /v1/workflows/t-1 HTTP/1.1\r\n" + HERE
+        many = talk().say(event * 2_000 + look + b"\r\n" + event * 2_000 + look + b"Connection: close\r\n\r\n").heard()
+        statuses = [int(found) for found in re.findall(rb"HTTP/1\.1 (\d+) ", many)]
+        assert statuses == [429] * 2_000 + [200] + [429] * 2_000 + [200]

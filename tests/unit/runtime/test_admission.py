@@ -125,3 +125,89 @@ def test_bounds_that_cannot_be_meant_are_refused_and_the_old_ones_stay(bad: Admi
     gate.enter()
     with pytest.raises(Overloaded):
         gate.enter()
+
+
+@pytest.mark.parametrize(
+    ("admission", "many", "let_in"),
+    [
+        (Admission(), 1_000, 1_000),
+        (Admission(in_flight_max=3), 5, 3),
+        (Admission(rate_per_s=10, burst=4.5), 5, 4),
+        (Admission(rate_per_s=10, burst=9, in_flight_max=7), 8, 7),
+        (Admission(rate_per_s=10, burst=9), 0, 0),
+    ],
+)
+def test_many_enter_together_as_they_would_one_by_one(admission: Admission, many: int, let_in: int) -> None:
+    together, each = (Gate(admission, SetClock(), Places(1, 1, 1)) for _ in range(2))
+    assert together.enter_many(many) == let_in
+    for _ in range(let_in):
+        each.enter()
+    assert (together.in_flight, together.bucket, together.refused) == (each.in_flight, each.bucket, 0)
+    assert together.enter_many(-1) == 0
+    assert together.in_flight == let_in
+
+
+def test_those_who_enter_together_have_what_has_come_meanwhile_and_no_more() -> None:
+    clock = SetClock()
+    gate = Gate(Admission(rate_per_s=10, burst=10), clock, Places(1, 1, 1))
+    assert gate.enter_many(10) == 10
+    assert gate.enter_many(10) == 0
+    clock.now_s += 0.25
+    assert gate.enter_many(10) == 2
+    with pytest.raises(Overloaded, match="rate_per_s") as refused:
+        gate.enter()
+    assert refused.value.retry_after_s == pytest.approx(0.05), "half a token was left"
+
+
+def test_the_tokens_of_a_cluster_are_taken_one_by_one() -> None:
+    class Three:
+        left = 3
+
+        def wait_s(self) -> float:
+            return 0.0 if self.left else 0.5
+
+        def take(self) -> bool:
+            self.left -= 1
+            return True
+
+    gate = Gate(Admission(rate_per_s=10), SetClock(), Places(1, 1, 1), lambda _: Three())
+    assert gate.enter_many(3) == 0
+    for _ in range(3):
+        assert gate.room > 0
+        gate.enter()
+    assert gate.room == 0
+    with pytest.raises(Overloaded, match="of the cluster"):
+        gate.enter()
+
+
+def test_a_refusal_can_be_had_without_being_raised_and_counts_as_one() -> None:
+    clock = SetClock()
+    gate = Gate(Admission(rate_per_s=10, burst=1), clock, Places(1, 1, 1))
+    assert gate.refusal() is None
+    assert gate.room == 1
+    gate.enter()
+    refused = gate.refusal()
+    assert gate.room == 0
+    assert gate.refused == 1, "looking whether there is room is no refusal"
+    with pytest.raises(Overloaded) as raised:
+        gate.look()
+    assert refused is not None
+    assert (refused.what, refused.retry_after_s) == (raised.value.what, raised.value.retry_after_s)
+    assert gate.refused == 2
+    clock.now_s += 0.11
+    assert gate.room == 1
+    assert gate.refusal(starts=True) is None
+    behind = gate.refusal(2)
+    assert behind is not None
+    assert behind.retry_after_s == pytest.approx(0.2), "two tokens more"
+
+
+def test_a_backlog_is_told_to_those_who_start() -> None:
+    places = Places(1, 1, 1)
+    gate = Gate(Admission(in_flight_max=2), SetClock(), places)
+    gate.enter()
+    gate.enter()
+    assert gate.room == 0
+    refused = gate.refusal(starts=True)
+    assert refused is not None
+    assert "under way" in refused.what

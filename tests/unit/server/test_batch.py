@@ -7,7 +7,9 @@ import httpx
 import msgspec
 import pytest
 
+from interlock import Admission
 from interlock.server.limits import Limits
+from tests.conformance.engine.places import SetClock
 from tests.unit.server import shop
 from tests.unit.server.serving import Served, served
 
@@ -187,5 +189,64 @@ def test_a_line_is_answered_while_the_client_waits_with_the_next() -> None:
         scope = {"type": "http", "method": "POST", "path": "/v1/events:batch", "query_string": b"", "headers": []}
         await asyncio.wait_for(app.app(scope, pieces().__anext__, send), 30)  # type: ignore[arg-type]
         assert [msgspec.json.decode(each)["version"] for each in got] == [2, 3, 4]
+
+    served(test)
+
+
+@pytest.mark.parametrize("together", [1, 2, 1_000])
+def test_a_bad_line_between_good_ones_harms_neither(together: int) -> None:
+    """Each problem stands in its line's place and names the line, however many are decided together."""
+
+    async def test(app: Served) -> None:
+        await app.start("o-1")
+        good = {"id": "o-1", "event": "REMARK", "data": {"note": "x"}}
+        deep = b'{"id": "o-1", "event": "REMARK", "data": {"note": ' + b"[" * 150 + b"]" * 150 + b"}}"
+        answers = await batch(
+            app, good, b"{", good, {**good, "data": {"not": "x"}}, good, deep, {**good, "id": ""}, good
+        )
+        assert [each.get("version") for each in answers] == [2, None, 3, None, 4, None, None, 5]
+        assert str(answers[1]["title"]).startswith("line 2 does not fit")
+        assert answers[3]["id"] == "o-1"
+        assert "'not'" in str(answers[3]["title"])
+        assert "nested too deeply" in str(answers[5]["title"])
+        assert answers[6]["id"] == ""
+
+    served(test, limits=Limits(batch_group_max=together))
+
+
+def test_lines_for_which_there_is_no_room_are_refused_in_their_places() -> None:
+    """C7: as many as there are tokens are taken in, in order; bad lines take none."""
+
+    async def test(app: Served) -> None:
+        await app.start("o-1")
+        good = {"id": "o-1", "event": "REMARK", "data": {"note": "x"}}
+        answers = await batch(app, good, b"{", good, good, {**good, "key": "\n"}, good)
+        assert [each.get("code") for each in answers] == [
+            None,
+            "invalid-payload",
+            None,
+            "overloaded",
+            "invalid-payload",
+            "overloaded",
+        ]
+        assert [answers[at]["retry_after_s"] for at in (3, 5)] == [1, 1]
+        assert answers[3]["id"] == "o-1"
+
+    served(test, admission=Admission(rate_per_s=1, burst=3), clock=SetClock())
+
+
+def test_an_event_that_several_machines_have_is_read_by_the_workflow_s_own() -> None:
+    async def test(app: Served) -> None:
+        await app.start("o-1")
+        await app.start("t-1", "ticket")
+        ids = ["o-1", "t-1", "nobody", "t-1", "o-1"]
+        answers = await batch(app, *({"id": each, "event": "REMARK", "data": {"note": "x"}} for each in ids))
+        assert [(each["id"], each.get("version")) for each in answers] == [
+            ("o-1", 2),
+            ("t-1", 2),
+            ("nobody", None),
+            ("t-1", 3),
+            ("o-1", 3),
+        ]
 
     served(test)

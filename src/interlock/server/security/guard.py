@@ -66,6 +66,8 @@ class Guard:
         self._store = store
         self._clock = clock
         self._hosts = hosts
+        self._host: str | None = None
+        """What a request has called this server last, and may: most say the same, and reading an address takes long."""
         self._records: tuple[KeyRecord, ...] | None = None if store else ()
         self._held: dict[str, _Held] = {}
         self._keyed = False
@@ -88,6 +90,11 @@ class Guard:
     def has_keys(self) -> bool:
         """Whether requests need a key; without one the server listens on this machine alone."""
         return self._keyed
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether `fresh` has nothing to do."""
+        return self._store is None or self._clock.monotonic_s() - self._read_s < FRESH_S
 
     async def fresh(self) -> None:
         """Have keys that were read within the last second; nearly always that is nothing to do.
@@ -228,8 +235,10 @@ class Guard:
 
     def _refuse_foreign(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
-        if not is_loopback(name_of_host(host)) and name_of_host(host) not in self._hosts:
-            raise _foreign(f"the request calls this server {host[:100]!r}.")
+        if host != self._host:
+            if not is_loopback(name_of_host(host)) and name_of_host(host) not in self._hosts:
+                raise _foreign(f"the request calls this server {host[:100]!r}.")
+            self._host = host
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2].lower() != host.lower():
             raise _foreign(f"the request comes from a page of {origin[:100].decode('latin-1')!r}.")
