@@ -23,9 +23,12 @@ class ByAdvice:
         return _route(routing).source
 
     def plan(self, routing: Routing) -> Plan | None:
-        """What it would take; None when it has left already, and only has to arrive."""
+        """What it would take; None when it has left already, and only has to arrive, or is there."""
+        found = _route(routing)
+        if found.is_there:
+            return None
         try:
-            return asyncio.run(plan_route(_route(routing), clock=SystemClock()))
+            return asyncio.run(plan_route(found, clock=SystemClock()))
         except MovedElsewhere as error:
             if shown(error.url) != shown(routing.target):
                 raise

@@ -54,6 +54,27 @@ def test_the_command_moves_all_workflows_of_the_home_and_says_so(tmp_path: Path,
     asyncio.run(scenario())
 
 
+def test_a_move_that_is_over_is_no_error(tmp_path: Path, postgres_url: str) -> None:
+    """An engine that followed has told the catalog, and the mover was killed: the same command says that it is done."""
+    home = f"lanes://{tmp_path}/home"
+    asyncio.run(_filled(home))
+    stays = run_program("route", "workflows", "--to", home, "--home", home, folder=tmp_path)
+    assert stays.code == USAGE, "nothing has ever moved"
+    for number, place in enumerate((postgres_url, home), 1):
+        words = ("route", "workflows", "--to", place, "--home", home)
+        first = run_program(*words, folder=tmp_path)
+        assert first.code == OK, first.err
+        again = run_program(*words, "-o", "json", folder=tmp_path)
+        assert again.code == OK, again.err
+        done = json.loads(again.out)
+        assert (done["resumed"], done["epoch"]) == (True, number)
+        rehearsed = run_program(*words, "--dry-run", folder=tmp_path)
+        assert (rehearsed.code, rehearsed.out) == (OK, "")
+        ended = run_program(*words, "--abandon", folder=tmp_path)
+        assert ended.code == USAGE
+        assert "live at" in ended.err
+
+
 def test_a_name_that_nobody_has_and_one_that_two_have(tmp_path: Path, postgres_url: str) -> None:
     home = f"lanes://{tmp_path}/home"
     asyncio.run(_filled(home))
