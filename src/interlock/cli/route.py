@@ -59,7 +59,7 @@ def route(
     goes on with a move that was interrupted, and does nothing when it is over. Exits with 2 when there is something at
     the target already, with 4 when there is no such database, and with 5 when it cannot be done now.
     """
-    moving = asyncio.run(_moving(name, to, home))
+    moving = asyncio.run(_moving(name, to, home, finish=not dry_run))
     if abandon:
         _say_abandoned(moving.shown, begun=asyncio.run(moving.abandon()))
         return
@@ -98,14 +98,14 @@ class Moving(Protocol):
         ...
 
 
-async def _moving(name: str, to: str, home: str | None) -> Moving:
+async def _moving(name: str, to: str, home: str | None, *, finish: bool) -> Moving:
     if home is not None and "://" not in name and await _may_be_workflows(name, to, home):
         from interlock.cli.route_workflows import WorkflowsMoving  # noqa: PLC0415 -- an extra.
 
         found = await WorkflowsMoving.found(name, to, home=home)
         if found is not None:
             return found
-    return _Database(await find_route(name, to, home=home, clock=SystemClock()))
+    return _Database(await find_route(name, to, home=home, clock=SystemClock(), finish=finish))
 
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:

@@ -13,7 +13,7 @@ from interlock.catalog.secrets import with_secrets, without_secrets
 from interlock.database.moving.mover import abandon_database, move_database, plan_database, unwatched
 from interlock.database.moving.opening import is_same, opened_source, restoring, shown_url
 from interlock.database.residents import marks_at
-from interlock.errors import BadUsage, CorruptionError
+from interlock.errors import BadUsage, CorruptionError, UnavailableError
 from interlock.lanes.objects.addresses import is_bucket
 from interlock.seams import Clock
 
@@ -54,8 +54,13 @@ class Route(NamedTuple):
         return shlex.join(("interlock", "route", *named, "--to", without_secrets(self.source)))
 
 
-async def find_route(name: str, target: str, *, home: str | None, clock: Clock, source: str = "") -> Route:
-    """Where the database lives now. `source` is where it is known to live, if that is known."""
+async def find_route(
+    name: str, target: str, *, home: str | None, clock: Clock, source: str = "", finish: bool = False
+) -> Route:
+    """Where the database lives now. `source` is where it is known to live, if that is known.
+
+    With `finish` an earlier move whose mover died behind its last step is brought to its end; otherwise it is refused.
+    """
     if "://" not in target:
         raise BadUsage(
             f"{target!r} is not an address.",
@@ -75,28 +80,44 @@ async def find_route(name: str, target: str, *, home: str | None, clock: Clock, 
         catalog = Catalog(home)
         entry = await catalog.entry(name)
         source, epoch = source or catalog.address(name, entry), entry.epoch
-    source = await _lives_at(source, target, clock)
+    source = await _lives_at(source, target, clock, finish=finish)
     if is_same(source, target) and not is_bucket(source):
         epoch = max(epoch, await _last_epoch(source, clock))
     return Route(name if home else shown_url(name), source, with_secrets(target, source, home or ""), home, epoch)
 
 
-async def _lives_at(url: str, target: str, clock: Clock) -> str:
+async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str:
     seen = [url]
     while len(seen) < HOPS_MAX:
         here = seen[-1]
         left = await _left(here) if is_same(here, target) else await _stone_at(here, clock)
         if left is None:
             return here
-        if is_same(left[0], target):
-            again = await _left(with_secrets(target, *reversed(seen)))
-            if again is None or again[1] < left[1]:
+        there = with_secrets(target if is_same(left[0], target) else left[0], *reversed(seen))
+        marks = await marks_at(there)
+        if marks.state != "left" or marks.epoch < left[1]:  # It has not been left since: this is the end of the chain.
+            if is_same(there, target):
                 return here  # About to arrive where it is to go, or there: that move is finished.
-        seen.append(with_secrets(left[0], *reversed(seen)))
+            if marks.state in {"left", "arriving"}:
+                await _let_arrive(here, there, left[1], clock, finish=finish)
+            return there
+        seen.append(there)
     raise CorruptionError(
         f"{shown_url(url)} was moved more than {HOPS_MAX} times, and is still not found.",
         fix="Name the database by the address where it lives.",
     )
+
+
+async def _let_arrive(here: str, there: str, epoch: int, clock: Clock, *, finish: bool) -> None:
+    """A mover has died behind the tombstone. Until it has arrived nothing may leave from there: it would be a draft."""
+    if not finish:
+        words = ("interlock", "route", without_secrets(here), "--to", without_secrets(there))
+        raise UnavailableError(
+            f"move {epoch} has left {shown_url(here)} and has not arrived at {shown_url(there)} yet.",
+            why="Its mover has ended behind the last step. Everything is there, as a draft, which cannot be moved on.",
+            fix=f"Open the database once, or finish that move: {shlex.join(words)}",
+        )
+    _ = await move_database(here, there, name=shown_url(here), epoch=epoch, clock=clock)
 
 
 async def _stone_at(url: str, clock: Clock) -> tuple[str, int] | None:

@@ -105,6 +105,27 @@ def test_a_place_that_was_left_is_gone_back_to_by_any_of_the_addresses(
     asyncio.run(look())
 
 
+@pytest.mark.parametrize("direction", ["lane-to-postgres", "postgres-to-lane", "lane-to-lane"])
+def test_what_has_not_arrived_is_not_moved_on_as_a_draft(
+    direction: str, postgres: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mover died behind its last step, and another place is named: everything is there, and nothing is lost."""
+    first = pair(direction, postgres, tmp_path)
+    asyncio.run(filled(first.source))
+    third = f"lanes://{tmp_path}/third"
+    for earlier in ((), (first, Pair(first.target, first.source))):  # Also where the place was left before.
+        for each in earlier:
+            asyncio.run(moved(each))
+        with pytest.raises(Died):
+            asyncio.run(moved(first, Dying("leave")))
+        capsys.readouterr()
+        assert main(["route", first.source, "--to", third, "--dry-run"]) == 5
+        assert "has not arrived" in capsys.readouterr().err
+        for place in (third, first.source):
+            assert main(["route", first.source, "--to", place]) == 0
+            assert "91 rows, checksum " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
