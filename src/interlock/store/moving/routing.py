@@ -14,7 +14,13 @@ from interlock.catalog.secrets import shown, with_secrets, without_secrets
 from interlock.catalog.workflows import ALL, workflows_at
 from interlock.errors import BadUsage
 from interlock.seams import Clock
-from interlock.store.moving.workflows import abandon_workflows, machines_at, move_workflows, plan_workflows
+from interlock.store.moving.workflows import (
+    abandon_workflows,
+    machines_at,
+    move_workflows,
+    plan_workflows,
+    refuse_if_left,
+)
 
 
 class WorkflowsRoute(NamedTuple):
@@ -67,8 +73,10 @@ async def find_workflows(name: str, target: str, *, home: str | None, clock: Clo
         )
     known = await catalog.entry(ALL, kind="workflows")
     there = _is_same(source, target)
-    if there and not known.epoch:
-        raise _live_there(home, target)
+    if there:
+        await refuse_if_left(source, clock=clock)
+        if not known.epoch:
+            raise _live_there(home, target)
     epoch = known.epoch if there else known.epoch + 1
     return WorkflowsRoute(name, source, with_secrets(target, source, home), home, epoch)
 
