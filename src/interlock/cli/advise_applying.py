@@ -58,6 +58,10 @@ class Router(Protocol):
         """Move it, and tell on stderr how far it is."""
         ...
 
+    def move_back(self, routing: Routing) -> None:
+        """Move it back; a move that was begun and has not left is ended, and it stays where it is."""
+        ...
+
 
 class Where(NamedTuple):
     """What the command line says of places."""
@@ -126,7 +130,7 @@ class Applying:
         if not self._agreed(entry.name, lines, f"interlock advise {shlex.quote(entry.name)} --apply"):
             return None
         if entry.goal:
-            self._router.move(self._routing(entry.name, entry.goal, entry.source, entry.home))
+            self._router.move_back(self._routing(entry.name, entry.goal, entry.source, entry.home))
         else:
             change_settings(Path(entry.file), Table("tools", entry.name), entry.before)
         self.journal.mark(entry, "undone")

@@ -1,18 +1,21 @@
 """`interlock databases`: the names of a home, where each of them lives, and what is moving.
 
-The catalog of the home is read, and each place is asked what it says itself; nothing is opened for use and nothing is
-changed, so it may be run beside everybody, a mover included.
+The catalog of the home is read, lanes in its folder are found beside it, and each place is asked what it says itself;
+nothing is opened for use and nothing is changed, so it may be run beside everybody, a mover included.
 """
 
 import asyncio
 
+from interlock.catalog.catalog import Catalog
 from interlock.catalog.entries import Kind
+from interlock.catalog.secrets import shown
 from interlock.cli.check import Listing
 from interlock.cli.homes import StoreHome, refuse_memory
 from interlock.cli.looking import Output
 from interlock.cli.output import stderr
 from interlock.cli.shown import show_ids, show_json, show_table
 from interlock.database.residents import Resident, residents_of
+from interlock.errors import TargetNotFound
 
 CELL_CHARACTERS_MAX = 2_000
 """An address that is cut off is of no use."""
@@ -24,17 +27,30 @@ def databases(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
     """List the databases of a home: where each of them lives, and what is moving. Changes nothing.
 
     The workflows of machines that were moved are listed too. A place that cannot be looked at is listed as the catalog
-    has it. Exits with 5 when the home itself cannot be reached.
+    has it. Exits with 4 when there is no such folder, and with 5 when the home itself cannot be reached.
     """
     refuse_memory(home)
-    found = asyncio.run(residents_of(home))
+    _refuse_absent(home)
+    found = asyncio.run(residents_of(home, unlisted=True))
     match output:
         case Listing.TABLE:
             _show(found)
+            if not found:
+                stderr().print(f"No database was opened at {shown(home)} yet.", soft_wrap=True)
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:
             show_ids([each.name for each in found if each.kind == "databases"])
+
+
+def _refuse_absent(home: str) -> None:
+    folder = Catalog(home).folder
+    if folder is not None and not folder.folder.is_dir():
+        raise TargetNotFound(
+            f"there is no home at {shown(home)}.",
+            why=f"There is no folder {folder.folder}.",
+            fix="Check the address; the first database or engine that is opened there makes the home.",
+        )
 
 
 def _show(found: list[Resident]) -> None:

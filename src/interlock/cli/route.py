@@ -56,10 +56,10 @@ def route(
     """Move a database, or workflows, to another place while they are used: copied, caught up with, compared, switched.
 
     Writers wait only for the last moment, and follow by themselves. Until then nothing has moved; the same command
-    goes on with a move that was interrupted. Exits with 2 when there is something at the target already, with 4 when
-    there is no such database, and with 5 when it cannot be done now.
+    goes on with a move that was interrupted, and does nothing when it is over. Exits with 2 when there is something at
+    the target already, with 4 when there is no such database, and with 5 when it cannot be done now.
     """
-    moving = asyncio.run(_moving(name, to, home))
+    moving = asyncio.run(_moving(name, to, home, finish=not dry_run))
     if abandon:
         _say_abandoned(moving.shown, begun=asyncio.run(moving.abandon()))
         return
@@ -67,6 +67,8 @@ def route(
     if plan is not None and (dry_run or output is Diagnosis.TABLE):
         _show_plan(plan, output)
     if dry_run:
+        if plan is None:
+            stderr().print(f"There is no move to plan: everything lives at {shown_url(moving.target)}.", soft_wrap=True)
         raise typer.Exit(Exit.OK)
     with watching("watch") as watch:
         moved = asyncio.run(moving.move(watch))
@@ -80,6 +82,8 @@ class Moving(Protocol):
     undo: str
     shown: str
     """What it is and where it is."""
+    is_there: bool
+    """An earlier move has brought it there."""
 
     async def plan(self) -> Plan:
         """What it would take."""
@@ -94,14 +98,14 @@ class Moving(Protocol):
         ...
 
 
-async def _moving(name: str, to: str, home: str | None) -> Moving:
+async def _moving(name: str, to: str, home: str | None, *, finish: bool) -> Moving:
     if home is not None and "://" not in name and await _may_be_workflows(name, to, home):
         from interlock.cli.route_workflows import WorkflowsMoving  # noqa: PLC0415 -- an extra.
 
         found = await WorkflowsMoving.found(name, to, home=home)
         if found is not None:
             return found
-    return _Database(await find_route(name, to, home=home, clock=SystemClock()))
+    return _Database(await find_route(name, to, home=home, clock=SystemClock(), finish=finish))
 
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:
@@ -112,7 +116,7 @@ async def _may_be_workflows(name: str, to: str, home: str) -> bool:
 class _Database:
     def __init__(self, found: Route) -> None:
         self._found, self._clock = found, SystemClock()
-        self.target, self.undo = found.target, found.undo
+        self.target, self.undo, self.is_there = found.target, found.undo, found.is_there
         self.shown = f"{found.name} stays at {shown_url(found.source)}"
 
     async def plan(self) -> Plan:
@@ -132,7 +136,9 @@ def routed(found: Route) -> Moved:
 
 
 def _planned(moving: Moving) -> Plan | None:
-    """None when it has left already, and only has to arrive."""
+    """None when it has left already, and only has to arrive, or is there."""
+    if moving.is_there:
+        return None
     try:
         return asyncio.run(moving.plan())
     except MovedElsewhere as error:
@@ -168,7 +174,8 @@ def _show_moved(moved: Moved, undo: str, output: Diagnosis) -> None:
     told = f"{counted(moved.rows, 'row')}, checksum {moved.checksum}" if moved.checksum else "It had arrived already"
     waited = f"; writers waited {moved.seal_ms:,.0f} ms" if moved.seal_ms else ""
     console.print(f"Moved {moved.name} to {moved.target}: {told}{waited}.", soft_wrap=True)
-    console.print(f"To undo it: {undo}", soft_wrap=True)
+    if undo:
+        console.print(f"To undo it: {undo}", soft_wrap=True)
 
 
 def _say_abandoned(shown: str, *, begun: bool) -> None:

@@ -22,7 +22,7 @@ class WorkflowsMoving:
 
     def __init__(self, route: WorkflowsRoute) -> None:
         self._route, self._clock = route, SystemClock()
-        self.target, self.undo = route.target, route.undo
+        self.target, self.undo, self.is_there = route.target, route.undo, route.is_there
         self.shown = f"the workflows stay at {shown(route.source)}"
 
     @classmethod

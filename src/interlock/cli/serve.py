@@ -68,6 +68,22 @@ class LogFormat(StrEnum):
 LogFormatGiven = Annotated[
     LogFormat, typer.Option(envvar="INTERLOCK_LOG", help="Logs for people, or an object of JSON per line.")
 ]
+
+
+class LogLevel(StrEnum):
+    """How much is in logs as JSON."""
+
+    INFO = "info"
+    DEBUG = "debug"
+
+
+LogLevelGiven = Annotated[
+    LogLevel,
+    typer.Option(
+        envvar="INTERLOCK_LOG_LEVEL",
+        help="Of logs as JSON; debug has a line for every transition and every attempt, too.",
+    ),
+]
 Workers = Annotated[
     int,
     typer.Option(
@@ -104,6 +120,7 @@ def serve(
     redis: RedisGiven = None,
     worker: Annotated[bool, typer.Option(help="Run steps here; without it, events are only taken.")] = True,
     log_format: LogFormatGiven = LogFormat.TEXT,
+    log_level: LogLevelGiven = LogLevel.INFO,
     workers: Workers = 1,
 ) -> None:
     """Serve machines over HTTP, and run their steps, until Ctrl-C.
@@ -112,7 +129,7 @@ def serve(
     with 5 when another process owns the home.
     """
     app = app_of(target)
-    observers = observers_for(log_format)
+    observers = observers_for(log_format, log_level)
     settle_admission(os.environ, rate_per_s=rate_per_s, burst=burst, in_flight_max=in_flight_max)
     settle_redis(os.environ, redis)
     given = inherited()
@@ -148,12 +165,14 @@ def serve(
     say("Stopped in order: nothing is lost, and the home is free.")
 
 
-def observers_for(log_format: LogFormat) -> list[Observer | str]:
+def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer | str]:
     """What a server has without being asked; logs as JSON have what happens in them, in every process that serves."""
     if log_format is LogFormat.TEXT:
         return [*installed()]
     log_as_json()
-    os.environ["INTERLOCK_LOG"] = log_format.value
+    if log_level is LogLevel.DEBUG:  # Of ours alone: other libraries say far more than anybody wants to read.
+        logging.getLogger("interlock").setLevel(logging.DEBUG)
+    os.environ["INTERLOCK_LOG"], os.environ["INTERLOCK_LOG_LEVEL"] = log_format.value, log_level.value
     return [*installed(), "logs"]
 
 

@@ -14,7 +14,17 @@ from typing import Annotated
 import typer
 
 from interlock.cli.homes import StoreHome, refuse_memory
-from interlock.cli.serve import LogFormat, LogFormatGiven, RedisGiven, app_of, observers_for, sayer, settle_redis
+from interlock.cli.serve import (
+    LogFormat,
+    LogFormatGiven,
+    LogLevel,
+    LogLevelGiven,
+    RedisGiven,
+    app_of,
+    observers_for,
+    sayer,
+    settle_redis,
+)
 from interlock.errors import MovedElsewhere
 from interlock.lanes.objects.addresses import redacted
 from interlock.runtime.alerts.environment import receivers_in
@@ -33,6 +43,7 @@ def worker(
     home: StoreHome,
     redis: RedisGiven = None,
     log_format: LogFormatGiven = LogFormat.TEXT,
+    log_level: LogLevelGiven = LogLevel.INFO,
 ) -> None:
     """Run the steps, timers, undos and effects of machines, without HTTP, until Ctrl-C.
 
@@ -44,7 +55,7 @@ def worker(
     settle_redis(os.environ, redis)
     say = sayer(log_format)
     # Nobody can scrape a process that listens nowhere: what it does goes out by OpenTelemetry and into the log.
-    observers = [each for each in observers_for(log_format) if each != "prometheus"]
+    observers = [each for each in observers_for(log_format, log_level) if each != "prometheus"]
     run_until_stopped(work(app, home, observers=observers, say=say))
     say("Stopped in order: nothing is lost, and the home is free.")
 

@@ -6,7 +6,7 @@ burst that comes at once is borrowed, up to what the bucket had when it was last
 the bucket may owe something then, and nobody is given anything before that is made up. So the cluster as a whole admits
 what the rate says, and a burst may be had once by each process that saw the bucket full. What is not used goes back.
 
-While Redis is gone each process has the whole rate to itself; when that begins, without a burst.
+While Redis is gone each process has the whole rate to itself; when that begins, without a burst, as of its last answer.
 """
 
 import asyncio
@@ -48,6 +48,7 @@ class SharedTokens:
         self._credit = 0
         """What may still be borrowed."""
         self._asked_s = -math.inf
+        self._begun_s = clock.monotonic_s()
         self._spent = self._spent_before = 0
         self._least = max(1, math.ceil(rate.rate_per_s * LEAST_S))
         self._wait_s = 0.0
@@ -55,10 +56,15 @@ class SharedTokens:
         self._fetching: asyncio.Task[None] | None = None
         self._fetched = True
         self._refused = self._closed = False
-        self._bucket = rate.full(clock.monotonic_s())
+        self._bucket = rate.full(self._begun_s)
         """While Redis is gone."""
         self._shared = link.up
         link.listen(self)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether they are those of the cluster: while Redis is gone they are those of this process."""
+        return self._link.up
 
     def wait_s(self) -> float:
         """0.0 when there is a token, otherwise how long it will take; nothing is taken."""
@@ -126,9 +132,12 @@ class SharedTokens:
                 return
 
     def _is_shared(self) -> bool:
-        """Whether Redis is there; without it the rate begins with an empty bucket, not with a burst of each process."""
+        """Whether Redis is there; without it the rate begins with an empty bucket, not with a burst of each process.
+
+        It fills from the last answer on, and not from the first call without Redis: that one may come hours later.
+        """
         if self._shared and not self._link.up:
-            self._bucket = Bucket(0.0, self._clock.monotonic_s())
+            self._bucket = Bucket(0.0, max(self._asked_s, self._begun_s))
         self._shared = self._link.up
         return self._shared
 

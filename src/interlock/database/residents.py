@@ -1,5 +1,6 @@
 """Who lives at a home: every name of its catalog, where it lives, and what its place says about that itself.
 
+A lane of a folder that was only ever opened by its address is in no catalog, and lives there all the same.
 Looking changes nothing and needs no lease: a lane's file is read beside its owner, a schema is asked for its marks. A
 bucket would have to be replayed for that; `interlock doctor` does so, and here it is not looked at.
 """
@@ -15,12 +16,12 @@ from typing import Final, Literal, NamedTuple
 import apsw
 import msgspec
 
-from interlock.catalog.addresses import lane_path
+from interlock.catalog.addresses import SUFFIX, lane_path
 from interlock.catalog.catalog import Catalog
-from interlock.catalog.entries import Entry, Kind
+from interlock.catalog.entries import Entry, Kind, check_name
 from interlock.catalog.opening import opening_thread
 from interlock.catalog.secrets import shown
-from interlock.errors import InterlockError
+from interlock.errors import BadUsage, InterlockError
 from interlock.lanes.arriving import draft_of
 from interlock.lanes.doctor import opened_to_look
 from interlock.lanes.notes import watched
@@ -60,14 +61,19 @@ class Marks(NamedTuple):
     epoch: int = 0
 
 
-async def residents_of(home: str) -> list[Resident]:
-    """All of them, in order of their names: databases first, then machines whose workflows live elsewhere."""
+async def residents_of(home: str, *, unlisted: bool = False) -> list[Resident]:
+    """All of them, in order of their names: databases first, then machines whose workflows live elsewhere.
+
+    With `unlisted` also the lanes in the folder of the home that its catalog does not know.
+    """
     catalog = Catalog(home)
     kinds: tuple[Kind, ...] = ("databases", "workflows")
     known: list[tuple[Kind, str, Entry]] = []
     for kind in kinds:
-        for name, entry in (await catalog.names(kind)).items():
-            known.append((kind, name, entry))
+        names = await catalog.names(kind)
+        if unlisted and kind == "databases" and catalog.folder is not None:
+            names |= {name: Entry() for name in _lanes_in(catalog.folder.folder) if name not in names}
+        known += [(kind, name, entry) for name, entry in sorted(names.items())]
     few = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     async def look(kind: Kind, name: str, entry: Entry) -> Resident:
@@ -75,6 +81,18 @@ async def residents_of(home: str) -> list[Resident]:
             return await _resident(catalog, kind, name, entry)
 
     return await asyncio.gather(*(look(*each) for each in known))
+
+
+def _lanes_in(folder: Path) -> list[str]:
+    return [path.stem for path in folder.glob(f"*{SUFFIX}") if _is_name(path.stem)]
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_name(text)
+    except BadUsage:
+        return False
+    return True
 
 
 async def _resident(catalog: Catalog, kind: Kind, name: str, entry: Entry) -> Resident:

@@ -24,8 +24,10 @@ AZ_OPTIONS: Final = ("endpoint", "account", "access_key", "sas", "allow_http")
 OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
 SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
 
-_HARMLESS: Final = frozenset({"schema", *(name for names in OPTIONS.values() for name in names)}) - SECRETS
-"""The schema is PostgreSQL's: a database may have been moved there, and is named here."""
+POSTGRES_OPTIONS: Final = ("schema", "host", "port", "dbname")
+"""A database may have been moved to PostgreSQL. Without these, which say where that is, nobody would find it there."""
+
+_HARMLESS: Final = frozenset({*POSTGRES_OPTIONS, *(name for names in OPTIONS.values() for name in names)}) - SECRETS
 
 
 def redacted(url: str) -> str:

@@ -23,6 +23,11 @@ BACKLOG_S = 1.0
 class Tokens(Protocol):
     """The tokens of a rate that a cluster has together. Asking for them waits for nobody."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether they are those of the cluster now, and not of this process alone."""
+        ...
+
     def wait_s(self) -> float:
         """0.0 when there is one, otherwise how long it will take; nothing is taken."""
         ...
@@ -127,7 +132,7 @@ class Gate:
         elif starts and in_flight + self._places.waiting >= self._most:
             retry_s, told = BACKLOG_S, f"{self._places.waiting:,} workflows wait for a place already (in_flight_max)."
         elif wait_s and self._rate is not None:
-            whose = "" if self._tokens is None else " of the cluster"
+            whose = " of the cluster" if self._tokens is not None and self._tokens.is_shared else ""
             told = f"more than {self._rate.rate_per_s:g} calls per second{whose} (rate_per_s)."
         if not told:
             return None

@@ -250,7 +250,19 @@ def only(node: Node, *names: str) -> None:
     """Refuse the node if it has any argument but these: what is not read here would change the meaning."""
     for name, value in cast("dict[str, object]", node.args).items():
         if name not in names and value is not None and value is not False and value != []:
+            if isinstance(node, exp.Table) and name in {"db", "catalog"}:
+                raise _elsewhere(node)
             raise refuse(f"{described(node)} with {name.strip('_').replace('_', ' ').upper()}: {_excerpt(node)}.")
+
+
+def _elsewhere(node: Node) -> Exception:
+    return refuse(
+        f"the table {_excerpt(node)} of another schema.",
+        why="A database is one schema, and a transaction cannot span databases: after a crash one of them could have "
+        "happened without the other (D17).",
+        fix="Name the table alone if it is in this database. Use another database through its own Database, one after "
+        "the other, each with a key.",
+    )
 
 
 def child(node: Node, name: str = "this") -> Node:

@@ -1,5 +1,6 @@
 """C13: JSON logs of a running server, taken apart by the stages of `ops/loki/promtail.yml`."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,3 +66,16 @@ def test_the_lines_of_a_server_reach_loki_with_what_is_searched_for(tmp_path: Pa
     assert farewell.labels == {"level": "INFO", "logger": "interlock.server"}
     # A line that somebody else has written goes through as it is.
     assert run(stages, "Killed") == Entry("Killed")
+
+
+def test_debug_has_a_line_for_every_transition(tmp_path: Path) -> None:
+    """And nothing of what other libraries have to say at that level."""
+    words = ("--log-format", "json", "--log-level", "debug")
+    with server(f"lanes://{tmp_path}/home", *words) as running:
+        with httpx.Client(base_url=running.url) as client:
+            assert client.post("/v1/machines/order/workflows", json={"id": "o-1", "context": {}}).is_success
+        lines = [json.loads(line) for line in _read_until(running, "o-1 moved")]
+        running.stop()
+    [moved] = [line for line in lines if line["level"] == "DEBUG"]
+    assert (moved["logger"], moved["order_id"], moved["state"]) == ("interlock.transitions", "o-1", "draft")
+    assert moved["duration_ms"] > 0

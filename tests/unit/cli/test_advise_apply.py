@@ -57,6 +57,9 @@ class Mover:
             copy_s=0.0, seal_ms=0.0,
         )  # fmt: skip
 
+    def move_back(self, routing: Routing) -> None:
+        self.move(routing)
+
 
 @pytest.fixture
 def mover(monkeypatch: pytest.MonkeyPatch) -> Mover:

@@ -40,6 +40,28 @@ def listed(interlock: Interlock, home: str) -> dict[str, dict[str, object]]:
     return {each["name"]: each for each in json.loads(done.out)}
 
 
+def test_a_home_that_is_not_there_is_not_an_empty_one(interlock: Interlock, tmp_path: Path) -> None:
+    done = interlock("databases", "--home", f"lanes://{tmp_path}/nothing")
+    assert (done.code, done.out) == (4, "")
+    assert f"there is no home at lanes://{tmp_path}/nothing" in done.err
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "nothing").mkdir()
+    done = interlock("databases", "--home", f"lanes://{tmp_path}/nothing")
+    assert done.code == 0
+    assert f"No database was opened at lanes://{tmp_path}/nothing yet." in done.err
+
+
+def test_a_lane_that_was_only_opened_by_its_address_is_listed(interlock: Interlock, home: str) -> None:
+    async def fill() -> None:
+        async with Database.open(f"{home}/orders") as db:
+            await db.execute("CREATE TABLE t (n bigint PRIMARY KEY)")
+
+    asyncio.run(fill())
+    Path(home.removeprefix("lanes://"), ".hidden.lane").touch()
+    assert list(listed(interlock, home)) == ["ledger", "orders", "stock"]
+    assert listed(interlock, home)["orders"]["state"] == "lives"
+
+
 def test_names_are_listed_with_where_they_live(interlock: Interlock, home: str) -> None:
     done = interlock("databases", "--home", home)
     assert (done.code, done.err) == (0, "")
@@ -63,11 +85,6 @@ def test_names_are_listed_with_where_they_live(interlock: Interlock, home: str) 
 
 def test_a_home_in_memory_has_nothing_to_list(interlock: Interlock) -> None:
     assert interlock("databases", "--home", "memory:").code == 2
-
-
-def test_looking_at_a_home_that_is_none_makes_none(interlock: Interlock, tmp_path: Path) -> None:
-    assert listed(interlock, f"lanes://{tmp_path}/nothing") == {}
-    assert not (tmp_path / "nothing").exists()
 
 
 def test_what_was_moved_is_listed_where_it_lives_and_no_secret_is_shown(interlock: Interlock, home: str) -> None:

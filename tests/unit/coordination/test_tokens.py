@@ -110,3 +110,19 @@ def test_without_redis_the_rate_is_that_of_the_process_and_begins_without_a_burs
         assert not tokens.take(), "the cluster has none"
 
     play(scenario)
+
+
+def test_the_first_call_long_after_redis_was_lost_is_let_in() -> None:
+    """C7: the bucket of the process fills from the last answer on, not from the first call that finds Redis gone."""
+
+    async def scenario() -> None:
+        wire, tokens = shared(Bucket(0), TokenRate(rate_per_s=10, burst=5))
+        await tokens.returned()
+        assert tokens.is_shared
+        wire.is_up(up=False)
+        await passed(0.25)
+        assert not tokens.is_shared
+        assert tokens.wait_s() == 0.0
+        assert [tokens.take() for _ in range(3)] == [True, True, False]
+
+    play(scenario)

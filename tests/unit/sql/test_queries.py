@@ -53,6 +53,10 @@ def test_windows_say_where_nulls_go() -> None:
         ("SELECT DISTINCT ON (i) i FROM counter", "DISTINCT ON", "ORDER BY"),
         ("SELECT c.id FROM item, counter AS c RIGHT JOIN item AS o ON o.id = c.id", "comma", "CROSS JOIN"),
         ("TRUNCATE item RESTART IDENTITY", "RESTART IDENTITY", "Drop"),
+        ("SELECT id FROM shop.counter", "another schema", "one after the other"),
+        ("UPDATE shop.counter SET n = 1", "another schema", "one after the other"),
+        ("INSERT INTO shop.counter (id) VALUES (1)", "another schema", "one after the other"),
+        ("DELETE FROM shop.counter", "another schema", "one after the other"),
         ("INSERT INTO counter (id) VALUES (1), (2) ON CONFLICT (n) DO UPDATE SET i = 1", "several rows", "one row"),
     ],
 )

@@ -26,6 +26,11 @@ SHARDS: Final = "shard_count"
 NAMED_MAX: Final = 3
 ROWS_AT_ONCE: Final = 1_000
 
+FOLD: Final = (
+    "add what its shards hold to the rows of its counters, with the program of docs/how-to/move-a-database.md, under "
+    "“Counters with shards”."
+)
+
 SCHEMAS_BELOW: Final = """
 SELECT nspname FROM pg_namespace
 WHERE (starts_with(nspname, $1 || '__') OR nspname ~ ('^' || left($1, 20) || '__[0-9a-f]{32,64}$'))
@@ -58,8 +63,14 @@ async def _refuse_streams(source: str) -> None:
             f"{shown(source)} has {len(found):,} streams or shards below it: {', '.join(found[:NAMED_MAX])}"
             f"{', …' if len(found) > NAMED_MAX else ''}.",
             why="Each of them is a database of its own, and a move brings the rows of one: these would be left behind.",
-            fix="Leave it where it is, or bring their rows into the database itself first.",
+            fix=f"Leave it where it is; or end the programs that use it, and {_first(found)}",
         )
+
+
+def _first(found: Sequence[str]) -> str:
+    if all(".shards/" in each for each in found):
+        return FOLD
+    return "bring the rows of each stream into the database itself; then put the streams aside."
 
 
 async def _refuse_sharded(end: Paged, table: Table, place: int, source: str) -> None:
@@ -71,8 +82,7 @@ async def _refuse_sharded(end: Paged, table: Table, place: int, source: str) -> 
             raise BadUsage(
                 f"a counter of {shown(source)} is sharded: {sharded[0][0]!r}.",
                 why="On lanes each shard is a database of its own, on PostgreSQL a row: a move brings neither over.",
-                fix="Leave it where it is; or count anew from its value: read it, open one of another name with "
-                'kind="exact", and add that.',
+                fix=f"Leave it where it is; or end the programs that use it, and {FOLD}",
             )
         after = page.after
         if after is None:

@@ -1,9 +1,10 @@
 """From the name of a database to its move: the catalog and the tombstones say where it lives, and are told of the move.
 
 A name without an address is looked up at the home. Either way the tombstones decide: who names a place that was left
-means the place where everything lives now.
+means the place where everything lives now. Whoever asks again for a move that is over is told so, whoever ended it.
 """
 
+import shlex
 from typing import Final, NamedTuple
 
 from interlock.catalog.catalog import Catalog
@@ -11,7 +12,8 @@ from interlock.catalog.moves import At, Moved, Plan, Watch, nowhere
 from interlock.catalog.secrets import with_secrets, without_secrets
 from interlock.database.moving.mover import abandon_database, move_database, plan_database, unwatched
 from interlock.database.moving.opening import is_same, opened_source, restoring, shown_url
-from interlock.errors import BadUsage, CorruptionError
+from interlock.database.residents import marks_at
+from interlock.errors import BadUsage, CorruptionError, UnavailableError
 from interlock.lanes.objects.addresses import is_bucket
 from interlock.seams import Clock
 
@@ -27,22 +29,38 @@ class Route(NamedTuple):
     target: str
     home: str | None
     epoch: int = 0
-    """Of the last move that the catalog knows of."""
+    """Of the last move that the catalog knows of, or the place itself where it is there already."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether an earlier move has brought it to the target: nothing is left to do."""
+        return self.epoch > 0 and is_same(self.source, self.target)
 
     @property
     def undo(self) -> str:
-        """The command that moves it back; from a bucket none does, and this says what can be done instead."""
+        """The command that moves it back; from a bucket none does, and this says what can be done instead.
+
+        Empty when nothing is moved.
+        """
+        if self.is_there:
+            return ""
         if is_bucket(self.target):
             return (
                 f"nothing moves it out of a bucket while it runs. {restoring(self.target)} makes a file of what it is "
                 f"by then; {shown_url(self.source)} stays as it was left."
             )
-        named = f"{self.name} --home {without_secrets(self.home)}" if self.home else without_secrets(self.target)
-        return f"interlock route {named} --to {without_secrets(self.source)}"
+        named = (self.name, "--home", without_secrets(self.home)) if self.home else (without_secrets(self.target),)
+        # Quoted: an address of PostgreSQL has an ampersand in it, and is pasted into a shell.
+        return shlex.join(("interlock", "route", *named, "--to", without_secrets(self.source)))
 
 
-async def find_route(name: str, target: str, *, home: str | None, clock: Clock, source: str = "") -> Route:
-    """Where the database lives now. `source` is where it is known to live, if that is known."""
+async def find_route(
+    name: str, target: str, *, home: str | None, clock: Clock, source: str = "", finish: bool = False
+) -> Route:
+    """Where the database lives now. `source` is where it is known to live, if that is known.
+
+    With `finish` an earlier move whose mover died behind its last step is brought to its end; otherwise it is refused.
+    """
     if "://" not in target:
         raise BadUsage(
             f"{target!r} is not an address.",
@@ -62,27 +80,66 @@ async def find_route(name: str, target: str, *, home: str | None, clock: Clock, 
         catalog = Catalog(home)
         entry = await catalog.entry(name)
         source, epoch = source or catalog.address(name, entry), entry.epoch
-    source = await _lives_at(source, target, clock)
+    source = await _lives_at(source, target, clock, finish=finish)
+    if is_same(source, target) and not is_bucket(source):
+        epoch = max(epoch, await _last_epoch(source, clock))
     return Route(name if home else shown_url(name), source, with_secrets(target, source, home or ""), home, epoch)
 
 
-async def _lives_at(url: str, target: str, clock: Clock) -> str:
+async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str:
     seen = [url]
     while len(seen) < HOPS_MAX:
-        if is_same(seen[-1], target):
-            return seen[-1]  # The mover says so.
-        end = await opened_source(seen[-1], clock=clock)
-        try:
-            left = await end.moved()
-        finally:
-            await end.close()
-        if left is None or is_same(left[0], target):
-            return seen[-1]  # Here, or about to arrive where it is to go: that move is finished.
-        seen.append(with_secrets(left[0], *reversed(seen)))
+        here = seen[-1]
+        left = await _left(here) if is_same(here, target) else await _stone_at(here, clock)
+        if left is None:
+            return here
+        there = with_secrets(target if is_same(left[0], target) else left[0], *reversed(seen))
+        marks = await marks_at(there)
+        if marks.state != "left" or marks.epoch < left[1]:  # It has not been left since: this is the end of the chain.
+            if is_same(there, target):
+                return here  # About to arrive where it is to go, or there: that move is finished.
+            if marks.state in {"left", "arriving"}:
+                await _let_arrive(here, there, left[1], clock, finish=finish)
+            return there
+        seen.append(there)
     raise CorruptionError(
         f"{shown_url(url)} was moved more than {HOPS_MAX} times, and is still not found.",
         fix="Name the database by the address where it lives.",
     )
+
+
+async def _let_arrive(here: str, there: str, epoch: int, clock: Clock, *, finish: bool) -> None:
+    """A mover has died behind the tombstone. Until it has arrived nothing may leave from there: it would be a draft."""
+    if not finish:
+        words = ("interlock", "route", without_secrets(here), "--to", without_secrets(there))
+        raise UnavailableError(
+            f"move {epoch} has left {shown_url(here)} and has not arrived at {shown_url(there)} yet.",
+            why="Its mover has ended behind the last step. Everything is there, as a draft, which cannot be moved on.",
+            fix=f"Open the database once, or finish that move: {shlex.join(words)}",
+        )
+    _ = await move_database(here, there, name=shown_url(here), epoch=epoch, clock=clock)
+
+
+async def _stone_at(url: str, clock: Clock) -> tuple[str, int] | None:
+    end = await opened_source(url, clock=clock)
+    try:
+        return await end.moved()
+    finally:
+        await end.close()
+
+
+async def _left(target: str) -> tuple[str, int] | None:
+    """Where it went from the target, which it may have been at before. Nothing has to be there."""
+    marks = await marks_at(target)
+    return (marks.other, marks.epoch) if marks.state == "left" else None
+
+
+async def _last_epoch(url: str, clock: Clock) -> int:
+    end = await opened_source(url, clock=clock)
+    try:
+        return await end.last_epoch()
+    finally:
+        await end.close()
 
 
 async def plan_route(route: Route, *, clock: Clock) -> Plan:
@@ -91,7 +148,9 @@ async def plan_route(route: Route, *, clock: Clock) -> Plan:
 
 
 async def move_along(route: Route, *, clock: Clock, watch: Watch = unwatched, at: At = nowhere) -> Moved:
-    """Move it, and tell the catalog. The same again goes on where it ended."""
+    """Move it, and tell the catalog. The same again goes on where it ended, and does nothing when it is over."""
+    if route.is_there:
+        return _over(route)
     moved = await move_database(
         route.source, route.target, name=route.name, epoch=route.epoch + 1, clock=clock, watch=watch, at=at
     )
@@ -106,3 +165,18 @@ async def move_along(route: Route, *, clock: Clock, watch: Watch = unwatched, at
 async def abandon_route(route: Route, *, clock: Clock) -> bool:
     """End a move that was begun. False when there was none."""
     return await abandon_database(route.source, route.target, clock=clock)
+
+
+def _over(route: Route) -> Moved:
+    where = shown_url(route.target)
+    return Moved(
+        name=route.name,
+        source=where,
+        target=where,
+        epoch=route.epoch,
+        amounts=(),
+        checksum="",
+        copy_s=0.0,
+        seal_ms=0.0,
+        resumed=True,
+    )

@@ -63,6 +63,13 @@ async def machines_at(source: str, *, clock: Clock) -> dict[str, int]:
         return await apart(origin.source.machines)
 
 
+async def refuse_if_left(source: str, *, clock: Clock) -> None:
+    """Raise MovedElsewhere when the place has a tombstone, which a catalog may not know of."""
+    if not is_postgres(source):  # Whoever looks for machines there has seen it.
+        async with _origin(source, Apart(), clock) as origin:
+            _refuse_left(await origin.left(), source)
+
+
 async def plan_workflows(source: str, target: str, *, epoch: int, clock: Clock, ids: Ids | None = None) -> Plan:
     """What a move would be. Nothing is changed: what is tried at the target to measure it is rolled back."""
     if is_postgres(source):
@@ -362,7 +369,7 @@ def _sealed_too_long(shown: str) -> UnavailableError:
 def _refuse_left(left: Left | None, source: str) -> None:
     if left is not None:
         raise MovedElsewhere(
-            f"the workflows of {redacted(source)} live elsewhere since move {left.epoch}.",
+            f"the workflows of {redacted(source)} live at {shown(left.url)} since move {left.epoch}.",
             url=left.url,
             epoch=left.epoch,
         )

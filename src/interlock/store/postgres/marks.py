@@ -11,6 +11,7 @@ from before is told to come again later. The tables move here in one transaction
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from interlock.catalog.secrets import shown as shown_address
 from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
 from interlock.sql.postgres.address import IDENTIFIER_BYTES_MAX, Address
 from interlock.sql.postgres.failures import state_of
@@ -83,7 +84,9 @@ def refuse_marked(marks: Marks, shown: str) -> None:
     arriving, gone = marks.arriving, marks.gone
     if gone is not None and (arriving is None or arriving.epoch < gone.epoch):
         raise MovedElsewhere(
-            f"the workflows of {shown} live elsewhere since move {gone.epoch}.", url=gone.url, epoch=gone.epoch
+            f"the workflows of {shown} live at {shown_address(gone.url)} since move {gone.epoch}.",
+            url=gone.url,
+            epoch=gone.epoch,
         )
     if arriving is not None and not arriving.arrived:
         raise on_the_way(arriving, shown)

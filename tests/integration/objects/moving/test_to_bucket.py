@@ -227,8 +227,8 @@ def test_the_command_says_that_nothing_brings_it_back(
     said = capsys.readouterr().out
     assert "91 rows, checksum" in said
     assert "To undo it: nothing moves it out of a bucket while it runs. `interlock restore '" in said
-    assert main([*words, places.target]) == 2
-    assert "is where it is already" in capsys.readouterr().err
+    assert main([*words, places.target]) == 0
+    assert "It had arrived already." in capsys.readouterr().out
     assert main([*words, f"{home}/back"]) == 2
     assert "interlock restore" in capsys.readouterr().err
     found = read_manifest(bucket_of(parse(places.target)))

@@ -1,6 +1,7 @@
 """An archive of a schema: one instant of it while others write, in one file, that makes the same schema elsewhere."""
 
 import asyncio
+import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Database
+from interlock.database.archive import MANIFEST
 from interlock.database.copies_postgres import copy_schema, restore_schema
 from interlock.errors import BadUsage, CorruptionError, DialectError, TargetNotFound, UnusableFile
 from interlock.seams import SystemClock
@@ -221,7 +223,20 @@ def begun(data: bytes) -> bytes:
     return data[:4]
 
 
-@pytest.mark.parametrize("damage", [cut_off, changed, begun])
+def rewritten(data: bytes) -> bytes:
+    """A whole ZIP, in which the rows are others than those that were copied."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(archive, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            if name != MANIFEST and content:
+                content = content.replace(b"\x00\x00\x00\x07", b"\x00\x00\x00\x08", 1)
+                assert content != before.read(name)
+            after.writestr(name, content)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize("damage", [cut_off, changed, begun, rewritten])
 def test_a_damaged_archive_is_refused_and_nothing_is_made(
     damage: Callable[[bytes], bytes], postgres_url: str, tmp_path: Path
 ) -> None:

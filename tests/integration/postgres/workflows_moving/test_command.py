@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from interlock.catalog.secrets import shown
 from interlock.catalog.workflows import workflows_at
 from interlock.database.database import Database
 from interlock.errors import MovedElsewhere
 from interlock.seams import SystemClock
 from interlock.store.opening import open_store
 from tests.integration.postgres.stores import opened
+from tests.integration.postgres.workflows_moving.moves import Died, dying_at, move
 from tests.integration.postgres.workflows_moving.test_everything_arrives import contents, filled
 from tests.unit.cli.running import run_program
 
-OK, USAGE, NOT_FOUND = 0, 2, 4
+OK, USAGE, NOT_FOUND, UNAVAILABLE = 0, 2, 4, 5
 
 
 async def _filled(home: str) -> tuple[list[str], list[object]]:
@@ -52,6 +54,41 @@ def test_the_command_moves_all_workflows_of_the_home_and_says_so(tmp_path: Path,
         assert await workflows_at(home, ["order"]) == await workflows_at(home, ["other"]) != home
 
     asyncio.run(scenario())
+
+
+def test_a_move_that_is_over_is_no_error(tmp_path: Path, postgres_url: str) -> None:
+    """An engine that followed has told the catalog, and the mover was killed: the same command says that it is done."""
+    home = f"lanes://{tmp_path}/home"
+    asyncio.run(_filled(home))
+    stays = run_program("route", "workflows", "--to", home, "--home", home, folder=tmp_path)
+    assert stays.code == USAGE, "nothing has ever moved"
+    for number, place in enumerate((postgres_url, home), 1):
+        words = ("route", "workflows", "--to", place, "--home", home)
+        first = run_program(*words, folder=tmp_path)
+        assert first.code == OK, first.err
+        again = run_program(*words, "-o", "json", folder=tmp_path)
+        assert again.code == OK, again.err
+        done = json.loads(again.out)
+        assert (done["resumed"], done["epoch"]) == (True, number)
+        rehearsed = run_program(*words, "--dry-run", folder=tmp_path)
+        assert (rehearsed.code, rehearsed.out) == (OK, "")
+        ended = run_program(*words, "--abandon", folder=tmp_path)
+        assert ended.code == USAGE
+        assert "live at" in ended.err
+
+
+def test_a_catalog_that_was_not_told_does_not_lie(tmp_path: Path, postgres_url: str) -> None:
+    """The mover died behind its last step: whoever names another place, or the old one, is told where they live."""
+    home = f"lanes://{tmp_path}/home"
+    asyncio.run(_filled(home))
+    with pytest.raises(Died):
+        asyncio.run(move(home, postgres_url, at=dying_at("leave/after")))
+    for place in (home, f"{postgres_url}_further"):
+        refused = run_program("route", "workflows", "--to", place, "--home", home, folder=tmp_path)
+        assert refused.code == UNAVAILABLE, refused.err
+        assert f"live at {shown(postgres_url)} since move 1" in " ".join(refused.err.split())
+    finished = run_program("route", "workflows", "--to", postgres_url, "--home", home, folder=tmp_path)
+    assert finished.code == OK, finished.err
 
 
 def test_a_name_that_nobody_has_and_one_that_two_have(tmp_path: Path, postgres_url: str) -> None:

@@ -113,6 +113,8 @@ def test_what_is_no_secret_is_shown() -> None:
     assert redacted(url) == url.replace("hidden", "***")
     assert redacted("lanes:///var/shop") == "lanes:///var/shop"
     assert redacted("memory:") == "memory:"
+    there = "postgresql:///shop?host=/run/postgresql&port=5433&schema=stock"
+    assert redacted(f"{there}&password=hidden") == f"{there}&password=***", "where everything lives can be found"
 
 
 def test_an_address_can_be_read_again_from_how_it_is_shown() -> None:
