@@ -43,8 +43,6 @@ POINTS = (
     "arrive/after",
 )
 EPOCH = 7
-ORDERS = 5_000
-"""More than any life gets done while a mover is at work."""
 
 Say = Callable[[str], None]
 
@@ -141,7 +139,7 @@ class MovingCampaign(Campaign):
         `strike` is called with each point that the mover comes to, and the life. So many lines the life says `along`,
         at the target, before it is killed.
         """
-        life = self._start(orders=ORDERS)
+        life = self._start()
         heard = list(life.lines(40))
         told = self._moved(die_at, lambda point: strike(point, life) if strike else None, life.lines_for, heard)
         later = list(life.lines(along))
