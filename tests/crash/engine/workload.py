@@ -24,6 +24,9 @@ from tests.crash.engine.shop import Cancel, Order, State, Submit
 from tests.crash.workloads import SETTINGS, believe
 
 CUSTOMERS = 8
+SEAL_WAIT_S = 60.0
+"""A seal that lasts longer hangs; how long a mover needs for it is up to the machine."""
+
 Say = Callable[[str], None]
 MOMENTS = (State.CHARGING, State.RESERVING, State.RESERVED, State.PACKED, State.SHIPPING, State.UNWINDING)
 
@@ -42,6 +45,7 @@ def opened(url: str, cache: str | None) -> Opening[Engine]:
         snapshots_max=20,
         group_max=10,
         timers_saved_s=0.01,
+        seal_wait_s=SEAL_WAIT_S,
         **SETTINGS,  # type: ignore[arg-type]  # None of the others.
     )
 
