@@ -28,7 +28,7 @@ from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
-from tests.integration.postgres.wheel import get_server
+from tests.integration.postgres.wheel import end_server, get_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def postgres_server() -> Iterator[str]:
                 )
                 yield server.get_uri("conformance")
             finally:
-                server.cleanup()
+                end_server(server)
 
 
 def same(lane: Outcome, postgres: Outcome, sql: str) -> bool:

