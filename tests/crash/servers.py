@@ -1,7 +1,7 @@
 """Crashes that take PostgreSQL's server with them: one of its processes, all of them, or in its own way of crashing.
 
 Only processes of the server that a test has started are killed, by their numbers: its postmaster, which the server
-itself has written down, and that one's children.
+itself has written down, that one's children, and whoever else works in its data folder.
 """
 
 import contextlib
@@ -39,13 +39,20 @@ class Crashes:
                 life.kill()
                 self._server.start()
             case _:
-                postmaster, children = self._postmaster(), self._children()
-                for number in (postmaster, *children):
-                    _kill(number)
                 life.kill()
-                _wait_for_the_end_of(postmaster, *children)
+                self._kill_all()
                 self._forget_the_dead()
                 self._server.start()
+
+    def _kill_all(self) -> None:
+        """First the one that starts others: whoever is counted before may have a sibling by the time it is killed."""
+        postmaster = self._postmaster()
+        _kill(postmaster)
+        _wait_for_the_end_of(postmaster)
+        while left := [number for number in _numbers() if _folder(number) == self._server._data.resolve()]:
+            for number in left:
+                _kill(number)
+            _wait_for_the_end_of(*left)
 
     def _forget_the_dead(self) -> None:
         # A dead process keeps its number until its parent has looked after it, which in a container may be never.
@@ -74,6 +81,14 @@ def _command(number: int) -> str:
         return Path(f"/proc/{number}/cmdline").read_text()
     except OSError:  # It ended meanwhile.
         return ""
+
+
+def _folder(number: int) -> Path | None:
+    """Where a process works: all those of a server work in its data folder."""
+    try:
+        return Path(f"/proc/{number}/cwd").readlink()
+    except OSError:  # It ended meanwhile, or is somebody else's.
+        return None
 
 
 def _numbers() -> list[int]:

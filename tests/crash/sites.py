@@ -71,5 +71,5 @@ class BucketSite:
         return copy.path
 
     def crashed(self) -> None:
-        if not self._keeps_disk:
+        if not self._keeps_disk and self._folder.exists():  # A life may be killed before it has made one.
             shutil.rmtree(self._folder)

@@ -6,6 +6,7 @@ The ledger gets one row per transaction in the same transaction: nothing may eve
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 from interlock.database.database import Database, Opening
@@ -75,8 +76,11 @@ def make(say: Say, url: str, cache: str | None) -> None:
     asyncio.run(main())
 
 
-def count(say: Say, url: str, cache: str | None, kind: str, life: str, unknown: list[str], rounds: int) -> None:
-    """Repeat what is unknown since the last life, then count up with 64 clients, `rounds` times each."""
+def count(say: Say, url: str, cache: str | None, kind: str, life: str, unknown: list[str], rounds: int | None) -> None:
+    """Repeat what is unknown since the last life, then count up with 64 clients, `rounds` times each.
+
+    None is for ever: however late the kill comes, it meets a life that works.
+    """
     once = KINDS[kind]
     believe(url)
 
@@ -91,7 +95,7 @@ def count(say: Say, url: str, cache: str | None, kind: str, life: str, unknown: 
                 say(f"+{name}")
 
             async def client(number: int) -> None:
-                for turn in range(rounds):
+                for turn in itertools.count() if rounds is None else range(rounds):
                     name = f"{life}/{number}/{turn}"
                     if number % 2:
                         await keyed(name)

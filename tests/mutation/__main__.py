@@ -31,7 +31,13 @@ from tests.mutation.undoing import UNDOING
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
 PROCESSES = 2
-TIMEOUT_S = 60
+UNCHANGED_S_MAX = 900.0
+"""The unchanged copy runs everything, and has to pass, however slow the machine is."""
+
+MUTANT_S_MIN = 60.0
+UNCHANGED_TIMES = 4
+"""A mutant runs a part of that: one that takes so many times as long is a loop without end."""
+
 MUTANTS_MIN = 40
 
 
@@ -43,7 +49,7 @@ class Outcome:
     output: str = ""
 
 
-def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+def run_tests(copy: Path, tests: tuple[str, ...], limit_s: float) -> tuple[int, str]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]),
@@ -53,14 +59,14 @@ def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     command = [sys.executable, "-m", "tests.mutation.child", str(copy), *tests]
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
         return NOTICED, "timed out"  # A loop without end is noticed by everybody.
     return done.returncode, done.stdout + done.stderr
 
 
-def judge(mutant: Mutant, folder: Path) -> Outcome:
+def judge(mutant: Mutant, folder: Path, limit_s: float) -> Outcome:
     started = time.perf_counter()
     copy = folder / mutant.name.replace(" ", "-")
     shutil.copytree(SOURCES, copy)
@@ -71,7 +77,7 @@ def judge(mutant: Mutant, folder: Path) -> Outcome:
         return Outcome(mutant, "stale", time.perf_counter() - started, str(error))
     for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
         compiled.unlink()
-    code, output = run_tests(copy, mutant.tests)
+    code, output = run_tests(copy, mutant.tests, limit_s)
     verdict = {PASSED: "SURVIVED", NOTICED: "killed", WRONG_COPY: "wrong copy"}.get(code, "stale")
     shutil.rmtree(copy)
     return Outcome(mutant, verdict, time.perf_counter() - started, output)
@@ -81,7 +87,7 @@ def unchanged_passes(mutants: list[Mutant], folder: Path) -> bool:
     copy = folder / "unchanged"
     shutil.copytree(SOURCES, copy)
     tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    code, output = run_tests(copy, tests)
+    code, output = run_tests(copy, tests, UNCHANGED_S_MAX)
     if code != PASSED:
         print(f"The unchanged copy does not pass (exit {code}):\n{output}")
     return code == PASSED
@@ -106,8 +112,9 @@ def main() -> int:
         folder = Path(name)
         if not unchanged_passes(chosen, folder):
             return 1
+        limit_s = max(MUTANT_S_MIN, UNCHANGED_TIMES * (time.perf_counter() - started))
         with ThreadPoolExecutor(PROCESSES) as pool:
-            outcomes = list(pool.map(lambda mutant: judge(mutant, folder), chosen))
+            outcomes = list(pool.map(lambda mutant: judge(mutant, folder, limit_s), chosen))
     show(outcomes)
     killed = sum(outcome.verdict == "killed" for outcome in outcomes)
     print(f"mutants: {killed} of {len(outcomes)} killed in {time.perf_counter() - started:.0f} s")

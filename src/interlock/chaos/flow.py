@@ -46,7 +46,7 @@ class Flow(Scenario):
 
     def home(self, stage: Stage) -> str:
         """Where the audit reads."""
-        return stage.schema()
+        return stage.kept
 
     async def play(self, stage: Stage) -> Played:
         """Orders, the disturbance, and the audit."""

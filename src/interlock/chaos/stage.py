@@ -99,12 +99,21 @@ class Stage:
         assert self.servers.redis is not None
         return self.servers.redis
 
+    @property
+    def kept(self) -> str:
+        """The address of the scenario's own schema for the audit, which disturbs nobody and may take its time."""
+        return f"{self.postgres.url}?schema={self._schema}&connections_max={CONNECTIONS_MAX}"
+
     def schema(self, url: str | None = None) -> str:
-        """The address of the scenario's own schema, over whatever wire."""
+        """The same for a worker, over whatever wire: it is told soon that nobody answers, and asks again."""
         return (
-            f"{url or self.postgres.url}?schema=chaos_{self.name.replace('-', '_')}&connections_max={CONNECTIONS_MAX}"
+            f"{url or self.postgres.url}?{self.kept.partition('?')[2]}"
             f"&statement_timeout_s={STATEMENT_TIMEOUT_S}&connect_timeout_s={CONNECT_TIMEOUT_S}"
         )
+
+    @property
+    def _schema(self) -> str:
+        return f"chaos_{self.name.replace('-', '_')}"
 
     def wire(self) -> Wire:
         """A new wire to PostgreSQL."""

@@ -72,7 +72,7 @@ def poisoned(say: Callable[[str], None], url: str) -> None:
 
     async def main() -> None:
         async with opened(url) as engine:
-            view = await engine.wait("poison", timeout_s=30)
+            view = await engine.wait("poison", timeout_s=300)
             say(str(view.state.value))
 
     deeds.append(die)

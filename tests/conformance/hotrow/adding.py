@@ -18,8 +18,11 @@ CLIENTS = 12
 Say = Callable[[str], None]
 
 
-def add(say: Say, url: str, life: str, unknown: list[str], rounds: int) -> None:
-    """Repeat what is unknown since the last life, then add with many clients, `rounds` times each."""
+def add(say: Say, url: str, life: str, unknown: list[str], rounds: int | None) -> None:
+    """Repeat what is unknown since the last life, then add with many clients, `rounds` times each.
+
+    None is for ever: however late the kill comes, it meets a life that works.
+    """
 
     async def main() -> None:
         async with Database.open(url) as db:
@@ -38,9 +41,9 @@ def add(say: Say, url: str, life: str, unknown: list[str], rounds: int) -> None:
     asyncio.run(main())
 
 
-async def client(say: Say, keyed: list[Counter], plain: list[Counter], name: str, rounds: int) -> None:
+async def client(say: Say, keyed: list[Counter], plain: list[Counter], name: str, rounds: int | None) -> None:
     forms = itertools.cycle(FORMS)
-    for number in range(rounds):
+    for number in itertools.count() if rounds is None else range(rounds):
         for place, kind in enumerate(KINDS):
             if kind == "auto":
                 chosen(plain[place], next(forms))

@@ -16,8 +16,6 @@ from tests.conformance.hotrow.places import Place, run
 
 LIVES = 8 * int(os.environ.get("INTERLOCK_CRASHES") or "1")
 SEED = int(os.environ.get("INTERLOCK_SEED") or "1")
-ROUNDS = 50
-"""More than any life gets done before it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +34,7 @@ class Lives:
         self.asked: set[str] = set()
         self.done: set[str] = set()
 
-    def begin(self, rounds: int) -> Process:
+    def begin(self, rounds: int | None) -> Process:
         self._number += 1
         unknown = sorted(name for name in self.asked - self.done if name.startswith("k"))
         life = "i" * self._number
@@ -70,7 +68,7 @@ def test_counters_survive_kills(kept: Place, processes: Processes) -> None:
     chance, lives = SystemChance(SEED), Lives(processes, kept)
     told = f"seed {SEED}"
     for _ in range(LIVES):
-        life = lives.begin(ROUNDS)
+        life = lives.begin(None)
         lives.heard(life.lines(1 + int(chance.fraction() * 300)))
         lives.heard(life.lines_for(chance.fraction() * 0.01))
         life.kill()

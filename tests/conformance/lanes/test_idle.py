@@ -1,5 +1,6 @@
 """D4: an idle lane costs no thread and no open file but its lock, at every place."""
 
+import asyncio
 import threading
 
 from tests.conformance.lanes.places import Place, opened
@@ -7,6 +8,8 @@ from tests.unit.lanes.lanes import count, increment, make_counter, rested, run
 from tests.unit.lanes.test_idle import open_files
 
 READ = "SELECT n FROM counter WHERE id = 1"
+END_S = 60.0
+"""A thread that has not ended after this time never will."""
 
 
 def file(place: Place) -> str:
@@ -17,6 +20,10 @@ def file(place: Place) -> str:
 
 def lock(place: Place) -> str:
     return f"{file(place)}.lock"
+
+
+def drivers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "interlock-lane"]
 
 
 def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(place: Place) -> None:
@@ -32,7 +39,9 @@ def test_an_idle_lane_has_no_thread_and_no_file_but_its_lock(place: Place) -> No
                 assert answer == turn + 1
                 await rested(lane)
                 assert open_files(place.folder) == [lock(place)], "after a read"
-            assert not [thread for thread in threading.enumerate() if thread.name == "interlock-lane"]
+            for thread in drivers():  # It has said that it drives no more, and may be on its way to its end.
+                await asyncio.to_thread(thread.join, END_S)
+            assert drivers() == []
             assert lane.stats().log_bytes == 0
             assert await count(lane) == 3
 

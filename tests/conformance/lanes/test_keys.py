@@ -160,7 +160,7 @@ def test_keys_are_kept_for_a_time_and_removed_a_few_at_a_time(place: Place) -> N
     clock = SetClock()
 
     async def scenario() -> None:
-        with opened(place, clock=clock, keys_retained_s=60.0) as lane:
+        with opened(place, clock=clock, keys_retained_s=60.0, idle_s=600.0) as lane:  # `kept` needs its writer.
             await make_counter(lane)
             for number in range(10):
                 await add(lane, f"k{number}")

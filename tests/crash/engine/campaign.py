@@ -15,14 +15,14 @@ from tests.crash.engine.audit import Audit
 from tests.crash.engine.gateway import Books, lines_of
 from tests.crash.sites import Site
 
-ORDERS = 1_000
-"""More than any life gets done before it is killed, also when whoever kills it is kept waiting."""
-
-PATIENCE_S = 40.0
+PATIENCE_S = 400.0
 """What has not come to rest after this time never will; it takes a fraction of a second."""
 
 LIVES_MAX = 200
 """A campaign that has not seen everything it is there for after so many further lives never will."""
+
+ORDERS_MORE = 20
+"""So many orders a life takes that is there for their ends."""
 
 AGAIN = 4
 """Acknowledged operations that each life asks for again."""
@@ -73,8 +73,8 @@ class Campaign:
             assert self._lives < lives_max, f"{self._told}: {sights} did not all happen: {self.seen}"
             self.crash_somewhere()
 
-    def crash_at(self, point: str, reached: int, *, orders: int = ORDERS) -> None:
-        """A life that kills itself when it comes to a point."""
+    def crash_at(self, point: str, reached: int, *, orders: int | None = None) -> None:
+        """A life that kills itself when it comes to a point; with so many orders also at its own end."""
         life = self._start(orders=orders, die_at=At(point, reached))
         self._crashed(life, [])
 
@@ -95,7 +95,16 @@ class Campaign:
         for kept in audit.workflows.values():
             self.seen[kept.state] += 1
 
-    def _start(self, *, orders: int = ORDERS, patience_s: float = 0, die_at: At | None = None) -> Process:
+    def finish_until(self, *ends: str) -> None:
+        """Finish, with further lives before it until orders have come to all of these ends: it is up to chance."""
+        lives_max = self._lives + LIVES_MAX
+        self.finish()
+        while not all(self.seen[each] for each in ends):
+            assert self._lives < lives_max, f"{self._told}: {ends} did not all happen: {self.seen}"
+            self.close(orders=ORDERS_MORE)
+            self.finish()
+
+    def _start(self, *, orders: int | None = None, patience_s: float = 0, die_at: At | None = None) -> Process:
         self._lives += 1
         unknown = [each for each in self._asked if each not in self._acknowledged and each not in self._refused]
         known = list(self._acknowledged)

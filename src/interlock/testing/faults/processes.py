@@ -26,8 +26,8 @@ from typing import NamedTuple, Self
 
 from interlock.seams import Clock, SystemClock
 
-LIFETIME_S_MAX = 60
-"""No process lives longer than this, whatever becomes of the one that started it."""
+LIFETIME_S_MAX = 600
+"""No process lives longer than this, whatever becomes of the one that started it. Nobody who works comes near it."""
 
 Argument = str | int | float | bool | None | Sequence["Argument"]
 
