@@ -237,7 +237,7 @@ async def test_interlock_gives_the_money_back_when_the_goods_cannot_be_had() -> 
     )
     async with calling(empty) as (gateway, client):
         orders = Orders(array("d", [0.0]))
-        async with Interlocked("memory:", client, in_flight=1, timeout_s=1, retry=AT_ONCE) as contending:
+        async with Interlocked("memory:", client, in_flight=1, timeout_s=30, retry=AT_ONCE) as contending:
             contending.ended = orders.end
             await orders.run(contending.place, drain_s=30)
         told = gateway.books.as_json()
@@ -258,7 +258,7 @@ def test_the_naive_chain_completes_its_orders_on_a_calm_gateway(folder: Path) ->
         script = Script(seed=1, segments=[CALM], declined=0.1)
         async with calling(CALM, share=0.1) as (gateway, client):
             orders = Orders(script.arrivals())
-            async with Naive(url, client, in_flight=8, connections=2, timeout_s=5) as contending:
+            async with Naive(url, client, in_flight=8, connections=2, timeout_s=60) as contending:
                 contending.ended = orders.end
                 seconds = await orders.run(contending.place, drain_s=30)
             return orders, compared(_report(orders, seconds), gateway.books.as_json())
