@@ -39,9 +39,11 @@ async def main(redis: str, rate: float, burst: float, times: float) -> None:
         await tokens._ask(0)  # And with nothing that it could borrow: the bucket was poured out meanwhile.
         while len(costs) < times:
             took_us = let_in(gate)
-            if took_us is not None:
-                costs.append(took_us)
-            await asyncio.sleep(0.002 if took_us is None else 0)
+            if took_us is None:
+                await asyncio.sleep(0.002)
+                continue
+            costs.append(took_us)
+            await asyncio.sleep(0)
         while not tokens._fetched:  # noqa: ASYNC110 -- what is on its way could not be given back.
             await asyncio.sleep(0.002)
     costs.sort()
