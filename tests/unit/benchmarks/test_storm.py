@@ -29,6 +29,7 @@ from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
 from interlock.runtime.resilience.outlets import forget_outlets
+from interlock.testing.faults.listening import stop_listening
 
 P = ParamSpec("P")
 AT_ONCE = Retry(attempts=3, first_s=0.001)
@@ -88,6 +89,8 @@ async def calling(*segments: Segment, seed: int = 1, share: float = 0.0) -> Asyn
         yield gateway, client
     finally:
         client.close()
+        if gateway._server is not None:
+            await stop_listening(gateway._server)
         gateway.close()
         await asyncio.sleep(0)  # Connections that were reset are told so in the next turn of the loop.
 
