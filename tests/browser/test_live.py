@@ -1,6 +1,7 @@
 """What happens is seen as it happens: moves, refusals, a stream that is cut off, a server that is gone."""
 
 import re
+from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from tests.browser.conftest import Open
 from tests.browser.hostile import HOSTILE, HOSTILE_ID
 from tests.browser.shop import Shop
 from tests.browser.tabs import REFUSED, Tab
+from tests.integration.ports import HeldPorts
 from tests.integration.server.running import server
 
 STREAM = "**/v1/stream"
@@ -24,6 +26,13 @@ def activity(tab: Tab) -> Locator:
 
 def count_of(page: Page, state: str) -> Locator:
     return page.locator(f'a[aria-label^="{state}: "] .count text')
+
+
+@pytest.fixture
+def address() -> Generator[HeldPorts]:
+    """One that nobody else is given while no server is there."""
+    with HeldPorts() as held:
+        yield held
 
 
 def marked(page: Page) -> None:
@@ -122,10 +131,13 @@ def test_without_the_stream_the_page_polls_and_with_it_goes_live_again(tab: Tab,
     tab.says("Live")
 
 
-def test_a_server_that_is_gone_leaves_what_was_seen_and_is_found_again(tabs: Open, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_leaves_what_was_seen_and_is_found_again(
+    tabs: Open, tmp_path: Path, address: HeldPorts
+) -> None:
     """It says that what is shown is from before. The same page goes on with the next server at that address."""
     home = f"lanes://{tmp_path}/home"
-    with server(home, target=served.NAME) as first:
+    held = address.numbers[0]
+    with server(home, "--port", str(held), target=served.NAME) as first:
         shop = Shop(first.url)
         shop.start("survivor")
         tab = tabs(f"{first.url}/").open("#/workflows/survivor")
@@ -136,7 +148,7 @@ def test_a_server_that_is_gone_leaves_what_was_seen_and_is_found_again(tabs: Ope
         expect(notice).to_contain_text("What is shown is from before.")
         expect(tab.main.locator("h1")).to_have_text("survivor")
     shop.close()
-    with server(home, "--port", str(urlsplit(first.url).port), target=served.NAME) as second:
+    with server(home, "--port", str(held), target=served.NAME) as second:
         shop = Shop(second.url)
         tab.says("Live")
         expect(notice).to_be_hidden()

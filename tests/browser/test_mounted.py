@@ -43,7 +43,7 @@ class Program(threading.Thread):
             outer = FastAPI()
             inner = interlock.asgi(engine)
             outer.mount("/interlock", inner)
-            config = uvicorn.Config(outer, port=0, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+            config = uvicorn.Config(outer, port=0, lifespan="off", log_config=None, timeout_graceful_shutdown=60)
             self._server = Announcing(config, self.url, inner.leave)
             await self._server.serve()
             await inner.close()
@@ -74,7 +74,7 @@ def program() -> Generator[str]:
     """Where the other program listens."""
     running = Program()
     running.start()
-    yield running.url.result(30)
+    yield running.url.result(60)
     running.stop()
 
 

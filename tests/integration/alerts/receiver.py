@@ -5,7 +5,6 @@ import http.server
 import ipaddress
 import json
 import queue
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +42,8 @@ class LocalReceiver:
     def __init__(self, answers: Sequence["Answer"]) -> None:
         self.received: queue.Queue[Received] = queue.Queue()
         self.released = threading.Event()
+        self.reached = threading.Event()
+        """A request has arrived."""
         self.url = ""
         self._answers = list(answers)
 
@@ -100,6 +101,7 @@ def receiving(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[L
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", "0"))
             body = self.rfile.read(length)
+            receiver.reached.set()
             receiver.received.put(Received(self.command, self.path, dict(self.headers), body))
             receiver.answer(self)
 
@@ -130,14 +132,6 @@ def receiving(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[L
             receiver.released.set()
             server.shutdown()
             thread.join()
-
-
-def closed_port() -> int:
-    """A loopback port on which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def certificate(folder: Path, address: str) -> tuple[Path, ssl.SSLContext]:

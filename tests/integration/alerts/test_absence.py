@@ -7,15 +7,17 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from interlock.runtime.alerts import AlertSettings, AlertWebhook
-from tests.integration.alerts.receiver import WAIT_S, LocalReceiver, closed_port, drip, hang, receiving
+from tests.integration.alerts.receiver import WAIT_S, LocalReceiver, drip, hang, receiving
 from tests.integration.alerts.telling import Waits, alarmed, alert, send, tell_and_close
+from tests.integration.ports import HeldPorts
 
 
 def test_a_refused_connection_is_tried_a_bounded_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
     waits = Waits(expected=2)
     settings = AlertSettings(attempts_max=3, keep_s=0, close_s=30.0)
-    alarms = alarmed(AlertWebhook(f"http://127.0.0.1:{closed_port()}/SECRET"), wait=waits, settings=settings)
-    with caplog.at_level(logging.INFO, "interlock.alerts"):
+    with HeldPorts() as held, caplog.at_level(logging.INFO, "interlock.alerts"):
+        receiver = AlertWebhook(f"http://127.0.0.1:{held.numbers[0]}/SECRET")
+        alarms = alarmed(receiver, wait=waits, settings=settings)
         alarms.tell(alert())
         assert waits.enough.wait(WAIT_S)
         asyncio.run(alarms.close())

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from interlock.runtime.alerts import Alert, AlertSettings, AlertWebhook, PagerDuty, Post, Receiver
-from tests.integration.alerts.receiver import certificate, closed_port, receiving
+from tests.integration.alerts.receiver import certificate, receiving
 from tests.integration.alerts.telling import NOW_US, ROUTING_KEY, Waits, alarmed, alert, tell_and_close
+from tests.integration.ports import HeldPorts
 
 
 def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
@@ -58,8 +59,9 @@ def test_no_log_ever_shows_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFix
         receiving(*[500] * 20) as failing,
         receiving(*[(302, {"Location": "http://SECRET"})] * 2) as moved,
         receiving(tls=tls) as untrusted,
+        HeldPorts() as held,
     ):
-        nobody = f"http://127.0.0.1:{closed_port()}"
+        nobody = f"http://127.0.0.1:{held.numbers[0]}"
         receivers: list[Receiver] = [
             AlertWebhook(f"{url}/SECRET?k=SECRET", headers={"X-Key": "SECRET"}, secret="SECRET")
             for url in (failing.url, moved.url, untrusted.url, nobody)

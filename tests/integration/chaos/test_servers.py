@@ -51,7 +51,7 @@ def run(what: Coroutine[None, None, Result]) -> Result:
 
 
 async def ask(url: str, statement: str) -> object:
-    connection = await asyncpg.connect(url, timeout=20)
+    connection = await asyncpg.connect(url, timeout=60)
     try:
         return await connection.fetchval(statement)
     finally:
@@ -150,7 +150,7 @@ def test_a_redis_forgets_or_keeps_what_it_was_told_to(tmp_path: Path) -> None:
 
 
 def test_a_server_does_nothing_for_those_without_its_password(tmp_path: Path) -> None:
-    with OwnRedis(tmp_path) as server, socket.create_connection(server.address, timeout=20) as stranger:
+    with OwnRedis(tmp_path) as server, socket.create_connection(server.address, timeout=60) as stranger:
         stranger.sendall(b"PING\r\n")
         assert stranger.recv(100).startswith(b"-NOAUTH")
 
@@ -230,7 +230,7 @@ def test_nothing_survives_an_experiment_that_is_killed(folder: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(number)
                 try:
-                    assert select.select([descriptor], [], [], 20)[0], f"{number} is still there"
+                    assert select.select([descriptor], [], [], 60)[0], f"{number} is still there"
                 finally:
                     os.close(descriptor)
     assert child.returncode == -signal.SIGKILL

@@ -28,6 +28,8 @@ from tests.unit.client.sockets import certificate
 from tests.unit.server import shop
 from tests.unit.server.shop import Order, Remark, State, Submit
 
+PATIENCE_S = 60
+
 
 async def everything(client: Client) -> None:
     """A call of each kind: with a body, with a query, as lines, as a long poll, as a stream."""
@@ -59,23 +61,22 @@ def test_connections_are_used_again_and_never_more_than_allowed() -> None:
     asyncio.run(test())
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Turn the loop until it is so: the system passes on an end when it does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 -- nobody tells.
+            await asyncio.sleep(0)
+
+
 async def none_open(server: Running) -> None:
     """The server has noticed that all connections are closed."""
-    for _ in range(10_000):
-        if not server.connections:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("a connection was left open")
+    await until(lambda: not server.connections)
 
 
 async def dead(client: Client) -> None:
     """The client has noticed that its idle connections were closed."""
     pool = client._remote.calling.pool()
-    for _ in range(10_000):
-        if all(each.dead for each in pool._idle):
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("nobody has noticed")
+    await until(lambda: all(each.dead for each in pool._idle))
 
 
 def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
@@ -108,11 +109,7 @@ def test_a_cancelled_call_closes_its_connection_and_the_server_lets_go() -> None
             waiting.cancel()
             await asyncio.wait({waiting})
             await none_open(server)
-            for _ in range(10_000):
-                if not len(engine._inside.waiters):
-                    break
-                await asyncio.sleep(0)
-            assert not len(engine._inside.waiters)
+            await until(lambda: not len(engine._inside.waiters))
             assert (await client.get("o-1")).version == 1
 
     asyncio.run(test())

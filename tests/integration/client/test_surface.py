@@ -106,8 +106,8 @@ async def of_waits(ask: Asked, clock: StandingClock) -> None:
     del clock
     await ask(lambda api: api.start(shop.order, "o-1", Order()))
     await ask(lambda api: api.wait("o-1", State.DONE, timeout_s=0.01))
-    await ask(lambda api: api.wait("nobody", timeout_s=1))
-    await ask(lambda api: api.of(shop.ticket).wait("o-1", timeout_s=1))
+    await ask(lambda api: api.wait("nobody", timeout_s=60))
+    await ask(lambda api: api.of(shop.ticket).wait("o-1", timeout_s=60))
     waiting = asyncio.ensure_future(ask(lambda api: api.wait("o-1", State.DONE, State.CANCELLED, timeout_s=60)))
     await Asked(ask.api)(lambda api: api.send("o-1", Submit(5)))
     await waiting

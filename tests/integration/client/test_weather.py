@@ -15,6 +15,7 @@ from interlock.errors import OutcomeUnknown, Overloaded, UnavailableError
 from interlock.server.asgi import AsgiApp
 from interlock.server.problems import answer_to
 from tests.integration.client.serving import Running, engine_like_any_other, running
+from tests.integration.ports import HeldPorts
 from tests.integration.server.running import server as program
 from tests.unit.server import shop
 from tests.unit.server.shop import Order, Remark, TicketState
@@ -161,15 +162,18 @@ def test_nobody_is_asked_twice_where_nobody_listens() -> None:
 def test_a_wait_survives_the_end_of_one_server_and_goes_on_at_the_next(tmp_path: Path) -> None:
     """The server ends its waits when it leaves, and the client asks again."""
     home = f"lanes://{tmp_path}"
-    with program(home) as first:
-        port = first.url.rpartition(":")[2]
-        with BlockingClient(first.url) as client, ThreadPoolExecutor(1) as pool:
-            client.start(shop.ticket, "t-1", shop.Ticket())
-            waiting = pool.submit(client.of(shop.ticket).wait, "t-1", timeout_s=60)
-            assert first.stop()[0] == 0
-            with program(home, "--port", port):
-                client.send("t-1", shop.Close(), key="k")
-                assert waiting.result().state is TicketState.CLOSED
+    with (
+        HeldPorts() as held,
+        program(home, "--port", str(held.numbers[0])) as first,
+        BlockingClient(first.url) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        client.start(shop.ticket, "t-1", shop.Ticket())
+        waiting = pool.submit(client.of(shop.ticket).wait, "t-1", timeout_s=60)
+        assert first.stop()[0] == 0
+        with program(home, "--port", str(held.numbers[0])):
+            client.send("t-1", shop.Close(), key="k")
+            assert waiting.result().state is TicketState.CLOSED
 
 
 def test_threads_of_a_blocking_client_go_on_after_a_cut() -> None:

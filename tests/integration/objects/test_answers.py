@@ -42,7 +42,7 @@ ANSWERS: dict[str, tuple[Answer, type[BucketError]]] = {
 
 def opened(server: ScriptedServer, answer: str = "") -> RemoteBucket:
     """Patient enough for a busy machine, unless waiting is what the test is about."""
-    return open_bucket(parse(server.url("shop/stock")), request_timeout_s=0.5 if answer == "silent" else 20)
+    return open_bucket(parse(server.url("shop/stock")), request_timeout_s=2.0 if answer == "silent" else 30)
 
 
 @pytest.mark.parametrize("answer", ["closed", "reset", "silent", "500", "503", "400"])

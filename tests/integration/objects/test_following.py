@@ -14,6 +14,12 @@ from tests.unit.runtime.following.shop import Gateway, Noted, Order, Submit, pro
 LEASE_S = 0.5
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: callers wait."""
+    monkeypatch.setattr(following, "WAITED_S", 60.0)
+
+
 def test_what_found_the_fence_is_decided_again_on_what_the_other_has_left(moto: Moto, tmp_path: Path) -> None:
     """G4: nothing of a group that is fenced has happened, so its callers need not know."""
 
@@ -34,7 +40,6 @@ def test_what_found_the_fence_is_decided_again_on_what_the_other_has_left(moto: 
 
 def test_one_that_finds_another_owner_alive_stops(moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "RETAKEN_S", 0.0)
-    monkeypatch.setattr(following, "WAITED_S", 60.0)
 
     async def test() -> None:
         url = moto.url(f"following/{uuid.uuid4().hex}")

@@ -16,7 +16,7 @@ from interlock.testing.faults.processes import Process, Processes
 from tests.integration.objects.lives import written
 from tests.integration.objects.servers import SeaweedFS
 
-SHORT_S, LONG_S = 0.5, 5.0
+SHORT_S, LONG_S = 0.5, 10.0
 """Leases: one that is soon slept through, and one that a busy owner renews in time on any machine."""
 
 OWN = "tests.integration.objects.lives:own"

@@ -76,7 +76,7 @@ def test_a_careless_server_is_refused(care: Care, failing: str) -> None:
         [wrong] = [check for check in examined(server.url("shop/stock")) if check.verdict == "no"]
         assert wrong.code == failing
         with pytest.raises(UnavailableError) as caught:
-            open_proven(address, request_timeout_s=1, world=World())
+            open_proven(address, request_timeout_s=30, world=World())
         assert wrong.promise in str(caught.value)
         assert wrong.fix in str(caught.value)
         assert "hidden" not in str(caught.value)

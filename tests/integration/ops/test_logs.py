@@ -9,7 +9,7 @@ import httpx
 
 from tests.integration.ops.files import read_yaml
 from tests.integration.ops.promtail import Entry, run
-from tests.integration.server.running import Server, server
+from tests.integration.server.running import END_S, Server, server
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -17,7 +17,8 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 def written(tmp_path: Path) -> list[str]:
     """What a server writes to its log: an event is refused, a step fails, and it stops."""
     with server(f"lanes://{tmp_path}/home", "--log-format", "json", OTEL_TRACES_EXPORTER="console") as running:
-        with httpx.Client(base_url=running.url, headers={"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}) as client:
+        headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+        with httpx.Client(base_url=running.url, headers=headers, timeout=END_S) as client:
             assert client.post("/v1/machines/order/workflows", json={"id": "o-1", "context": {}}).is_success
             events = "/v1/workflows/o-1/events"
             assert client.post(events, json={"event": "CHARGED", "data": {}}).status_code == 409

@@ -6,7 +6,6 @@ each of them fires when it should is shown by the unit tests of the rules.
 
 import json
 import math
-import socket
 import subprocess
 import tempfile
 import threading
@@ -21,29 +20,24 @@ import httpx
 import pytest
 
 from tests.integration.ops.files import OPS, alerts, measured_by, queries, tool
+from tests.integration.ports import HeldPorts
 from tests.integration.redis.conftest import needed
 from tests.integration.redis.server import Server
-from tests.integration.server.running import server
+from tests.integration.server.running import END_S, server
 
 PATIENCE_S = 90
 ONCE_S = 0.5
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def prometheus(folder: Path, target: str) -> Generator[str]:
     """A Prometheus with our rules that scrapes the target every second; gives its address."""
-    port = free_port()
     config = (OPS / "prometheus/prometheus.yml").read_text(encoding="utf-8")
     config = config.replace("127.0.0.1:8080", target).replace("_interval: 15s", "_interval: 1s")
     (folder / "prometheus.yml").write_text(config, encoding="utf-8")
     (folder / "rules.yml").write_bytes((OPS / "prometheus/rules.yml").read_bytes())
-    with (folder / "prometheus.log").open("wb") as log:
+    with HeldPorts() as held, (folder / "prometheus.log").open("wb") as log:
+        [port] = held.numbers
         process = subprocess.Popen(
             [
                 tool("prometheus"),
@@ -54,11 +48,11 @@ def prometheus(folder: Path, target: str) -> Generator[str]:
             stdout=log,
             stderr=log,
         )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def has_value(url: str, query: str) -> bool:
@@ -75,7 +69,7 @@ def ask(url: str, path: str, **parameters: str) -> list[Any]:
 def answered(url: str, path: str, **parameters: str) -> Any:  # noqa: ANN401 -- whatever it is.
     """The data of an answer; None while it starts."""
     try:
-        with urllib.request.urlopen(f"{url}{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}{path}?{urllib.parse.urlencode(parameters)}", timeout=END_S) as answer:
             return json.load(answer)["data"]
     except OSError:
         return None
@@ -94,7 +88,7 @@ def test_every_query_of_the_dashboard_and_of_the_alerts_is_answered_with_data(tm
     ):
         waiting = everything
         number, never = 0, threading.Event()
-        with httpx.Client(base_url=running.url) as client:
+        with httpx.Client(base_url=running.url, timeout=END_S) as client:
             while waiting and number < PATIENCE_S / ONCE_S:
                 number += 1
                 shop = client.post("/v1/machines/order/workflows", json={"id": f"o-{number}", "context": {}})

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-from tests.integration.objects.servers import free_ports
+from tests.integration.ports import HeldPorts
 
-READY_S_MAX = 30
+READY_S_MAX = 60
 SERVER_CONNECTIONS = 4
 
 CONFIGURATION = """
@@ -61,7 +61,8 @@ class Bouncer:
         self._owner = Path(socket).stat().st_uid if os.geteuid() == 0 else None
         self._database = parts.path.removeprefix("/")
         self._folder = Path(tempfile.mkdtemp(prefix="interlock-pgbouncer-"))
-        [self._port] = free_ports(1)
+        self._held = HeldPorts()
+        [self._port] = self._held.numbers
         text = CONFIGURATION.format(
             database=self._database, folder=socket, port=5432, listen=self._port, connections=SERVER_CONNECTIONS
         )
@@ -112,6 +113,7 @@ class Bouncer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._held.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, process: subprocess.Popen[str], up: threading.Event) -> None:

@@ -46,14 +46,12 @@ class Cutting:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until one side ends it or it is cut."""
         self.connections += 1
-        from_server, to_server = await asyncio.open_unix_connection(f"{self._folder}/.s.PGSQL.5432")
-        try:
-            async with asyncio.TaskGroup() as group:
-                back = group.create_task(_copied(from_server, writer))
-                group.create_task(self._said(reader, from_server, to_server, back))
-        finally:
-            to_server.close()
-            writer.close()
+        with contextlib.closing(writer):  # Also when nobody waits for PostgreSQL any more.
+            from_server, to_server = await asyncio.open_unix_connection(f"{self._folder}/.s.PGSQL.5432")
+            with contextlib.closing(to_server):
+                async with asyncio.TaskGroup() as group:
+                    back = group.create_task(_copied(from_server, writer))
+                    group.create_task(self._said(reader, from_server, to_server, back))
 
     async def _said(
         self,

@@ -177,7 +177,7 @@ def test_a_foreign_client_that_takes_every_connection_is_told_and_passes(postgre
             poor = url.replace("//postgres:", f"//{role}:")
             assert poor != url
             with pytest.raises(UnavailableError, match="too many connections"):
-                await open_postgres(f"{poor}&connect_timeout_s=1", clock=SystemClock())
+                await open_postgres(f"{poor}&connect_timeout_s=3", clock=SystemClock())
             await caller.execute(f"ALTER ROLE {role} CONNECTION LIMIT 5")
             schema = parsed(url).schema
             await caller.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")

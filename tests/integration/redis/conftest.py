@@ -7,11 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from interlock.coordination import leases, link
+from interlock.coordination import leases, link, tokens
+from interlock.coordination.link import ANSWER_S, FIRST_S
 from tests.integration.redis.server import Server, found
 
 LONG = int(os.environ.get("INTERLOCK_CRASHES", "1")) > 1
 """Everything takes the time that it takes in production."""
+
+
+PATIENCE_S, LONG_AGO_S = 20.0, 600.0
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Redis that is slow, or a process that was not given the processor, is not taken for a Redis that is gone.
+
+    One that was killed refuses at once. What was heard of a bucket a moment ago counts as long as the test looks.
+    """
+    monkeypatch.setattr(link, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(link, "FIRST_S", PATIENCE_S)
+    monkeypatch.setattr(tokens, "FRESH_S", LONG_AGO_S)
+
+
+@pytest.fixture
+def impatient(_patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests about a Redis that says nothing: it is waited for as long as in production."""
+    monkeypatch.setattr(link, "ANSWER_S", ANSWER_S)
+    monkeypatch.setattr(link, "FIRST_S", FIRST_S)
 
 
 @pytest.fixture(autouse=True)

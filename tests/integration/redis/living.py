@@ -11,7 +11,7 @@ from interlock.runtime.opening import Opening
 from interlock.runtime.resilience.outlets import Outlet
 from tests.conformance.engine.shop import shop
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class OwnClock:

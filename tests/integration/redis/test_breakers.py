@@ -6,7 +6,7 @@ from interlock import Dependency, Engine, Signal
 from interlock.core.breakers import Breaker, Verdict
 from interlock.runtime.resilience.outlets import Outlet
 from interlock.signals import AlertRaised, BreakerChanged, RedisChanged
-from tests.integration.redis.living import OwnClock, cluster_of, engine, outlet_of, run, until
+from tests.integration.redis.living import PATIENCE_S, OwnClock, cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
 
 LONG = [Dependency("gateway", breaker=Breaker(failures=2, reset_s=600))]
@@ -22,7 +22,7 @@ def fail(outlet: Outlet, times: int = 2) -> None:
 
 async def probe(engines: list[Engine]) -> tuple[Outlet, list[Verdict]]:
     """All of them want to call until one may; returns which, and what each was told in the end."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             verdicts = [outlet_of(each).ask("first") for each in engines]
             if "probe" in verdicts:

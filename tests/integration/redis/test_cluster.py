@@ -26,9 +26,9 @@ def test_everything_is_shared_through_the_nodes_of_a_cluster(tmp_path: Path) -> 
             await until(lambda: cluster_of(one).up and cluster_of(two).up)
             await until(lambda: one._inside.gate._tokens.wait_s() == 0)  # type: ignore[union-attr]
             one._inside.gate.enter()
-            async with one.lease("report", wait_s=20) as lease:
+            async with one.lease("report", wait_s=60) as lease:
                 first = lease.token
-            async with two.lease("report", wait_s=20) as lease:
+            async with two.lease("report", wait_s=60) as lease:
                 assert lease.token > first
             for gateway in gateways:
                 outlet = outlet_of(one, gateway.name)
@@ -41,7 +41,7 @@ def test_everything_is_shared_through_the_nodes_of_a_cluster(tmp_path: Path) -> 
             for server in servers:
                 server.start()
             await until(lambda: cluster_of(one).up and cluster_of(two).up)
-            async with two.lease("report", wait_s=20) as lease:
+            async with two.lease("report", wait_s=60) as lease:
                 assert lease.token > first, "the nodes have forgotten everything but that they are a cluster"
 
     with cluster(tmp_path) as (url, servers):

@@ -24,7 +24,7 @@ def test_leases_breakers_and_limits_of_the_cluster_go_along(server: Server, monk
             await until(lambda: cluster_of(one).up and cluster_of(two).up)
             machine = cast("OrderMachine", next(iter(one._inside.machines.values())).machine)
             before = cluster_of(one)
-            async with one.lease("report", wait_s=20) as lease:
+            async with one.lease("report", wait_s=60) as lease:
                 world.move("a", "b", 1)
                 await one.start(machine, "o-1", Order())
                 assert one._inside.store is world.place("b")
@@ -33,7 +33,7 @@ def test_leases_breakers_and_limits_of_the_cluster_go_along(server: Server, monk
                 assert await lease.held()
                 with pytest.raises(LeaseHeld):
                     await two.lease("report", wait_s=0).__aenter__()
-            async with two.lease("report", wait_s=20) as theirs:
+            async with two.lease("report", wait_s=60) as theirs:
                 assert theirs.token > lease.token
             outlet = outlet_of(two)
             await until(lambda: outlet.ask("first") == "call")

@@ -5,14 +5,17 @@ import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from interlock import Admission, Dependency
+from interlock.coordination.addresses import parsed
+from interlock.coordination.scripts import TAKE
 from interlock.errors import Overloaded
+from interlock.runtime.clustering import INGRESS
 from tests.integration.redis.conftest import LONG
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
@@ -22,41 +25,74 @@ log = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("taker.py")
 PROCESSES = 4
 RATE = 500
-MEASURED_S = 10.0 if LONG else 3.0
-READY_S = 0.5
-"""So long they have to take up what they are told."""
+BURST = 1_000_000
+"""So much that the bucket loses nothing, however long nobody is given the processor."""
+
+TIMES = (5_000 if LONG else 1_500) // PROCESSES
+HANGS_S = 300
 
 
-async def taken(server: Server) -> list[dict[str, float]]:
-    """What four processes take in the same time, when all of them want more than there is."""
+class Bucket(NamedTuple):
+    """The bucket of the whole cluster, by the clock of Redis."""
+
+    level: float
+    """Fewer than 0 are borrowed."""
+    at_s: float
+
+
+def look(server: Server, *, empty: bool = False) -> Bucket:
+    """What is in the bucket; `empty` pours it out."""
+    import redis  # noqa: PLC0415 -- an extra, without which the test is skipped.
+
+    key = parsed(server.url).key("limit", INGRESS)
+    with redis.Redis(unix_socket_path=str(server.socket)) as driver:
+        driver.eval(TAKE.text, 1, key, str(RATE), str(BURST), str(BURST * empty), "0")
+        level, at_us = driver.hmget(key, "level", "at")
+    return Bucket(float(level), int(at_us) / 1_000_000)
+
+
+async def taken(server: Server) -> tuple[Bucket, list[float]]:
+    """Four processes, each let in so many times: the bucket they began with, and how long their calls were held up."""
     path = os.pathsep.join(each for each in sys.path if each)
-    children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), server.url, str(RATE), "50",
-            env={**os.environ, "PYTHONPATH": path}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )
-        for _ in range(PROCESSES)
-    ]  # fmt: skip
-    for child in children:
-        assert child.stdout is not None
-        assert await child.stdout.readline() == b"ready\n"
-    begin_s = time.monotonic() + READY_S
-    times = f"{begin_s} {begin_s + MEASURED_S}\n".encode()
-    told = await asyncio.gather(*(child.communicate(times) for child in children))
+    children: list[asyncio.subprocess.Process] = []
+    try:
+        for _ in range(PROCESSES):
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, str(PROGRAM), server.url, str(RATE), str(BURST), str(TIMES),
+                env={**os.environ, "PYTHONPATH": path}, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            children.append(child)
+        for child in children:
+            assert child.stdout is not None
+            assert await child.stdout.readline() == b"ready\n"
+        begun = look(server, empty=True)
+        async with asyncio.timeout(HANGS_S):
+            told = await asyncio.gather(*(child.communicate(b"go\n") for child in children))
+    finally:
+        for child in children:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
     assert [child.returncode for child in children] == [0] * PROCESSES
-    return [json.loads(output) for output, _ in told]
+    return begun, [json.loads(output)["p95_us"] for output, _ in told]
 
 
 @pytest.mark.slow
 def test_four_processes_are_let_in_as_often_as_one_would_be(server: Server) -> None:
-    """C7: 500 per second within 5 %, and nobody waits for Redis: 95 of 100 are let in within a millisecond."""
+    """C7: 500 per second within 5 %, and nobody waits for Redis: 95 of 100 are let in within a millisecond.
+
+    By the clock of Redis, and over the time for which they were let in: what lies in the bucket at the end was not had
+    yet, and what it owes was had too early. So it is the same on a machine that stands still now and then.
+    """
 
     async def scenario() -> None:
-        each = await taken(server)
-        rate = sum(one["admitted"] for one in each) / MEASURED_S
-        log.info("a limit of %d per second admits %.1f: %s", RATE, rate, each)
-        assert RATE * 0.95 <= rate <= RATE * 1.05, each
-        assert max(one["p95_us"] for one in each) < 1_000, each
+        before, held_up_us = await taken(server)
+        after = look(server)
+        seconds = after.at_s - before.at_s - (after.level - before.level) / RATE
+        rate = PROCESSES * TIMES / seconds
+        log.info("a limit of %d per second admits %.1f; left %s, held up %s", RATE, rate, after, held_up_us)
+        assert RATE * 0.95 <= rate <= RATE * 1.05
+        assert max(held_up_us) < 1_000, held_up_us
 
     run(scenario)
 

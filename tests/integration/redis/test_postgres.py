@@ -15,7 +15,7 @@ def test_workers_of_one_database_keep_each_other_out_with_redis_and_without(serv
             tokens: list[int] = []
             for _ in range(2):
                 for holder, other in ((one, two), (two, one)):
-                    async with holder.lease("report", wait_s=20) as lease:
+                    async with holder.lease("report", wait_s=60) as lease:
                         tokens.append(lease.token)
                         with pytest.raises(LeaseHeld):
                             await other.lease("report", wait_s=0).__aenter__()
@@ -24,7 +24,7 @@ def test_workers_of_one_database_keep_each_other_out_with_redis_and_without(serv
                     await until(lambda: not cluster_of(one).up and not cluster_of(two).up)
             server.start()
             await until(lambda: cluster_of(one).up and cluster_of(two).up)
-            async with two.lease("report", wait_s=20) as lease:
+            async with two.lease("report", wait_s=60) as lease:
                 tokens.append(lease.token)
             assert tokens == sorted(set(tokens))
 

@@ -9,8 +9,9 @@ import pytest
 from interlock import Admission, Breaker, Dependency, Engine, UnavailableError
 from interlock.coordination.addresses import parsed
 from interlock.coordination.doctor import examine_redis
+from tests.integration.ports import HeldPorts
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
-from tests.integration.redis.nodes import free_ports
+from tests.integration.redis.nodes import BUS
 from tests.integration.redis.server import Server
 from tests.unit.cli.running import run_program
 
@@ -89,23 +90,24 @@ def test_a_node_of_a_cluster_is_told_from_one_that_is_alone(
     server: Server, cluster: str, option: str, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The address must say which it is, and what is said tells how to mend it; so does the doctor."""
-    [port] = free_ports(1)
-    server.kill()
-    server._options = ("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", cluster)
-    server.start()
-    url = f"redis://127.0.0.1:{port}{option}"
+    with HeldPorts(beside=(BUS,)) as held:
+        [port] = held.numbers
+        server.kill()
+        server._options = ("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", cluster)
+        server.start()
+        url = f"redis://127.0.0.1:{port}{option}"
 
-    async def scenario() -> None:
-        assert cause in await said_of(url, caplog)
+        async def scenario() -> None:
+            assert cause in await said_of(url, caplog)
 
-    with caplog.at_level(logging.INFO):
-        run(scenario)
-    if not option:
-        report = examine_redis(parsed(url))
-        assert [each.code for each in report.findings if each.severity == "error"] == ["redis-cluster"]
-    else:
-        with pytest.raises(UnavailableError, match="take cluster=yes out"):
-            examine_redis(parsed(url))
+        with caplog.at_level(logging.INFO):
+            run(scenario)
+        if not option:
+            report = examine_redis(parsed(url))
+            assert [each.code for each in report.findings if each.severity == "error"] == ["redis-cluster"]
+        else:
+            with pytest.raises(UnavailableError, match="take cluster=yes out"):
+                examine_redis(parsed(url))
 
 
 def test_the_doctor_says_what_is_not_as_it_should_be(server: Server, tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from interlock.runtime.opening import Opening
 from tests.integration.redis.living import cluster_of, engine, outlet_of, run, until
 from tests.integration.redis.server import Server
 
-HANGS_S = 10.0
+HANGS_S = 60.0
 
 GATEWAY = [Dependency("gateway", rate_per_s=100, breaker=Breaker(failures=1, reset_s=0.05))]
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 Ends = Callable[[Server], None]
 WAYS = pytest.mark.parametrize("ends", [Server.freeze, Server.kill], ids=["frozen", "killed"])
@@ -76,7 +78,7 @@ def test_closing_takes_a_moment_whatever_was_under_way_when_redis_went(server: S
     async def scenario() -> None:
         idle, working, holding, cancelled, noticing = [await opening(server) for _ in range(5)]
         await until(lambda: all(cluster_of(each).up for each in (idle, working, holding, cancelled, noticing)))
-        held = await holding.lease("held", wait_s=5, lease_s=60).__aenter__()
+        held = await holding.lease("held", wait_s=60, lease_s=60).__aenter__()
         async with busy(working), busy(cancelled), busy(noticing):
             ends(server)
             asked = asyncio.ensure_future(holding.lease("another", wait_s=60).__aenter__())
@@ -121,7 +123,7 @@ def test_everything_goes_on_within_a_moment(server: Server, ends: Ends) -> None:
     """C4, C7, C10: leases from the store, tokens and probes of the process; and all of it is shared again."""
 
     async def scenario() -> None:
-        async with opening(server) as here, here.lease("mine", wait_s=5, lease_s=1.0) as mine:
+        async with opening(server) as here, here.lease("mine", wait_s=60, lease_s=1.0) as mine:
             outlet, gate = outlet_of(here), here._inside.gate
             outlet.leave("first", outlet.ask("first"), "failed")
             ends(server)

@@ -16,7 +16,7 @@ async def ordered(engine: Engine, place: Shop) -> None:
 
 async def done(engine: Engine) -> None:
     for number in range(ORDERS):
-        await engine.wait(f"o-{number}", State.DONE, timeout_s=30)
+        await engine.wait(f"o-{number}", State.DONE, timeout_s=60)
 
 
 def test_workflows_that_wait_for_a_token_of_the_cluster_are_called_when_it_comes(server: Server) -> None:

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.integration.server.running import in_thread
+from tests.integration.server.running import END_S, in_thread
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -62,7 +62,7 @@ def test_every_answer_is_as_described(url: str) -> None:
             def ask(case: "schemathesis.Case[Any]") -> None:
                 nonlocal asked
                 asked += 1
-                case.call_and_validate(checks=[*CHECKS])
+                case.call_and_validate(checks=[*CHECKS], timeout=END_S)
 
             with contextlib.suppress(Unsatisfiable):  # An operation that takes anything cannot be asked wrongly.
                 ask()
@@ -73,29 +73,30 @@ METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 
 
 def test_a_method_that_the_document_does_not_have_is_405(url: str) -> None:
-    document = httpx.get(f"{url}/openapi.json").json()
+    document = httpx.get(f"{url}/openapi.json", timeout=END_S).json()
     for path, described in document["paths"].items():
         known = {method.upper() for method in described}
         target = re.sub(r"{(\w+)}", "x", path)
         for method in METHODS:
             if method not in known and not (method == "HEAD" and "GET" in known):
-                answer = httpx.request(method, url + target)
+                answer = httpx.request(method, url + target, timeout=END_S)
                 assert answer.status_code == 405, (method, path)
                 assert {each.strip() for each in answer.headers["allow"].split(",")} == known
 
 
 def test_a_stream_is_as_described(url: str) -> None:
     """It has no end, so it is looked at by its beginning; what it refuses is a problem document."""
-    with httpx.stream("GET", f"{url}/v1/stream", params={"machine": "order", "last_event_id": "x-1"}) as answer:
+    asked = {"machine": "order", "last_event_id": "x-1"}
+    with httpx.stream("GET", f"{url}/v1/stream", params=asked, timeout=END_S) as answer:
         assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
         assert b"event: reset" in next(answer.iter_raw())
     for params, status in (({"machine": "none"}, 404), ({"kind": "none"}, 400), ({"surprise": "1"}, 400)):
-        refused = httpx.get(f"{url}/v1/stream", params=params)
+        refused = httpx.get(f"{url}/v1/stream", params=params, timeout=END_S)
         assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
 
 
 def test_every_example_of_the_document_fits_its_schema(url: str) -> None:
-    document = httpx.get(f"{url}/openapi.json").json()
+    document = httpx.get(f"{url}/openapi.json", timeout=END_S).json()
     checked = 0
     for path, described in document["paths"].items():
         for operation in described.values():

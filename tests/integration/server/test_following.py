@@ -43,7 +43,7 @@ def test_a_client_with_keys_sees_no_failed_request(monkeypatch: pytest.MonkeyPat
                 await client.send(workflow, Noted(), key=f"{workflow}/note")
                 moved = await client.send(workflow, Submit(), key=f"{workflow}/submit")
                 assert moved.version == 3
-                await client.of(machine).wait(workflow, timeout_s=20)
+                await client.of(machine).wait(workflow, timeout_s=60)
 
             ids = [f"o-{number}" for number in range(ORDERS)]
 
@@ -72,7 +72,10 @@ def test_while_the_new_place_cannot_be_had_requests_are_told_to_come_back(monkey
 
     async def test() -> None:
         world, gateway = World(monkeypatch), Gateway()
-        async with served(world, gateway) as (engine, machine, server, client), httpx.AsyncClient() as plain:
+        async with (
+            served(world, gateway) as (engine, machine, server, client),
+            httpx.AsyncClient(timeout=60) as plain,
+        ):
             await client.start(machine, "o-1", Order())
             entered = asyncio.Event()
             assert engine._follower is not None

@@ -113,13 +113,14 @@ def test_a_real_server_serves_django_with_interlock_in_it() -> None:
             if found := re.search(r"running on (http://[\d.:]+)", line):
                 url = found[1]
                 break
-        assert httpx.get(f"{url}/").text == "Hello from Django at /"
-        assert httpx.get(f"{url}/interlockless").status_code == 404, "that path is Django's"
-        start = httpx.post(f"{url}/interlock/v1/machines/order/workflows", json={"id": "ö 1"})
-        assert start.status_code == 201, start.text
-        assert httpx.get(f"{url}/interlock/v1/workflows/%C3%B6%201").json()["id"] == "ö 1"
-        assert httpx.get(f"{url}/interlock/v1/workflows/a%2Fb").status_code == 400
-        assert httpx.get(f"{url}/interlock/").status_code == 200
+        with httpx.Client(base_url=url, timeout=END_S) as client:
+            assert client.get("/").text == "Hello from Django at /"
+            assert client.get("/interlockless").status_code == 404, "that path is Django's"
+            start = client.post("/interlock/v1/machines/order/workflows", json={"id": "ö 1"})
+            assert start.status_code == 201, start.text
+            assert client.get("/interlock/v1/workflows/%C3%B6%201").json()["id"] == "ö 1"
+            assert client.get("/interlock/v1/workflows/a%2Fb").status_code == 400
+            assert client.get("/interlock/").status_code == 200
         process.terminate()
         _, said = process.communicate(timeout=END_S)
         assert "Application shutdown complete" in said, said

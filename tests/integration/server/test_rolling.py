@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 import pytest
 
 from interlock import Client
+from interlock.testing.faults.listening import stop_listening
 from tests.integration.server.running import server
 from tests.integration.server.test_workers import children, heard
 from tests.unit.server.shop import Order, Remark, order
@@ -38,9 +39,9 @@ class Balancer:
     async def listen(self) -> AsyncGenerator[str]:
         listening = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         try:
-            async with listening:
-                yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         finally:
+            await stop_listening(listening)
             for task in self._under_way:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)
@@ -54,7 +55,10 @@ class Balancer:
                 port = await self._ready()
                 if port is not None:
                     theirs, ours = await asyncio.open_connection("127.0.0.1", port)
-                    await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+                    try:
+                        await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+                    finally:
+                        ours.close()  # Whoever is cancelled before it has begun closes nothing.
         finally:
             self._under_way.discard(task)
             await _closed(writer)
@@ -66,9 +70,11 @@ class Balancer:
             port = self.ports[self.turn % len(self.ports)]
             with suppress(OSError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                answer = await reader.read()
-                await _closed(writer)
+                try:
+                    writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                    answer = await reader.read()
+                finally:
+                    await _closed(writer)
                 if answer.startswith(b"HTTP/1.1 200"):
                     return port
         return None

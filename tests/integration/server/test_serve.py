@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from interlock.cli.program import main
-from tests.integration.server.running import server
+from tests.integration.server.running import END_S, server
 from tests.unit.server import shop
 
 
@@ -19,7 +19,7 @@ def home_in(folder: Path) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_stops_cleanly_and_keeps_everything(tmp_path: Path, number: int) -> None:
     with server(home_in(tmp_path)) as first:
-        client = httpx.Client(base_url=first.url)
+        client = httpx.Client(base_url=first.url, timeout=END_S)
         with client:
             assert client.get("/readyz").json() == {"status": "ok"}
             assert client.post("/v1/machines/ticket/workflows", json={"id": "t-1"}).status_code == 201
@@ -28,14 +28,14 @@ def test_a_server_stops_cleanly_and_keeps_everything(tmp_path: Path, number: int
     assert "Traceback" not in said
     assert said.endswith("Stopped in order: nothing is lost, and the home is free.\n")
     with server(home_in(tmp_path)) as second:
-        assert httpx.get(f"{second.url}/v1/workflows/t-1").json()["state"] == "open"
+        assert httpx.get(f"{second.url}/v1/workflows/t-1", timeout=END_S).json()["state"] == "open"
 
 
 def test_a_server_that_leaves_says_so_and_goes_on_answering(tmp_path: Path) -> None:
     """A balancer looks elsewhere while requests that come all the same are answered; a second signal does not wait."""
     with (
         server(home_in(tmp_path), "--leave-s", "300") as running,
-        httpx.Client(base_url=running.url) as client,
+        httpx.Client(base_url=running.url, timeout=END_S) as client,
         client.stream("GET", "/v1/stream") as response,
     ):
         pieces = response.iter_raw()
@@ -50,7 +50,10 @@ def test_a_server_that_leaves_says_so_and_goes_on_answering(tmp_path: Path) -> N
 
 
 def test_a_stream_does_not_keep_a_server_from_stopping(tmp_path: Path) -> None:
-    with server(home_in(tmp_path)) as running, httpx.stream("GET", f"{running.url}/v1/stream") as response:
+    with (
+        server(home_in(tmp_path)) as running,
+        httpx.stream("GET", f"{running.url}/v1/stream", timeout=END_S) as response,
+    ):
         pieces = response.iter_raw()
         assert next(pieces).startswith(b"retry:")
         code, _ = running.stop()
@@ -59,7 +62,7 @@ def test_a_stream_does_not_keep_a_server_from_stopping(tmp_path: Path) -> None:
 
 
 def test_a_step_runs_and_its_outcome_is_seen(tmp_path: Path) -> None:
-    with server(home_in(tmp_path)) as running, httpx.Client(base_url=running.url) as client:
+    with server(home_in(tmp_path)) as running, httpx.Client(base_url=running.url, timeout=END_S) as client:
         with client.stream("GET", "/v1/stream?workflow=o-1") as response:
             pieces = response.iter_text()
             next(pieces)
@@ -90,9 +93,12 @@ def test_with_a_key_everybody_may_reach_it_and_nobody_without(
     key = msgspec.json.decode(capsys.readouterr().out)["key"]
     with server(home_in(tmp_path), "--host", "0.0.0.0") as running:
         url = running.url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/v1/workflows").status_code == 401
-        assert httpx.get(f"{url}/readyz").status_code == 200
-        assert httpx.get(f"{url}/v1/workflows", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        assert httpx.get(f"{url}/v1/workflows", timeout=END_S).status_code == 401
+        assert httpx.get(f"{url}/readyz", timeout=END_S).status_code == 200
+        assert (
+            httpx.get(f"{url}/v1/workflows", timeout=END_S, headers={"Authorization": f"Bearer {key}"}).status_code
+            == 200
+        )
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,13 +112,17 @@ def test_admission_comes_from_the_environment(tmp_path: Path) -> None:
     """C7: 10,000 and 15,000 unless something else is said."""
     with (
         server(home_in(tmp_path), INTERLOCK_RATE_PER_S="1", INTERLOCK_BURST="1") as running,
-        httpx.Client(base_url=running.url) as client,
+        httpx.Client(base_url=running.url, timeout=END_S) as client,
     ):
-        answers = [client.post("/v1/machines/ticket/workflows", json={"id": f"t-{n}"}) for n in range(3)]
-    assert 429 in {answer.status_code for answer in answers}
-    assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status_code == 429)
+        # Whatever holds them up, not each of so many takes longer than the second after which there is another token.
+        path = "/v1/machines/ticket/workflows"
+        answers = [client.post(path, json={"id": f"t-{number}"}) for number in range(50)]
+    assert answers[0].status_code == 201
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
 
 
 def test_a_server_in_memory_is_fine_for_a_try() -> None:
     with server("memory:") as running:
-        assert httpx.get(f"{running.url}/healthz").status_code == 200
+        assert httpx.get(f"{running.url}/healthz", timeout=END_S).status_code == 200

@@ -1,5 +1,6 @@
 """What comes over a real socket and no client library sends: heads, bodies and connections without end (G6)."""
 
+import math
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ import pytest
 
 from interlock import Admission
 from interlock.server.limits import Limits
-from tests.integration.server.running import in_thread
+from tests.integration.server.running import Hands, in_hands
 
 HERE = b"Host: localhost\r\n"
 EVENT = b"POST /v1/workflows/o-1/events HTTP/1.1\r\n" + HERE
-TIMEOUT_S = 30
+TIMEOUT_S = 60
+LONG_S = 1_000.0
+"""Nothing takes so long; the test lets it pass."""
 PIECE = 65_536
 
 
@@ -56,14 +59,25 @@ def talking(
     **limits: Any,  # noqa: ANN401 -- as Limits has them.
 ) -> Iterator[Callable[[], Talk]]:
     """A server with these bounds; gives what opens a connection to it."""
-    with in_thread(limits=Limits(**limits), admission=admission) as url, ExitStack() as opened:
+    with talking_in_hands(admission=admission, **limits) as (talk, _):
+        yield talk
+
+
+@contextmanager
+def talking_in_hands(
+    *,
+    admission: Admission | None = None,
+    **limits: Any,  # noqa: ANN401 -- as above.
+) -> Iterator[tuple[Callable[[], Talk], Hands]]:
+    """The same, with the time of the server: a bound is over when the test says so, not when the machine is slow."""
+    with in_hands(limits=Limits(**limits), admission=admission) as (url, hands), ExitStack() as opened:
 
         def talk() -> Talk:
             found = Talk(url)
             opened.callback(found.socket.close)
             return found
 
-        yield talk
+        yield talk, hands
 
 
 def problem(answer: bytes, status: int, code: str) -> dict[str, Any]:
@@ -116,12 +130,17 @@ def test_a_head_that_comes_in_one_piece_with_its_end_is_bounded_too(head: bytes)
 
 
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
-    with talking(head_s=0.05) as talk:
-        problem(talk().say(b"GET /healthz HTT").heard(), 408, "request-timeout")
-        assert talk().heard() == b"", "a connection that says nothing is closed"
+    with talking_in_hands(head_s=LONG_S) as (talk, hands):
+        with hands.held():
+            half, silent = talk().say(b"GET /healthz HTT"), talk()
         later = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n")
         assert later.until(b"}").startswith(b"HTTP/1.1 200")
-        problem(later.say(b"GET /he").heard(), 408, "request-timeout")
+        with hands.held():
+            later.say(b"GET /he")
+        hands.let_pass(LONG_S)
+        problem(half.heard(), 408, "request-timeout")
+        assert silent.heard() == b"", "a connection that says nothing is closed"
+        problem(later.heard(), 408, "request-timeout")
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
@@ -156,7 +175,7 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
     """Whoever sends on and never reads would keep its answers in memory for ever; a slow reader is waited for."""
     lines = b"x\n" * 60_000
     head = b"POST /v1/events:batch HTTP/1.1\r\n" + HERE + b"Content-Length: "
-    with talking(unread_s=0.2) as talk:
+    with talking_in_hands(unread_s=LONG_S, body_s=math.inf, request_s=math.inf) as (talk, hands):
         deaf = talk()
         deaf.socket.sendall(head + b"%d\r\n\r\n" % 10**12)
         slow = talk().say(head + b"%d\r\n\r\n" % len(lines), lines)
@@ -168,7 +187,16 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
             tail = (tail + piece)[-7:]
         assert answers == 60_000
         with pytest.raises(ConnectionError):  # And not a time-out: the server has ended it.
-            deaf.socket.sendall(b"x\n" * 50_000_000)
+            flood(deaf, hands)
+
+
+def flood(deaf: Talk, hands: Hands) -> None:
+    """Send as much as goes, and whenever nothing does, let the time pass that one has who reads nothing."""
+    deaf.socket.settimeout(0.05)
+    for _ in range(1_000):
+        with suppress(TimeoutError):
+            deaf.socket.sendall(b"x\n" * 5_000_000)
+        hands.let_pass(LONG_S)
 
 
 def test_a_body_in_chunks_is_read_and_bounded() -> None:

@@ -51,7 +51,7 @@ def test_all_workers_serve_one_port_and_all_stop(postgres_url: str, number: int)
         assert len(pids) == COUNT
         for each in range(10):
             path = f"{running.url}/v1/machines/ticket/workflows"
-            assert httpx.post(path, json={"id": f"t-{each}"}).status_code == 201
+            assert httpx.post(path, json={"id": f"t-{each}"}, timeout=END_S).status_code == 201
         code, said = running.stop(number)
         assert (code, "Traceback" in said) == (0, False), said
         assert said.endswith("Stopped in order: nothing is lost, and the home is free.\n")
@@ -66,7 +66,7 @@ def test_a_worker_that_was_killed_is_replaced_and_nobody_notices(postgres_url: s
         assert f"Worker {killed} ended with -9" in heard(running, "another takes its place")
         fresh = int(re.findall(r"Worker (\d+) serves", heard(running, "serves"))[0])
         assert children(running.process.pid) == before - {killed} | {fresh}
-        assert httpx.get(f"{running.url}/readyz").status_code == 200
+        assert httpx.get(f"{running.url}/readyz", timeout=END_S).status_code == 200
         assert running.stop()[0] == 0
 
 
@@ -86,7 +86,7 @@ def test_all_workers_are_replaced_one_after_the_other(postgres_url: str) -> None
         after = children(running.process.pid)
         assert len(after) == COUNT
         assert not before & after
-        assert httpx.get(f"{running.url}/readyz").status_code == 200
+        assert httpx.get(f"{running.url}/readyz", timeout=END_S).status_code == 200
         assert running.stop()[0] == 0
 
 

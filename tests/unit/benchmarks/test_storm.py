@@ -29,6 +29,7 @@ from benchmarks.storming.verdict import timeline_table as timeline
 from benchmarks.storming.weather import Fate, Script, Segment, Weather, declined, luck_of
 from interlock import Retry
 from interlock.runtime.resilience.outlets import forget_outlets
+from interlock.testing.faults.listening import stop_listening
 
 P = ParamSpec("P")
 AT_ONCE = Retry(attempts=3, first_s=0.001)
@@ -88,6 +89,8 @@ async def calling(*segments: Segment, seed: int = 1, share: float = 0.0) -> Asyn
         yield gateway, client
     finally:
         client.close()
+        if gateway._server is not None:
+            await stop_listening(gateway._server)
         gateway.close()
         await asyncio.sleep(0)  # Connections that were reset are told so in the next turn of the loop.
 
@@ -237,7 +240,7 @@ async def test_interlock_gives_the_money_back_when_the_goods_cannot_be_had() -> 
     )
     async with calling(empty) as (gateway, client):
         orders = Orders(array("d", [0.0]))
-        async with Interlocked("memory:", client, in_flight=1, timeout_s=1, retry=AT_ONCE) as contending:
+        async with Interlocked("memory:", client, in_flight=1, timeout_s=30, retry=AT_ONCE) as contending:
             contending.ended = orders.end
             await orders.run(contending.place, drain_s=30)
         told = gateway.books.as_json()
@@ -258,7 +261,7 @@ def test_the_naive_chain_completes_its_orders_on_a_calm_gateway(folder: Path) ->
         script = Script(seed=1, segments=[CALM], declined=0.1)
         async with calling(CALM, share=0.1) as (gateway, client):
             orders = Orders(script.arrivals())
-            async with Naive(url, client, in_flight=8, connections=2, timeout_s=5) as contending:
+            async with Naive(url, client, in_flight=8, connections=2, timeout_s=60) as contending:
                 contending.ended = orders.end
                 seconds = await orders.run(contending.place, drain_s=30)
             return orders, compared(_report(orders, seconds), gateway.books.as_json())

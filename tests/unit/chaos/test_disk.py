@@ -141,7 +141,7 @@ def test_a_disk_is_taken_out_when_the_experiment_is_killed(tmp_path: Path) -> No
             assert mounted(folder)
             child.communicate(b"\n")
             assert child.returncode == -signal.SIGKILL
-            assert select.select([unmounting], [], [], 20)[0], "what takes it out has ended"
+            assert select.select([unmounting], [], [], 60)[0], "what takes it out has ended"
         finally:
             os.close(unmounting)
     assert not mounted(folder)

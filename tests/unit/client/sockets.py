@@ -42,8 +42,9 @@ class Listening:
                 reply = await _or_gone(self.server.handle(got), reader)
                 writer.write(reply.written() if isinstance(reply, Reply) else reply)
         except (asyncio.IncompleteReadError, ConnectionError, Cut):
-            writer.transport.abort()
+            pass
         finally:
+            writer.transport.abort()  # Also of a client that was still there when the server was told to end.
             self.open.discard(writer)
             if not self.open:
                 self.none_open.set()
@@ -90,12 +91,10 @@ def listening(tls: ssl.SSLContext | None = None) -> Generator[tuple[Listening, P
     portal = Portal("test-server")
     try:
         found, listener = portal.call(_listen, tls)
-        yield found, portal
-
-        async def close() -> None:
-            await stop_listening(listener)
-
-        portal.call(close)
+        try:
+            yield found, portal
+        finally:
+            portal.call(stop_listening, listener)
     finally:
         portal.stop()
 

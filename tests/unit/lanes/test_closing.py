@@ -90,7 +90,7 @@ def test_a_read_that_does_not_end_keeps_the_lane_open_for_as_long_as_a_statement
             go.wait()
             return "done"
 
-        with opened(tmp_path / "x", statement_timeout_s=0.05) as lane:
+        with opened(tmp_path / "x", statement_timeout_s=1.0) as lane:
             await make_counter(lane)
             reading = asyncio.ensure_future(lane.read(slow))
             await asyncio.to_thread(begun.wait)

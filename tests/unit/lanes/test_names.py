@@ -13,6 +13,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import Ownership, lock_path, owner_of
 from interlock.testing.faults.processes import Processes
 from tests.unit.lanes.lanes import SetClock, count, increment, make_counter, opened, rested, run
+from tests.unit.lanes.test_idle import open_files
 
 READ = "SELECT n FROM counter WHERE id = 1"
 
@@ -120,7 +121,6 @@ def test_a_lock_file_that_vanishes_while_it_is_taken_is_taken_again(
             vanishes -= 1
             lock_path(tmp_path / "x").unlink()
 
-    files = len(list(Path("/proc/self/fd").iterdir()))
     monkeypatch.setattr(fcntl, "flock", locked)
     ownership = Ownership.take(tmp_path / "x", SetClock())
     ownership.refuse_if_lost()
@@ -132,7 +132,7 @@ def test_a_lock_file_that_vanishes_while_it_is_taken_is_taken_again(
     vanishes = owning.TAKES_MAX
     with pytest.raises(UnavailableError, match="was removed"):
         Ownership.take(tmp_path / "x", SetClock())
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    assert open_files(tmp_path) == []
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import Ownership, lock_path, owner_of
 from interlock.testing.faults.processes import Processes
 from tests.unit.lanes.lanes import SetClock, count, make_counter, opened, rested, run
+from tests.unit.lanes.test_idle import open_files
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +92,12 @@ def refuses(number: int) -> Callable[..., None]:
 
 
 def test_a_lock_that_the_system_cannot_give_is_not_an_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, "flock", refuses(errno.ENOLCK))
         with pytest.raises(UnavailableError, match="No locks available") as caught, opened(tmp_path / "x"):
             pass
     assert not isinstance(caught.value, LaneOwned)
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    assert open_files(tmp_path) == []
     with opened(tmp_path / "x"):
         pass
 

@@ -1,6 +1,7 @@
 """C3: what real clients raise for a real gateway and a real database is of its kind."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import sqlalchemy
 import sqlalchemy.exc
 
 from interlock.runtime.classifying import Kind, kind_of
+from interlock.testing.faults.listening import stop_listening
 
 INFRASTRUCTURE, BUSINESS, UNEXPECTED = Kind.INFRASTRUCTURE, Kind.BUSINESS, Kind.UNEXPECTED
 
@@ -38,26 +40,28 @@ async def charged(answer: Answer | None, *, scheme: str = "http") -> BaseExcepti
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        assert answer is not None
-        answer(writer)
-        await gone.wait()
-        writer.close()
+        with contextlib.closing(writer), contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            # To the end of its body: what was sent and never read would make a reset of every end.
+            await reader.readuntil(b"}")
+            assert answer is not None
+            answer(writer)
+            await gone.wait()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        if answer is None:
-            server.close()
-            await server.wait_closed()
-        timeout = httpx.Timeout(5, read=0.05 if answer is hang else 5)
-        async with httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=True) as client:
-            try:
-                response = await client.post(f"{scheme}://127.0.0.1:{port}/charges", json={"cents": 5})
-                response.raise_for_status()
-            except httpx.HTTPError as error:
-                return error
-            finally:
-                gone.set()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    if answer is None:
+        await stop_listening(server)
+    timeout = httpx.Timeout(60, read=0.05 if answer is hang else 60)
+    async with httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=True) as client:
+        try:
+            response = await client.post(f"{scheme}://127.0.0.1:{port}/charges", json={"cents": 5})
+            response.raise_for_status()
+        except httpx.HTTPError as error:
+            return error
+        finally:
+            gone.set()
+            if answer is not None:
+                await stop_listening(server)
     raise AssertionError("it was charged")
 
 

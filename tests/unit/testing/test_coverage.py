@@ -146,7 +146,7 @@ def test_threads_add_to_one_measurement() -> None:
     ready = threading.Barrier(4)
 
     def work() -> None:
-        ready.wait(timeout=10)
+        ready.wait(timeout=60)
         for _ in range(200):
             assert_path(shop, Basket(), Put(1), Submit(), TIMEOUT, Unwound())
 
@@ -155,7 +155,7 @@ def test_threads_add_to_one_measurement() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=30)
+            thread.join(timeout=60)
     assert coverage.of(shop).taken == (
         Arrow("cart", "PUT", "cart", "fits"),
         Arrow("cart", "SUBMIT", "charging", "filled"),

@@ -110,7 +110,7 @@ def test_a_full_server_is_waited_for_and_then_said_to_be_full(postgres_url: str)
             try:
                 address = postgres_url.replace("postgres:", "crowded:", 1)
                 with pytest.raises(UnavailableError, match="too many"):
-                    await Database.open(f"{address}&connect_timeout_s=2")
+                    await Database.open(f"{address}&connect_timeout_s=3")
             finally:
                 await db.execute("DROP ROLE crowded")
 

@@ -14,7 +14,7 @@ from tests.conformance.store.samples import run
 from tests.integration.postgres.review.shop import Finish, Note, Order, Outside, shop
 from tests.integration.postgres.stores import somebody
 
-LONG_S = 10.0
+LONG_S = 60.0
 
 
 async def row_of(connection: asyncpg.Connection) -> tuple[int, str | None]:

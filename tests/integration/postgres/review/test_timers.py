@@ -16,7 +16,7 @@ def test_a_timer_fires_beside_a_step_that_was_claimed(postgres_url: str) -> None
 
     async def scenario() -> None:
         outside = Outside()
-        machine = shop(outside, timer_s=0.5)
+        machine = shop(outside, timer_s=5.0)  # The step has begun before that, on any machine.
         async with (
             Engine.open(postgres_url, machines=[machine], worker=False) as front,
             Engine.open(postgres_url, machines=[machine], poll_s=0.05, drain_s=0) as _worker,
@@ -55,7 +55,7 @@ def test_time_while_no_worker_of_the_machine_was_there_does_not_count(postgres_u
 
     async def scenario() -> None:
         outside = Outside()
-        mine = shop(outside, name="mine", timer_s=4.0, policy="remaining")
+        mine = shop(outside, name="mine", timer_s=8.0, policy="remaining")
         other = shop(outside, name="other", timer_s=3600, policy="remaining")
         async with (
             Engine.open(postgres_url, machines=[other], poll_s=0.05),
@@ -66,7 +66,7 @@ def test_time_while_no_worker_of_the_machine_was_there_does_not_count(postgres_u
                 await worker.send("o-1", Submit())
                 await outside.charging.get()
             set_us = (await front._store.load(["o-1"]))["o-1"].updated_us
-            while front._store.now_us() < set_us + 4_500_000:  # The timer would be over, if this time counted.
+            while front._store.now_us() < set_us + 8_500_000:  # The timer would be over, if this time counted.
                 await front.get("o-1")
             async with Engine.open(postgres_url, machines=[mine], poll_s=0.05, drain_s=0):
                 async with asyncio.timeout(LONG_S):
@@ -74,7 +74,7 @@ def test_time_while_no_worker_of_the_machine_was_there_does_not_count(postgres_u
                 assert (await front.get("o-1")).state is State.CHARGING
                 async with somebody(postgres_url) as connection:
                     [[owed]] = await connection.fetch("SELECT convert_from(owed, 'UTF8') FROM workflows")
-                    assert f'"at_us":{set_us + 4_000_000}' not in owed
+                    assert f'"at_us":{set_us + 8_000_000}' not in owed
 
     run(scenario)
 

@@ -17,7 +17,7 @@ def test_a_refund_does_not_overtake_the_charge_that_runs_in_another_process(post
             await outside.charging.get()
             async with Engine.open(postgres_url, machines=[machine], poll_s=0.05, drain_s=0) as two:
                 await two.send("o-1", Cancel())
-                await two.wait("o-1", State.CANCELLED, timeout_s=30)
+                await two.wait("o-1", State.CANCELLED, timeout_s=60)
                 assert outside.log == ["charge ended", "refunded"]
 
     run(scenario)

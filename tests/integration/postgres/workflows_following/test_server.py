@@ -27,7 +27,7 @@ def test_clients_with_keys_see_no_failed_request(tmp_path: Path, postgres_url: s
                 await client.send(workflow, Noted(), key=f"{workflow}/note")
                 answers = await client.send_many([(workflow, Submit(), f"{workflow}/submit")])
                 assert getattr(answers[0], "version", 0) == 3, answers
-                await client.of(machine).wait(workflow, timeout_s=25)
+                await client.of(machine).wait(workflow, timeout_s=60)
 
             flow = Flow(buy)
             seen: set[tuple[str, int]] = set()
