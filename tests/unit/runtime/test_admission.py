@@ -162,6 +162,7 @@ def test_those_who_enter_together_have_what_has_come_meanwhile_and_no_more() -> 
 def test_the_tokens_of_a_cluster_are_taken_one_by_one() -> None:
     class Three:
         left = 3
+        is_shared = True
 
         def wait_s(self) -> float:
             return 0.0 if self.left else 0.5
