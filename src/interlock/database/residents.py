@@ -73,7 +73,8 @@ async def residents_of(home: str, *, unlisted: bool = False) -> list[Resident]:
         names = await catalog.names(kind)
         if unlisted and kind == "databases" and catalog.folder is not None:
             names |= {name: Entry() for name in _lanes_in(catalog.folder.folder) if name not in names}
-        known += [(kind, name, entry) for name, entry in sorted(names.items())]
+        for name, entry in sorted(names.items()):
+            known.append((kind, name, entry))
     few = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     async def look(kind: Kind, name: str, entry: Entry) -> Resident:
