@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import TypeVar, cast
 
 from interlock.core.allowed import allowed as allowed_here
@@ -266,10 +267,8 @@ class Engine(Operating):
     @repeated
     async def stats(self, workflow: str) -> Counts:
         """What became of the events sent to it (B5)."""
-        row = (await self._load(workflow)).row
-        duplicate, ignored, refused = (
-            stored + here for stored, here in zip(row.counts, self._inside.counts(workflow), strict=True)
-        )
+        row, more = await self._inside.counted(workflow, partial(self._load, workflow))
+        duplicate, ignored, refused = (stored + here for stored, here in zip(row.counts, more, strict=True))
         return Counts(applied=row.version - 1, duplicate=duplicate, ignored=ignored, refused=refused)
 
     def subscribe(self, observer: Observer) -> None:

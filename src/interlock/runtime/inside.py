@@ -7,7 +7,7 @@ durably, the runner acts on it, observers are told, and those who wait for it ar
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from interlock.coordination.fences import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.core.table import Node
@@ -369,10 +369,10 @@ class Inside:
 
     # --- beside everything else --------------------------------------------------------------------------------------
 
-    def counts(self, workflow: str) -> tuple[int, int, int]:
-        """What was counted here and is not in the row of the workflow; here everything is."""
+    async def counted(self, workflow: str, load: Callable[[], Awaitable[Live]]) -> tuple[Row, tuple[int, int, int]]:
+        """The row of a workflow, and what was counted here and is not in it; here everything is."""
         del workflow
-        return 0, 0, 0
+        return (await load()).row, (0, 0, 0)
 
     def _count(self, workflow: str) -> None:
         if self.pipeline.known(workflow) is None:

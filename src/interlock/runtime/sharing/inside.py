@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 
 from interlock.errors import InterlockError, LeaseHeld, Refusal
 from interlock.runtime.attempts import Judge
@@ -24,7 +25,7 @@ from interlock.runtime.reports import Late
 from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.sharing.alive import gap_begun_us, minding, show_sign, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
-from interlock.runtime.sharing.counting import Counting
+from interlock.runtime.sharing.counting import AddCounts, Counting
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
@@ -143,6 +144,8 @@ class SharedInside(Inside):
     def answered(self, envelope: Envelope, answer: object) -> None:
         """Count what changed nothing."""
         super().answered(envelope, answer)
+        if isinstance(envelope, AddCounts):
+            self._counting.saved(envelope)
         if self.runner.reporting.get(envelope.workflow) is envelope:
             del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
         if isinstance(answer, Late):
@@ -179,9 +182,9 @@ class SharedInside(Inside):
         """The row of a workflow as it is in the store: asked for together with others."""
         return await self._reads.row(workflow)
 
-    def counts(self, workflow: str) -> tuple[int, int, int]:
-        """What was counted here and is not in the store yet."""
-        return self._counting.of(workflow)
+    async def counted(self, workflow: str, load: Callable[[], Awaitable[Live]]) -> tuple[Row, tuple[int, int, int]]:
+        """The row of a workflow, and what was counted here and is not in it."""
+        return await self._counting.beside(workflow, load)
 
     def _count(self, workflow: str) -> None:
         """Counted above."""

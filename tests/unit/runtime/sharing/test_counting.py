@@ -71,10 +71,62 @@ def test_counts_of_a_workflow_that_is_gone_are_dropped() -> None:
         store, order = SharedMemory(), shop().machine
         async with engine_on(store, order, worker=False) as engine:
             inside(engine)._counting.add("pruned", 2)
-            assert inside(engine).counts("pruned") == (0, 0, 1)
+            assert inside(engine)._counting.of("pruned") == (0, 0, 1)
             await passed(SAVED_S)
             await turns()
-            assert inside(engine).counts("pruned") == (0, 0, 0)
+            assert inside(engine)._counting.of("pruned") == (0, 0, 0)
             assert not store.commits
+
+    play(scenario)
+
+
+def test_counts_on_their_way_to_the_store_are_counted_once() -> None:
+    """Whether the row that is read has them cannot be known before they have arrived."""
+
+    async def scenario() -> None:
+        store, order = SharedMemory(), shop().machine
+        async with engine_on(store, order, worker=False) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Ship(), if_allowed=True)
+            written = store.gates["commit"] = asyncio.Event()
+            inside(engine)._counting.save()
+            asking = asyncio.ensure_future(engine.stats("o-1"))
+            await turns()
+            assert not asking.done()
+            written.set()
+            assert (await asking).ignored == 1
+            assert store.row("o-1").counts == (0, 1, 0)
+
+    play(scenario)
+
+
+def test_a_row_that_was_read_while_counts_went_to_the_store_is_read_again() -> None:
+    async def scenario() -> None:
+        store, order = SharedMemory(), shop().machine
+        async with engine_on(store, order, worker=False) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Ship(), if_allowed=True)
+            read = store.gates["load"] = asyncio.Event()
+            asking = asyncio.ensure_future(engine.stats("o-1"))
+            await turns()
+            inside(engine)._counting.save()
+            read.set()
+            assert (await asking).ignored == 1
+
+    play(scenario)
+
+
+def test_a_store_that_takes_no_counts_keeps_nobody_waiting_who_asks_for_them() -> None:
+    async def scenario() -> None:
+        store, order = SharedMemory(), shop().machine
+        async with engine_on(store, order, worker=False) as engine:
+            await engine.start(order, "o-1", Order())
+            for _ in range(2):
+                await engine.send("o-1", Ship(), if_allowed=True)
+            written = store.gates["commit"] = asyncio.Event()
+            inside(engine)._counting.save()
+            assert (await engine.stats("o-1")).ignored == 2
+            assert store.row("o-1").counts == (0, 0, 0)
+            written.set()
 
     play(scenario)
