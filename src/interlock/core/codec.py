@@ -192,11 +192,15 @@ class Codec(Generic[ContextT, EventT]):
         flat = data.count(b"{") + data.count(b"[") == 1
         cls = cast("type[object]", type(value))
         names = _NAMES.get(cls) if flat else None
-        if names is not None and isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names:
+        if names is not None and _has_just(raw, names):
             return value  # All of its fields and nothing else: there is nothing to complete either.
         if not flat or not _all_known(raw, cls):
             _refuse_surplus(raw, value, what)
         return completed(value, flat=flat)
+
+
+def _has_just(raw: object, names: frozenset[str]) -> bool:
+    return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names
 
 
 def _to_plain(value: object) -> object:
