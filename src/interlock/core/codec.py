@@ -192,15 +192,11 @@ class Codec(Generic[ContextT, EventT]):
         flat = data.count(b"{") + data.count(b"[") == 1
         cls = cast("type[object]", type(value))
         names = _NAMES.get(cls) if flat else None
-        if names is not None and _has_just(raw, names):
+        if names is not None and _has_exactly(raw, names):
             return value  # All of its fields and nothing else: there is nothing to complete either.
         if not flat or not _all_known(raw, cls):
             _refuse_surplus(raw, value, what)
         return completed(value, flat=flat)
-
-
-def _has_just(raw: object, names: frozenset[str]) -> bool:
-    return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names
 
 
 def _to_plain(value: object) -> object:
@@ -273,6 +269,10 @@ def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> st
         both = zip(cast("list[object]", raw), cast("list[object]", value), strict=False)
         pairs = [(item, member, f"{path}{index}.") for index, (item, member) in enumerate(both)]
     return next((found for pair in pairs if (found := _surplus(*pair, depth + 1, what))), "")
+
+
+def _has_exactly(raw: object, names: frozenset[str]) -> bool:
+    return isinstance(raw, dict) and cast("dict[str, object]", raw).keys() == names
 
 
 def _all_known(raw: object, cls: type[object]) -> bool:

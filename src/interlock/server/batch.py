@@ -23,8 +23,12 @@ from interlock.server.requests import Disconnected, Request, decoded, too_large
 from interlock.server.service import Service
 from interlock.server.shapes import BatchLine, ShownMove, shown_move
 
-GROUPS_MAX = 2
-"""Groups of one batch that are under way at once: one is written, the next one is read."""
+GROUPS_MIN = 2
+"""Groups of one batch that may be under way at once, however many batches there are: one is written, another read."""
+
+GROUPS_MAX = 8
+"""The same for all batches together, as long as each has its least: more lines than this fill a group of the engine's
+anyway, and those that wait in memory make the others slower."""
 
 _line = msgspec.json.Decoder(BatchLine)
 
@@ -54,6 +58,7 @@ class _Batch:
 
     async def answers(self) -> AsyncGenerator[bytes, None]:
         """The answers, group by group."""
+        self._service.batches += 1
         reading = asyncio.get_running_loop().create_task(self._read())
         reading.add_done_callback(lambda _: self._changed.set())
         try:
@@ -72,6 +77,7 @@ class _Batch:
             if not reading.cancelled() and (error := reading.exception()) is not None:
                 raise error
         finally:
+            self._service.batches -= 1
             reading.cancel()
             for group in self._groups:
                 group.sending.cancel()
@@ -101,7 +107,7 @@ class _Batch:
             self._lines += len(group)
             await self._service.guard.still(self._request.identity)  # A batch may take longer than a key lives.
             self._groups.append(await self._begun(group))
-            await self._finish(GROUPS_MAX - 1)
+            await self._finish(max(GROUPS_MIN, GROUPS_MAX // self._service.batches) - 1)
         if len(lines) > left:
             raise _too_many(self._limits.batch_lines_max)
 

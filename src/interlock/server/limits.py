@@ -38,8 +38,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch_lines_max: int = 100_000
     """Lines of one batch."""
 
-    batch_group_max: int = 1_000
-    """Lines of a batch that are decided together."""
+    batch_group_max: int = 125
+    """Lines of a batch that are handed over together; what is decided together is up to the engine."""
 
     batch_answer_bytes_max: int = 67_108_864
     """Answers of one batch that wait for a client which sends and does not read."""

@@ -93,6 +93,8 @@ class Service:
         self.leaving = asyncio.Event()
         """Set when the server is about to stop: it still answers, and asks to be asked elsewhere."""
         self.under_way = 0
+        self.batches = 0
+        """Batches under way."""
         self.carried = _carried() if self._inside.tracing is not None else None
         """Makes the trace of a request that of a block; None where nobody traces."""
         self.siblings: Siblings | None = None
