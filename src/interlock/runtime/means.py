@@ -85,3 +85,9 @@ def count(live: Live, which: int, means: Means) -> None:
     counts = list(live.row.counts)
     counts[which] += 1
     live.row = replace(live.row, counts=(counts[0], counts[1], counts[2]))
+
+
+def uncount(live: Live | None, counts: tuple[int, int, int] | None, means: Means) -> None:
+    """Take back what a group has counted that is decided again, or it would count twice."""
+    if live is not None and counts is not None and not means.owner:
+        live.row = replace(live.row, counts=counts)

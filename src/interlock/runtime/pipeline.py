@@ -24,7 +24,7 @@ from interlock.errors import (
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.contended import Contended
 from interlock.runtime.current import outside
-from interlock.runtime.means import Means
+from interlock.runtime.means import Means, uncount
 from interlock.runtime.points import reach
 from interlock.runtime.presence import confirm, is_here
 from interlock.runtime.settings import EngineSettings
@@ -324,8 +324,9 @@ class Pipeline:
         for staged in changed:
             workflow = staged.live.row.id
             if lost and workflow in lost:
-                # Where nobody else writes it was a key, and memory is right; counts that wait there must not be lost.
+                # Where nobody else writes it was a key, and memory is right; what waits there to be written stays.
                 staged.give_up()
+                uncount(live.get(workflow), staged.counts, self.means)
                 continue
             live.pop(workflow, None)
             if not staged.ended:

@@ -217,6 +217,28 @@ async def _send_of_every_kind(engine: object) -> None:
     await send("o-1", Note("b"))
 
 
+def test_what_is_decided_again_is_counted_once(place: Place) -> None:
+    """B5: a delivery that comes again is known by its key alone, and the group in which it is found out is repeated."""
+
+    async def scenario() -> None:
+        order = shop().machine
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Note("a"), key="k")
+            sent = [engine.send("o-1", Ship()), engine.send("o-1", Ship(), if_allowed=True)]
+            refused, ignored, again = await asyncio.gather(
+                *sent, engine.send("o-1", Note("a"), key="k"), return_exceptions=True
+            )
+            assert isinstance(refused, InvalidTransition)
+            assert isinstance(ignored, Moved)
+            assert isinstance(again, Moved)
+            assert again.duplicate
+            counts = await engine.stats("o-1")
+            assert (counts.applied, counts.duplicate, counts.ignored, counts.refused) == (1, 1, 1, 1)
+
+    run(scenario)
+
+
 def test_counts_are_there_in_another_life_without_another_move(kept: Place) -> None:
     async def scenario() -> None:
         order = shop().machine
