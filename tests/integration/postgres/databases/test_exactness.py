@@ -23,6 +23,9 @@ from tests.integration.postgres.databases.naive import CASES, COUNTER, Case, pre
 TASKS = 32
 TIMES = 6
 PROCESSES = 3
+STORMS_MAX = 50
+"""Whether two statements meet is up to the machine: nearly always they do in the first storm."""
+
 ROOT = Path(__file__).parents[4]
 
 
@@ -60,7 +63,7 @@ def test_every_acknowledged_update_is_there(postgres_url: str, name: str) -> Non
 def test_under_read_committed_the_same_storm_loses_updates(
     postgres_url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the rule that D1 stands on the storm above does find lost updates."""
+    """Without the rule that D1 stands on storms like the one above do find lost updates, sooner or later."""
 
     async def never(self: OnPostgres, plan: Plan) -> bool:
         return False
@@ -68,13 +71,13 @@ def test_under_read_committed_the_same_storm_loses_updates(
     monkeypatch.setattr(OnPostgres, "_is_serializable", never)
     case = CASES[name]
 
-    async def scenario() -> None:
+    async def exact() -> bool:
         async with opened(postgres_url) as db:
             await prepare(db, case)
             done = await storm(db, case, TASKS, TIMES)
-            assert (await result(db, case), done) != (min(TASKS * TIMES, case.at_most),) * 2
+            return (await result(db, case), done) == (min(TASKS * TIMES, case.at_most),) * 2
 
-    asyncio.run(scenario())
+    assert not all(asyncio.run(exact()) for _ in range(STORMS_MAX))
 
 
 @pytest.mark.parametrize(
