@@ -93,7 +93,7 @@ async def main() -> None:
         machines = (await client.get("/interlock/v1/machines")).json()["items"]
         print("machines:", [machine["name"] for machine in machines])
         answer = await client.get("/interlock/v1/workflows/o-1")
-        print(answer.status_code, answer.json()["title"])
+        print(answer.status_code, answer.json()["what"])
 
 
 if __name__ == "__main__":

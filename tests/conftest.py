@@ -16,7 +16,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.integration.objects.fixtures", "tests.integration.postgres.fixtures")
+pytest_plugins = (
+    "tests.limits",
+    "tests.reaper",
+    "tests.integration.objects.fixtures",
+    "tests.integration.postgres.fixtures",
+)
 
 EXAMPLES = 100
 PROOF_FACTOR = 20

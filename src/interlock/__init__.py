@@ -17,7 +17,7 @@ from interlock.core.pipeline import Pipeline, PipelineEvent, PipelineState, Pipe
 from interlock.core.plan import Plan, plan
 from interlock.core.policies import Budget, Classification, Dependency, Retry
 from interlock.core.step import Step
-from interlock.core.values import Allowed, Decision, Finding, Record, Snapshot, StepContext, StepFailure
+from interlock.core.values import Allowed, Decision, Finding, Record, Snapshot, StepContext, StepFailure, StoredJson
 from interlock.errors import (
     ConstraintViolation,
     CorruptionError,
@@ -33,6 +33,7 @@ from interlock.errors import (
     LaneOwned,
     LeaseHeld,
     LimitReached,
+    MachineMismatch,
     MissingExtra,
     MovedElsewhere,
     NonRetryable,
@@ -56,6 +57,7 @@ from interlock.errors import (
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,
+    LoopBlocked,
     Observer,
     RedisChanged,
     ResultLate,
@@ -153,8 +155,10 @@ __all__ = [
     "LeaseHeld",
     "Leases",
     "LimitReached",
+    "LoopBlocked",
     "Machine",
     "MachineDescription",
+    "MachineMismatch",
     "MissingExtra",
     "Moved",
     "MovedElsewhere",
@@ -194,6 +198,7 @@ __all__ = [
     "StepError",
     "StepFailure",
     "Stock",
+    "StoredJson",
     "Subscribers",
     "Tool",
     "Transaction",

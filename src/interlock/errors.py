@@ -23,7 +23,7 @@
     │   ├── NonRetryable               will not work next time; is known not to have happened
     │   └── UserCodeError              a guard or action raised, or returned another type
     ├── UnavailableError           not now, or not here
-    │   ├── Overloaded · OutcomeUnknown · LaneOwned · LeaseHeld · Fenced · MovedElsewhere
+    │   ├── Overloaded · OutcomeUnknown · LaneOwned · LeaseHeld · Fenced · MovedElsewhere · MachineMismatch
     ├── CorruptionError            stored bytes contradict themselves: stop and look
     └── InternalError              a bug in Interlock
 
@@ -303,11 +303,17 @@ class NonRetryable(StepError):
 
 
 class UserCodeError(StepError):
-    """A guard or action raised, or returned another type than it must."""
+    """A guard or action raised, or returned another type than it must, or a context that cannot be stored."""
 
-    code = "user-code"
+    code = "user-code-error"
     default_why = "Guards return a bool and actions return the machine's context; both are pure and may not raise."
-    default_fix = "Correct the function; the cause is chained below. Nothing was changed."
+    default_fix = "Correct the function; the log has the traceback, with the correlation id. Nothing was changed."
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", machine: str = "", event: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.machine, self.event = machine, event
+        self.correlation_id = ""
+        """The id under which the traceback is in the log; empty until it is logged."""
 
 
 class UnavailableError(InterlockError):
@@ -378,6 +384,14 @@ class MovedElsewhere(UnavailableError):
     def __init__(self, what: str, *, url: str = "", epoch: int = 0) -> None:
         self.url, self.epoch = url, epoch
         super().__init__(what)
+
+
+class MachineMismatch(UnavailableError):
+    """Another version of the machine has stored the workflow, and this process may not decide on it."""
+
+    code = "machine-mismatch"
+    default_why = "Deciding on it here could lose or misread what the other version has stored."
+    default_fix = "Send the request to a process of that version, or repeat it when the rollout is over."
 
 
 class CorruptionError(InterlockError):

@@ -83,13 +83,25 @@ class RedisChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopBlocked:
+    """The event loop did not turn for `duration_s`. The three names are empty when it was no step that blocked it."""
+
+    machine: str
+    workflow: str
+    step: str
+    duration_s: float
+    stack: str
+    """Of the event loop's thread, the innermost frame last."""
+
+
+@dataclass(frozen=True, slots=True)
 class AlertRaised:
     """Something needs a person: a stalled workflow, an open breaker, a dead letter, compensation debt, a Redis gone.
 
     It comes once more, with `resolved`, when it is over.
     """
 
-    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone"]
+    kind: Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
     subject: str
     summary: str
     machine: str | None = None
@@ -98,7 +110,14 @@ class AlertRaised:
 
 
 Signal = (
-    TransitionApplied | TransitionRejected | StepAttempted | ResultLate | BreakerChanged | RedisChanged | AlertRaised
+    TransitionApplied
+    | TransitionRejected
+    | StepAttempted
+    | ResultLate
+    | BreakerChanged
+    | RedisChanged
+    | LoopBlocked
+    | AlertRaised
 )
 
 KINDS: tuple[type[Signal], ...] = get_args(Signal)

@@ -62,7 +62,12 @@ class Public:
 
         async def work(tx: Transaction) -> None:
             nonlocal count
-            count = await tx.execute(sql, *args)
+            try:
+                count = await tx.execute(sql, *args)
+            except (TransactionError, DialectError):
+                raise
+            except Exception as error:
+                raise AssertionError(f"a foreign exception inside transact: {error!r}") from error
             raise _TakenBack
 
         try:

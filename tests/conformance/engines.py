@@ -27,7 +27,7 @@ from interlock.errors import ConstraintViolation, DialectError, InterlockError
 from interlock.lanes.failures import translated
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
-from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
+from interlock.sql.schema import COLUMNS_QUERY, INDEXES_QUERY, REFERENCES_QUERY, Schema, schema_from_rows
 from tests.integration.postgres.wheel import end_server, get_server
 
 
@@ -98,14 +98,18 @@ class Lane:
         for collation in collations():
             self.connection.create_collation(collation.name, collation.compare)
         self.connection.execute("PRAGMA foreign_keys = ON")
+        self.connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        self.connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
         self.dialect = Dialect(self.schema)
         self.connection.execute("BEGIN")
 
     def schema(self) -> Schema:
         columns = list(self.connection.execute(COLUMNS_QUERY))
         references = list(self.connection.execute(REFERENCES_QUERY))
+        indexes = list(self.connection.execute(INDEXES_QUERY))
         # By content: a statement that is undone gives SQLite's own number to the next one.
-        return schema_from_rows(columns, version=hash((*columns, *references)), references=references)
+        version = hash((*columns, *references, *indexes))
+        return schema_from_rows(columns, version=version, references=references, indexes=indexes)
 
     def run(self, sql: str, args: Sequence[object] = ()) -> Outcome:
         self.connection.execute("SAVEPOINT statement")
@@ -160,6 +164,20 @@ class Postgres:
         outcome = self.loop.run_until_complete(self._run(sql, args))
         assert isinstance(outcome, Outcome)
         return outcome
+
+    def can_parse(self, sql: str) -> bool:
+        """Whether the text is a statement by PostgreSQL's grammar, whatever it would do."""
+        self.execute("SAVEPOINT parsing")
+        try:
+            self._wait(self.connection.prepare(sql))
+        except asyncpg.PostgresSyntaxError as error:
+            # The class has more: a syntax error is what the grammar itself refuses.
+            return bool(error.sqlstate != "42601")
+        except asyncpg.PostgresError:
+            return True
+        finally:
+            self.execute("ROLLBACK TO SAVEPOINT parsing")
+        return True
 
     async def _run(self, sql: str, args: Sequence[object]) -> Outcome:
         await self.connection.execute("SAVEPOINT statement")

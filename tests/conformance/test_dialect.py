@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from interlock.sql.words import AFTER_AS, KEYWORDS, RESERVED
 from tests.conformance.databases import Public, public_view
 from tests.conformance.dialect import generated, generated_queries
+from tests.conformance.dialect.mutants import mutants
 from tests.conformance.engines import Lane, Outcome, Postgres, postgres_server, same
 from tests.conformance.scripts import Step, read_page, read_script
 
@@ -82,6 +84,28 @@ def run(steps: list[Step], lane: Lane, postgres: Postgres, folder: Path) -> None
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_a_script_has_the_same_outcome_everywhere(script: Path, lane: Lane, postgres: Postgres, tmp_path: Path) -> None:
     run(read_script(script), lane, postgres, tmp_path)
+
+
+def test_a_lane_runs_no_text_that_postgresql_cannot_parse(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two slips in each statement of the scripts; an exception that is neither ours nor SQLite's ends the test."""
+    chance = Random(23)  # A failure names the text; the seed makes it the same text again.
+    found: list[str] = []
+    for script in SCRIPTS:
+        lane = Lane()
+        for step in read_script(script):
+            for mutant in mutants(step.sql, chance, 2):
+                lane.connection.execute("SAVEPOINT mutant")
+                here = lane.run(mutant, step.args)
+                lane.connection.execute("ROLLBACK TO mutant")
+                lane.connection.execute("RELEASE mutant")
+                if not here.failed and not postgres.can_parse(mutant):
+                    found.append(f"{script.name}, line {step.line}: {mutant}")
+            lane.run(step.sql, step.args)
+    assert not found, "\n".join(found)
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
 
 
 def test_every_example_of_the_documentation_runs_everywhere(lane: Lane, postgres: Postgres, tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ def judge(mutant: Mutant, folder: Path, limit_s: float) -> Outcome:
     code, output = run_tests(copy, mutant.tests, limit_s)
     verdict = {PASSED: "SURVIVED", NOTICED: "killed", WRONG_COPY: "wrong copy"}.get(code, "stale")
     shutil.rmtree(copy)
+    if sys.pycache_prefix is not None:  # What Python has compiled of the copy is there, and will not be used again.
+        shutil.rmtree(Path(sys.pycache_prefix) / copy.relative_to(copy.anchor), ignore_errors=True)
     return Outcome(mutant, verdict, time.perf_counter() - started, output)
 
 

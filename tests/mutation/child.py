@@ -14,7 +14,10 @@ import interlock
 PASSED, NOTICED, WRONG_COPY = 0, 91, 90
 """Exit codes. Python itself ends with 1 when an import fails, so a test that fails needs a code of its own."""
 
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=", "--no-header", "--tb=no"]
+LIMITS = ["-p", "pytest_timeout", "-p", "tests.limits"]
+"""Plugins of which pyproject.toml has settings; no plugin is loaded by itself here."""
+
+OPTIONS = [*LIMITS, "-x", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=", "--no-header", "--tb=no"]
 
 
 def strangers(copy: Path) -> list[str]:

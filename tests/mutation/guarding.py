@@ -63,8 +63,8 @@ GUARDING = [
     Mutant(
         "async guard accepted",
         SIGNATURES,
-        "    if _is_async(function):\n",
-        '    if kind != "guard" and _is_async(function):\n',
+        "    if is_async(function):\n",
+        '    if kind != "guard" and is_async(function):\n',
         "A2: an async guard or action at that line.",
         ("tests/unit/core/test_signatures.py",),
     ),
@@ -215,9 +215,17 @@ GUARDING = [
     Mutant(
         "jitter ignored",
         POLICIES,
-        "        return fraction * self.ceiling_s(attempt)\n",
-        "        return self.ceiling_s(attempt)\n",
+        "        return floor_s + fraction * (ceiling_s - floor_s)\n",
+        "        return ceiling_s\n",
         "C5: full jitter.",
+        NUMBERS,
+    ),
+    Mutant(
+        "jitter without a floor",
+        POLICIES,
+        "        floor_s = ceiling_s / 2 if ceiling_s >= self.max_s else 0.0\n",
+        "        floor_s = 0.0\n",
+        "C18: luck could use up all attempts in a short outage.",
         NUMBERS,
     ),
     Mutant(

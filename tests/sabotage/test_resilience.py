@@ -32,7 +32,7 @@ from interlock.testing.engines.story import Story
 from interlock.testing.lives import open_on
 from interlock.testing.luck import Luck
 from interlock.testing.virtual import VirtualClock, VirtualLoop
-from tests.conformance.engine import places, test_breakers, test_limits
+from tests.conformance.engine import places, test_breakers, test_limits, test_steps
 from tests.conformance.engine.places import Place
 from tests.simulation.bank import Bank
 from tests.simulation.fleet import simulate
@@ -170,6 +170,27 @@ def test_an_honest_engine_is_not_blamed() -> None:
     assert not [what for seed in range(20) for what in simulate(seed).complaints]
 
 
+def undos_without_a_call_count(patch: pytest.MonkeyPatch) -> None:
+    """C19: whatever ends well is taken for an answer."""
+    patch.setattr(Attempt, "_reached", property(lambda _: True))
+
+
+def undos_without_a_call_close_nothing(place: Place) -> None:
+    """As the suite has it, with undos."""
+    test_breakers.test_what_ends_without_a_call_does_not_keep_it_closed(place, "undos")
+
+
+def mistakes_take_the_way_of_the_business(patch: pytest.MonkeyPatch) -> None:
+    """C18: a step that raised a TypeError moves to `failed=`."""
+    patch.setattr(Kind, "is_operators", property(lambda _: False))
+
+
+def mistakes_are_dead_letters(place: Place) -> None:
+    """As the suite has it, with one of its mistakes."""
+    name = "test_a_mistake_of_the_program_is_a_dead_letter_and_does_not_take_the_way_of_the_business"
+    getattr(test_steps, name)(place, TypeError("a"))
+
+
 def declines_trip_nothing(place: Place) -> None:
     """As the suite has it, with one of its answers."""
     test_breakers.test_business_errors_never_trip_it(place, NonRetryable("no such card"))
@@ -181,6 +202,8 @@ BY_TESTS: list[tuple[Sabotage, Callable[[Place], None]]] = [
         test_breakers.test_five_failures_of_different_workflows_open_the_breaker_and_recovery_releases_all_who_wait,
     ),
     (business_errors_are_counted, declines_trip_nothing),
+    (undos_without_a_call_count, undos_without_a_call_close_nothing),
+    (mistakes_take_the_way_of_the_business, mistakes_are_dead_letters),
     (
         the_budget_is_ignored,
         test_limits.test_a_budget_delays_retries_and_fails_none_and_the_first_ten_are_free,

@@ -163,6 +163,7 @@ class Bank:
             if luck.often(0.04):
                 self._declined.add(call.key)
             elif luck.often(0.04):
+                await asyncio.sleep(0)  # It is an answer: a refusal without a wait would be the step's own (C19).
                 raise NonRetryable("no such card")
         if weather == "outage" or (weather == "flaky" and luck.often(0.5)):
             await passing(luck.one((0.0, 0.01, 0.05)))

@@ -113,6 +113,20 @@ def blocks(order: Order, ctx: StepContext) -> Charged:
     return Charged("")
 
 
+@order.step(State.CHARGING, timeout_s=4, blocking=True)  # wrong: a blocking step is a plain function
+async def blocks_and_awaits(order: Order, ctx: StepContext) -> Charged:
+    return Charged("")
+
+
+@order.step(State.CHARGING, timeout_s=4, blocking="yes")  # wrong: a switch is True or False
+def switches(order: Order, ctx: StepContext) -> Charged:
+    return Charged("")
+
+
+@order.effect(State.DONE, blocking=True)  # wrong: a blocking effect is a plain function
+async def mails_and_awaits(order: Order, ctx: StepContext) -> None: ...
+
+
 @order.step(State.CHARGING, timeout_s=4)
 async def charge(order: Order, ctx: StepContext) -> Charged | Declined:
     return Declined()

@@ -187,6 +187,28 @@ async def note(order: Order, ctx: StepContext) -> Charged:
     return Charged(ctx.key)
 
 
+@order.step(State.DRAFT, timeout_s=4, blocking=True)
+def call_slowly(order: Order, ctx: StepContext) -> Charged:
+    return Charged("r")
+
+
+@call_slowly.undo(Charged, blocking=True)
+def undo_slowly(order: Order, done: Charged | None, ctx: StepContext) -> None: ...
+
+
+@order.effect(State.DONE, blocking=True)
+def mail_slowly(order: Order, ctx: StepContext) -> None: ...
+
+
+@step(timeout_s=4, blocking=True)
+def pay_slowly(checkout: Checkout, ctx: StepContext) -> Checkout:
+    return checkout
+
+
+@pay_slowly.undo
+def repay_slowly(checkout: Checkout, ctx: StepContext) -> None: ...
+
+
 @step(timeout_s=4, irreversible=True)
 async def launch(checkout: Checkout, ctx: StepContext) -> Checkout:
     return checkout

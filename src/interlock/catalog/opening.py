@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from interlock.errors import UnavailableError
 from interlock.lanes.lane import Lane
@@ -51,34 +51,57 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def opening_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
-    """Run it in a thread for opening. It cannot be cancelled, and any event loop may wait for it."""
-    return _in_thread(_threads.opening, function)
+    """Run it in a thread for opening. It cannot be cancelled, and any event loop may wait for it.
 
-
-def closing_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
-    """The same in a thread for closing."""
-    return _in_thread(_threads.closing, function)
-
-
-def _in_thread(threads: ThreadPoolExecutor, function: Callable[[], ResultT]) -> Future[ResultT]:
-    done: Future[ResultT] = Future()
-    done.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            done.set_result(function())
-        except BaseException as error:  # noqa: BLE001 -- whatever it is, it belongs to those who wait.
-            done.set_exception(error)
-
+    Raises UnavailableError without a thread; then it is not run.
+    """
+    call = _Call(function)
     try:
-        _ = threads.submit(run)
+        _ = _threads.opening.submit(call.run)
     except RuntimeError as error:
+        if not call.withdraw():
+            return call.done
         raise UnavailableError(
-            f"no thread could be had to open or close a database: {error}.",
+            f"no thread could be had to open a database: {error}.",
             why="The system allows no more threads, or the program is ending.",
             fix="Close databases before the program ends; raise the limit of threads.",
         ) from error
-    return done
+    return call.done
+
+
+def closing_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
+    """The same in a thread for closing; without a thread it is run here, and blocks the caller.
+
+    A lane that is not closed stays owned until the process ends, and cannot be opened again.
+    """
+    call = _Call(function)
+    try:
+        _ = _threads.closing.submit(call.run)
+    except RuntimeError:
+        call.run()
+    return call.done
+
+
+class _Call(Generic[ResultT]):
+    """A function that runs once. An executor that starts no thread raises, and keeps the function in its queue."""
+
+    def __init__(self, function: Callable[[], ResultT]) -> None:
+        self._function = function
+        self._once = threading.Lock()
+        self.done: Future[ResultT] = Future()
+        self.done.set_running_or_notify_cancel()
+
+    def run(self) -> None:
+        if not self._once.acquire(blocking=False):
+            return
+        try:
+            self.done.set_result(self._function())
+        except BaseException as error:  # noqa: BLE001 -- the waiting caller receives it.
+            self.done.set_exception(error)
+
+    def withdraw(self) -> bool:
+        """Have a thread that takes it from the queue find nothing to do; False when one runs it already."""
+        return self._once.acquire(blocking=False)
 
 
 async def opened_lane(make: Callable[[], Lane]) -> Lane:

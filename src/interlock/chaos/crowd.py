@@ -3,12 +3,16 @@
 The driver is asked for by name: this is the only part of the package that speaks to a server beside an engine.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
 NAME = "somebody-else"
+RETRY_S = 0.1
+RETRIES_MAX = 300
+"""How often the administrator asks again for a connection, half a minute in all."""
 OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND application_name <> $2"
 
 
@@ -54,11 +58,22 @@ class Crowd:
 
     async def push_out(self, administrator: str, user: str) -> int:
         """End the connections of everybody else of that user; returns how many there were."""
-        connection = await self._driver.connect(administrator, server_settings={"application_name": NAME})
+        connection = await self._connect(administrator)
         try:
             return len(await connection.fetch(OURS, user, NAME))
         finally:
             connection.terminate()
+
+    async def _connect(self, administrator: str) -> Connection:
+        """Connect as the administrator, for whom PostgreSQL reserves connections.
+
+        Attempts that are about to be refused hold the reserved ones too until they are, so the first try can fail.
+        """
+        for _ in range(RETRIES_MAX):
+            with contextlib.suppress(self._driver.TooManyConnectionsError):
+                return await self._driver.connect(administrator, server_settings={"application_name": NAME})
+            await asyncio.sleep(RETRY_S)
+        return await self._driver.connect(administrator, server_settings={"application_name": NAME})
 
     def leave(self) -> None:
         """Give all of them back."""

@@ -16,7 +16,7 @@ from interlock.cli.check import Listing
 from interlock.cli.homes import engine_at, several_machines, store_at
 from interlock.cli.looking import Limit, Output, read_row
 from interlock.cli.many import Failures
-from interlock.cli.output import escaped, stdout
+from interlock.cli.output import escaped, show_raw, stdout
 from interlock.cli.places import Home, KeyFile, Place, Server, client_at, place_of
 from interlock.cli.served import named
 from interlock.cli.shown import moment_text, show_ids, show_json, show_table
@@ -100,6 +100,9 @@ def list_letters(
     kind: Annotated[Kind | None, typer.Option(help="Only steps, effects or undos.")] = None,
     limit: Limit = 1_000,
     output: Output = Listing.TABLE,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print the traceback of each below the table.")
+    ] = False,
 ) -> None:
     """List the dead letters, oldest first. Changes nothing, and needs no machine."""
     place = place_of(home, server, key_file)
@@ -120,6 +123,9 @@ def list_letters(
                 for each in found
             ]
             show_table(("id", "kind", "workflow", "name", "attempts", "since", "error"), rows)
+            for each in found if traceback else ():
+                lines = [f"{each.id}:", *(each.traceback or "(no traceback)").split("\n")]
+                show_raw("\n" + "\n".join(escaped(line) for line in lines))
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:

@@ -22,7 +22,8 @@ from interlock.cli.targets import load_machines, load_value
 from interlock.coordination.addresses import VARIABLE, parsed
 from interlock.lanes.objects.addresses import redacted
 from interlock.observe.installed import installed
-from interlock.observe.logs import log_as_json
+from interlock.observe.logs import log_as_json, log_as_text
+from interlock.redaction import logger_of
 from interlock.runtime.bound import AnyMachine
 from interlock.server.app import App
 from interlock.server.running import HOST, PORT, Listening, admission_from, run_until_stopped
@@ -32,7 +33,7 @@ from interlock.signals import Observer
 
 PORT_MAX = 65_535
 
-log = logging.getLogger("interlock.server")
+log = logger_of("interlock.server")
 
 RatePerS = Annotated[
     float | None,
@@ -168,6 +169,7 @@ def serve(
 def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer | str]:
     """What a server has without being asked; logs as JSON have what happens in them, in every process that serves."""
     if log_format is LogFormat.TEXT:
+        log_as_text()
         return [*installed()]
     log_as_json()
     if log_level is LogLevel.DEBUG:  # Of ours alone: other libraries say far more than anybody wants to read.

@@ -106,7 +106,7 @@ def shown_history(bound: Bound, workflow: str, row: HistoryRow[Any, Any]) -> Sho
         to_state=state_text(row.to_state),
         event=row.event,
         payload=msgspec.Raw(payload) if payload else None,
-        context=msgspec.Raw(bound.codec.encode_context(row.context)),
+        context=msgspec.Raw(bound.context_text(row.context)),
         key=row.key,
         created_at=row.created_at,
     )

@@ -30,7 +30,8 @@ from interlock.lanes.objects.addresses import redacted
 from interlock.runtime.alerts.environment import receivers_in
 from interlock.runtime.engine import Engine
 from interlock.server.app import App
-from interlock.server.running import SIGNALS, run_until_stopped
+from interlock.server.running import run_until_stopped
+from interlock.server.stop_signals import SIGNALS
 from interlock.signals import Observer
 
 LOOK_S = 1.0

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Generic, NoReturn, Self, TypeVar, overload
 
 from interlock.client.client import ATTEMPT_S, CONNECTIONS_MAX, RETRY, TIMEOUT_S, Client
-from interlock.client.plain import PlainState
 from interlock.client.streaming import Stream, Streamed
 from interlock.client.typed import ClientWorkflows
 from interlock.core.events import Event
@@ -25,6 +24,7 @@ from interlock.errors import BadUsage, UnavailableError
 from interlock.runtime.bound import AnyMachine
 from interlock.runtime.leases import LEASE_S, WAIT_S
 from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.views import PlainState
 
 EventT = TypeVar("EventT", bound=Event)
 

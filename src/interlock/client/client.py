@@ -23,7 +23,6 @@ from interlock.client.connection import connect
 from interlock.client.elsewhere import Elsewhere
 from interlock.client.following import Following
 from interlock.client.operating import Operating
-from interlock.client.plain import PlainState
 from interlock.client.pool import Connect
 from interlock.client.readers import Readers
 from interlock.client.remote import Remote
@@ -36,7 +35,7 @@ from interlock.core.ranges import demand, number, whole
 from interlock.core.values import Allowed, ContextT, StateT
 from interlock.errors import BadUsage
 from interlock.runtime.bound import AnyMachine
-from interlock.runtime.views import Counts, HistoryRow, Moved, Page, Refused, View
+from interlock.runtime.views import Counts, HistoryRow, Moved, Page, PlainState, Refused, View
 from interlock.seams import Chance, SystemChance
 from interlock.signals import Observer
 

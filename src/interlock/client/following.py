@@ -8,14 +8,14 @@ knows what lies between, that is logged, because an observer could not be told. 
 """
 
 import asyncio
-import logging
 
 from interlock.client.calling import Calling
 from interlock.client.streaming import Stream
 from interlock.errors import InterlockError, UnavailableError
+from interlock.redaction import logger_of
 from interlock.signals import Observer, Subscribers
 
-log = logging.getLogger("interlock.client")
+log = logger_of("interlock.client")
 
 
 class Following:

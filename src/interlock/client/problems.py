@@ -1,8 +1,9 @@
 """Problem documents (RFC 9457) as Interlock's errors: the classes that the engine itself raises, by their code.
 
-A problem's `code` is that of the error, its `title` says what happened, its `detail` why, its `fix` how to fix it. What
-an error knows besides (the state, the allowed events, a time to wait) are members of their own, under the names that
-the attributes have. An error that crosses the wire is of the same class on the other side and says the same.
+A problem's `code` is that of the error, its `what` says what happened, its `detail` the same and then why, its `fix`
+how to fix it. An older server has no `what`: its `title` says what happened, and its `detail` only why. What an error
+knows besides (the state, the allowed events, a time to wait) are members of their own, under the names that the
+attributes have. An error that crosses the wire is of the same class on the other side and says the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from interlock.errors import (
     RetryAfter,
     TargetNotFound,
     UnavailableError,
+    UserCodeError,
     VersionConflict,
 )
 
@@ -46,12 +48,16 @@ _DECLARED = {InterlockError.__module__, NotPermitted.__module__}
 CLASSES: dict[str, type[InterlockError]] = {cls.code: cls for cls in _tree(InterlockError)}
 """Every error by its code: the tree itself is the table, so that none can be forgotten here."""
 
+FORMER_CLASSES: dict[str, type[InterlockError]] = {"user-code": UserCodeError}
+"""Errors by a former code, which an older server sends."""
+
 MEMBERS: dict[type[InterlockError], dict[str, tuple[object, object]]] = {
     DefinitionError: {"rule": (str, ""), "location": (str, "")},
     MissingExtra: {"extra": (str, "")},
     Refusal: {"machine": (str, ""), "state": (str, ""), "event": (str, ""), "allowed": (tuple[str, ...], ())},
     GuardRejected: {"guard": (str, ""), "guards": (tuple[str, ...], ()), "reasons": (tuple[str, ...], ())},
     NotAuthenticated: {"presented": (bool, False)},
+    UserCodeError: {"machine": (str, ""), "event": (str, ""), "correlation_id": (str, "")},
     PayloadTooLarge: {"size_bytes": (int, 0), "limit_bytes": (int, 0)},
     RetryAfter: {"seconds": (float, 1.0)},
     Overloaded: {"retry_after_s": (float, 1.0)},
@@ -80,6 +86,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     code: str = ""
     title: str = ""
+    what: str = ""
     detail: str = ""
     fix: str = ""
     retry: str = ""
@@ -89,13 +96,14 @@ class Problem(msgspec.Struct, frozen=True):
 def error_of(document: Mapping[str, object], *, status: int, retry_after_s: float | None = None) -> InterlockError:
     """The error of a document. An unknown `code` is kept, on the class that its status stands for."""
     told = Problem(**{name: _text(document.get(name)) for name in Problem.__struct_fields__})
-    known = CLASSES.get(told.code)
+    known = CLASSES.get(told.code) or FORMER_CLASSES.get(told.code)
     cls = known or class_for(status)
-    what = told.title or f"the server answered with status {status}."
+    what = told.what or told.title or f"the server answered with status {status}."
+    why = told.detail.removeprefix(told.what).strip()
     # As an error is that comes from another process: its constructor takes other things than its text.
     error = cls.__new__(cls)
     error.args = (what,)
-    facts: dict[str, object] = {"what": what, "why": told.detail or cls.default_why, "fix": told.fix or cls.default_fix}
+    facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": told.fix or cls.default_fix}
     for name, (kind, default) in _members(cls).items():
         facts[name] = _converted(document.get(name), kind, default)
     if issubclass(cls, Overloaded) and "retry_after_s" not in document and retry_after_s is not None:

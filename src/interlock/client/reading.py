@@ -12,13 +12,12 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from interlock.client.plain import plain_state
 from interlock.core.events import Event
-from interlock.core.values import Allowed, StepFailure
+from interlock.core.values import Allowed, StepFailure, StoredJson
 from interlock.errors import CorruptionError, InvalidPayload
 from interlock.lanes.contention import HotRow
 from interlock.runtime.bound import AnyMachine, Bound
-from interlock.runtime.views import HistoryRow, Moved, View
+from interlock.runtime.views import HistoryRow, Moved, View, plain_state
 
 ValueT = TypeVar("ValueT")
 
@@ -114,11 +113,11 @@ class Reader:
         """A row of history."""
         return HistoryRow(
             version=told.version,
-            from_state=self.state(told.from_state),
-            to_state=self.state(told.to_state),
+            from_state=self._past_state(told.from_state),
+            to_state=self._past_state(told.to_state),
             event=told.event,
             payload=self._payload(told),
-            context=self._context(told.context, f"version {told.version}"),
+            context=self._past_context(told.context),
             key=told.key,
             created_at=told.created_at,
         )
@@ -151,6 +150,9 @@ class Reader:
                 fix=f"Bring the machine here up to date, or ask without it: `client.of({self._bound.name!r}).get(…)`.",
             ) from None
 
+    def _past_state(self, name: str) -> Enum:
+        return self.state(name) if self.knows(name) else plain_state(name)
+
     def _context(self, data: msgspec.Raw, where: str) -> object:
         if self._bound is None:
             return cast("object", msgspec.json.decode(data))
@@ -163,7 +165,12 @@ class Reader:
                 fix=f"Bring the machine here up to date, or ask without it: `client.of({self._bound.name!r}).get(…)`.",
             ) from error
 
-    def _payload(self, told: WireRow) -> Event | StepFailure | None:
+    def _past_context(self, data: msgspec.Raw) -> object:
+        if self._bound is None:
+            return cast("object", msgspec.json.decode(data))
+        return cast("object", self._bound.codec.read_context(bytes(data)))
+
+    def _payload(self, told: WireRow) -> Event | StepFailure | StoredJson | None:
         data = bytes(told.payload)
         if data == b"null":
             return None

@@ -67,12 +67,14 @@ class Remote:
         """Send an event. Only with a key it may be repeated (B5)."""
         name, payload = event_of(event, data)
         headers: list[tuple[str, str]] = [CONTENT]
-        if (checked := checked_key(key)) is not None:
+        checked = checked_key(key)
+        in_body = checked is not None and not checked.isascii()  # As a header its bytes could be read as another key.
+        if checked is not None and not in_body:
             headers.append(("Idempotency-Key", checked))
         if expect_version is not None:
             headers.append(("If-Match", f'"{expect_version:d}"'))
         target = f"/v1/workflows/{escaped(checked_id(workflow))}/events{'?if_allowed=true' if if_allowed else ''}"
-        body = encode(WireEvent(name, payload))
+        body = encode(WireEvent(name, payload, key=checked if in_body else None))
         call = Call("POST", target, body, tuple(headers), repeatable=key is not None, moves=True)
         told = self.read(call, await self.calling.ask(call), WireMoved)
         return self.moved(workflow, event, told) if reader is None else reader.moved(told)

@@ -20,6 +20,7 @@ from interlock.client.verdicts import Call, Failure
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,
+    LoopBlocked,
     RedisChanged,
     ResultLate,
     Signal,
@@ -46,6 +47,7 @@ _SIGNALS: tuple[type[Signal], ...] = (
     BreakerChanged,
     RedisChanged,
     AlertRaised,
+    LoopBlocked,
 )
 
 
@@ -130,6 +132,8 @@ class Stream(AsyncIterator[Streamed]):
                             self.last_event_id = event.id
                             yield event
                             silence.reschedule(loop.time() + SILENCE_S)
+                        if parser.blocks > 1:
+                            attempt = 0  # It was open, and quiet: a mounted server ends each stream after a while.
                         self.last_event_id = parser.last or self.last_event_id
                 failure = calling.verdicts.lost(call, "the stream has ended")
             except TimeoutError:
@@ -157,6 +161,8 @@ class Parser:
     def __init__(self, last: str = "") -> None:
         self.last = last
         """The id of the last event that was whole."""
+        self.blocks = 0
+        """The number of whole blocks: the beginning of the stream, events, and comments of a quiet stream."""
         self._id = last
         self._rest = b""
         self._kind = ""
@@ -191,6 +197,7 @@ class Parser:
         return None
 
     def _dispatch(self) -> Streamed | None:
+        self.blocks += 1
         kind, data = self._kind, b"\n".join(self._data)
         # Not before: of an event that was cut off in the middle nobody has heard yet.
         self.last = self._id

@@ -15,17 +15,17 @@ another keeper, and the token decides at the protected resource: that of the sto
 
 import asyncio
 import contextlib
-import logging
 from typing import cast
 
 from interlock.coordination.fences import COUNT_BITS, Epochs, StoreLeases
 from interlock.coordination.link import Gone, Link
 from interlock.coordination.scripts import ACQUIRE, ADOPT, BEAT, RAISE, RELEASE, RENEW
 from interlock.errors import UnavailableError
+from interlock.redaction import logger_of
 from interlock.seams import Clock
 from interlock.store.leases import Granted, Held, Leases
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 RETURN_S = 2.0
 """How long Redis gives nothing after a return: four beats, in which the others come back as well."""

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import functools
 import hashlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
@@ -21,9 +20,10 @@ from interlock.coordination.addresses import Address, unknown_option
 from interlock.coordination.refusals import why_gone
 from interlock.coordination.scripts import Script
 from interlock.errors import MissingExtra
+from interlock.redaction import logger_of
 from interlock.seams import Chance
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 BEAT_S = 0.5
 ANSWER_S = 1.0

@@ -84,7 +84,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     reset_s: float = 30.0
     """How long it stays open before probes are admitted."""
     probes: int = 1
-    """Probes at once."""
+    """Probes at once. Each `reset_s` without an answer admits one more: a probe that hangs holds up no other."""
     failure_rate: float | None = None
     """The share of the last `window_calls` calls that opens it, instead of failures in a row."""
     window_calls: int = 50

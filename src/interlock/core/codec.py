@@ -18,9 +18,10 @@ import msgspec
 from interlock.core.completing import TYPES_MAX, completed
 from interlock.core.events import Event, wire_name
 from interlock.core.refusals import shown, suggestion
+from interlock.core.schemas import schema_of
 from interlock.core.storable import not_storable
 from interlock.core.table import class_of, is_exact, name_of
-from interlock.core.values import ContextT
+from interlock.core.values import ContextT, StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
 EventT = TypeVar("EventT", bound=Event)
@@ -106,14 +107,13 @@ class Codec(Generic[ContextT, EventT]):
             )
         return data
 
-    def stored_context(self, context: ContextT) -> bytes:
-        """The context as JSON, known to be readable: an action may have put a text where a number belongs."""
+    def stored_context(self, context: ContextT) -> tuple[bytes, ContextT]:
+        """Return the context as JSON, and as it is read back: an action may put a list where a tuple belongs."""
         data = self.encode_context(context)
         try:
-            self._context_decoder.decode(data)
+            return data, self._context_decoder.decode(data)
         except Exception:  # noqa: BLE001 -- it is told below, with a name.
-            self.decode_context(data)
-        return data
+            return data, self.decode_context(data)
 
     def stored_event(self, event: EventT) -> bytes:
         """The event's payload as JSON, known to be readable."""
@@ -127,6 +127,14 @@ class Codec(Generic[ContextT, EventT]):
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:
         """The context that was written. `strict` refuses unknown fields too: for what comes from outside."""
         return self._decode(self._context_decoder, data, f"{self.machine}: the context", strict=strict)
+
+    def copy_context(self, context: ContextT) -> ContextT:
+        """Return the context as it would be read back: equal, and sharing nothing with it."""
+        return self.decode_context(self.encode_context(context))
+
+    def copy_event(self, event: EventT) -> EventT:
+        """Return the event as it would be read back: equal, and sharing nothing with it."""
+        return self.decode_event(self._names[type(event)], self.encode_event(event), strict=False)
 
     def encode_event(self, event: EventT) -> bytes:
         """The event's payload as JSON. Its name is `wire_name(type(event))`."""
@@ -145,13 +153,41 @@ class Codec(Generic[ContextT, EventT]):
             )
         return self._decode(decoder, data or b"{}", self._payloads[decoder.type], strict=strict)
 
+    def read_context(self, data: bytes) -> ContextT | StoredJson:
+        """The context that an earlier version may have written, or its JSON where the class cannot hold it."""
+        try:
+            value = self.decode_context(data)
+        except (InvalidPayload, PayloadTooLarge) as error:
+            return StoredJson(data.decode(), error.what)
+        return self._faithful(value, data, f"{self.machine}: the context")
+
+    def read_event(self, name: str, data: bytes) -> EventT | StoredJson:
+        """The event that an earlier version may have written, or its JSON where the class cannot hold it."""
+        try:
+            value = self.decode_event(name, data, strict=False)
+        except (InvalidPayload, PayloadTooLarge) as error:
+            return StoredJson(data.decode(), error.what)
+        return self._faithful(value, data, self._payloads[type(value)])
+
+    def _faithful(self, value: ValueT, data: bytes, what: str) -> ValueT | StoredJson:
+        again = self._encoder.encode(value)
+        if again == data:
+            return value
+        raw = cast("object", msgspec.json.decode(data))
+        lost = _surplus(raw, value, "", 0, what) or _altered(raw, msgspec.json.decode(again), "")
+        if not lost:
+            return value
+        return StoredJson(
+            data.decode(), f"{what} has {lost.removesuffix('.')!r}, which {name_of(type(value))} cannot hold."
+        )
+
     def context_schema(self) -> dict[str, object]:
         """The JSON schema of the context."""
-        return _schema(self._context)
+        return schema_of(self._context)
 
     def event_schema(self, name: str) -> dict[str, object]:
         """The JSON schema of an event's payload."""
-        return _schema(self._events[name])
+        return schema_of(self._events[name])
 
     def _encode(self, value: object, what: str) -> bytes:
         try:
@@ -211,16 +247,6 @@ def _from_plain(cls: type[object], plain: object) -> object:
     return cast("object", getattr(cls, "model_validate")(plain))  # noqa: B009 -- only pydantic comes here.
 
 
-def _schema(cls: type[object]) -> dict[str, object]:
-    # Defaults are Python values (a tuple, a set); as JSON the schema is the same before and after it was saved.
-    schema = msgspec.json.schema(cls, schema_hook=_schema_of)
-    return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema, enc_hook=_to_plain)))
-
-
-def _schema_of(cls: type[object]) -> dict[str, object]:
-    return cast("dict[str, object]", getattr(cls, "model_json_schema")())  # noqa: B009 -- only pydantic comes here.
-
-
 def _refuse_unstorable(unchecked: object, what: str) -> None:
     waiting: list[object] = [msgspec.to_builtins(unchecked, enc_hook=_to_plain)]
     while waiting:
@@ -269,6 +295,25 @@ def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> st
         both = zip(cast("list[object]", raw), cast("list[object]", value), strict=False)
         pairs = [(item, member, f"{path}{index}.") for index, (item, member) in enumerate(both)]
     return next((found for pair in pairs if (found := _surplus(*pair, depth + 1, what))), "")
+
+
+def _altered(raw: object, again: object, path: str) -> str:
+    """The path of the first stored value that would be written as another one, or an empty text."""
+    if isinstance(raw, dict) and isinstance(again, dict):
+        stored, written = cast("dict[str, object]", raw), cast("dict[str, object]", again)
+        both = [(stored[name], written[name], f"{path}{name}.") for name in stored if name in written]
+        return next((found for pair in both if (found := _altered(*pair))), "")
+    if isinstance(raw, list) and isinstance(again, list):
+        items, others = cast("list[object]", raw), cast("list[object]", again)
+        if len(items) != len(others):
+            return path or "."
+        if not any(_altered(*pair, path) for pair in zip(items, others, strict=True)):
+            return ""
+        # A set is written in any order.
+        return "" if all(any(not _altered(item, other, path) for other in others) for item in items) else path or "."
+    if isinstance(raw, int | float) and isinstance(again, str):
+        return "" if again == str(raw) else path or "."  # A decimal.
+    return "" if raw == again and isinstance(raw, bool) == isinstance(again, bool) else path or "."
 
 
 def _has_exactly(raw: object, names: frozenset[str]) -> bool:

@@ -72,10 +72,10 @@ def decide(
         try:
             changed = action(context, event)
         except Exception as error:
-            raise action_raised(table, node, transition.event, action, error) from error
+            raise action_raised(table, node, transition.event, transition.declared.action, error) from error
         expected = table.context_class
         if type(changed) is not expected and (table.context_exact or not isinstance(changed, expected)):
-            raise action_returned(table, node, transition.event, action, changed)
+            raise action_returned(table, node, transition.event, transition.declared.action, changed)
         context = changed
     return _move(table, snapshot, node, transition, event, context, result)
 
@@ -100,7 +100,11 @@ def _move(
     if transition.target is None:
         return _stay(snapshot, node, transition, event, context, result)
     log = snapshot.undo_log
-    if result:
+    if transition.settles:
+        # What was done is final. A run that is cut off here is not done, and may have happened.
+        cut_off = snapshot.attempted and not result and not transition.outcome
+        log = logged((), node, snapshot.visit, None) if cut_off else ()
+    elif result:
         log = logged(log, node, snapshot.visit, event)
     elif snapshot.attempted:
         # G5: an interrupted run may have happened.
@@ -118,9 +122,9 @@ def _stay(
 ) -> Decision[StateT, ContextT]:
     # An internal transition: step and timers of the visit go on, unless it was the step itself that spoke.
     version = snapshot.version + 1
-    log, attempted = snapshot.undo_log, snapshot.attempted
+    log, attempted = () if transition.settles else snapshot.undo_log, snapshot.attempted
     if result:
-        log, attempted = logged(log, node, snapshot.visit, event), False
+        log, attempted = log if transition.settles else logged(log, node, snapshot.visit, event), False
     state = snapshot.state
     return Decision(
         Snapshot(state, context, version, snapshot.visit, log, attempted),
@@ -187,7 +191,8 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
     context = snapshot.context
     if step.failed_action is not None:
         try:
-            changed = step.failed_action(context, failure)
+            lent = context if table.copy_context is None else table.copy_context(context)
+            changed = step.failed_action(lent, failure)
         except Exception as error:
             raise action_raised(table, node, STEP_FAILED, step.failed_action, error) from error
         expected = table.context_class

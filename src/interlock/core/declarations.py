@@ -36,7 +36,10 @@ class AnyState:
 
 @dataclass(slots=True)
 class TransitionDeclaration:
-    """`machine.on(event, *sources, to=..., when=...)`; `sources` is empty for the catch-all."""
+    """`machine.on(event, *sources, to=..., when=..., settle=...)`; `sources` is empty for the catch-all.
+
+    `settle` is True when everything done so far is final, False when it says that it is not, None when it says nothing.
+    """
 
     event: type[Event]
     sources: tuple[Enum, ...]
@@ -44,6 +47,7 @@ class TransitionDeclaration:
     guard: Guard | None
     location: str
     action: Action | None = None
+    settle: bool | None = None
 
     @property
     def catch_all(self) -> bool:
@@ -58,6 +62,10 @@ class UndoDeclaration:
     event: type[Event]
     function: UndoFunction
     location: str
+    retry: Retry | None = None
+    """How often it is tried; None: as the setting `undo_attempts` says."""
+    blocking: bool = False
+    """A plain function, which runs in a thread."""
 
     @property
     def name(self) -> str:
@@ -72,7 +80,7 @@ class StepDeclaration:
     `returns` is empty when the function does not say which events it returns. `result` is the event that a
     pipeline wraps around the context its function returns; None when the function returns the event itself.
     With `heartbeat_s` an attempt that is silent for longer is ended as a timeout. `undone_in` are the states whose own
-    steps take back what this one did.
+    steps take back what this one did. A `blocking` function is a plain one, which runs in a thread.
     """
 
     name: str
@@ -89,9 +97,15 @@ class StepDeclaration:
     heartbeat_s: float | None = None
     irreversible: bool = False
     undone_in: frozenset[Enum] = frozenset()
+    blocking: bool = False
     result: Callable[[Any], Event] | None = None
     failed_action: FailedAction | None = None
     undos: list[UndoDeclaration] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> frozenset[type[Event]]:
+        """The events that it says it returns, and those it has an undo for."""
+        return frozenset([*self.returns, *(undo.event for undo in self.undos)])
 
     @property
     def said(self) -> list[str]:
@@ -111,6 +125,7 @@ class EffectDeclaration:
     retry: Retry
     dependency: str | None
     location: str
+    blocking: bool = False
 
 
 @dataclass(slots=True)

@@ -97,6 +97,7 @@ def _transition(node: Node, move: Transition, target: Node) -> TransitionDescrip
         internal=move.target is None,
         guard=move.guard_name,
         guard_reason=move.guard_reason or None,
-        action=None if move.action is None else name_of(move.action),
+        action=None if move.declared.action is None else name_of(move.declared.action),
         catch_all=move.declared.catch_all,
+        settle=True if move.settles else UNSET,
     )

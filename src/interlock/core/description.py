@@ -68,6 +68,8 @@ class TransitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     guard_reason: str | None = None
     action: str | None = None
     catch_all: bool = False
+    settle: bool | msgspec.UnsetType = msgspec.UNSET
+    """True when what was done before is final. Unset, it is not written: a saved description stays the same."""
 
 
 class EventDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ that gives them their exact types.
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast, overload
 
 from interlock.core import checks, decide, diagrams, mistakes
 from interlock.core.allowed import allowed
@@ -32,6 +32,7 @@ from interlock.core.describe import describe
 from interlock.core.description import MachineDescription
 from interlock.core.events import Event, EventOf
 from interlock.core.locations import declared_at, declaring_frame, line_of
+from interlock.core.mutability import lend_copies
 from interlock.core.policies import Retry
 from interlock.core.refusals import foreign_state
 from interlock.core.signatures import Names, check_async, check_pure, returned_events
@@ -43,6 +44,7 @@ from interlock.errors import DefinitionError
 EventT = TypeVar("EventT", bound=Event)
 ExactT = TypeVar("ExactT")
 ResultT = TypeVar("ResultT")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 EFFECT_TIMEOUT_S = 30.0
 
@@ -106,16 +108,20 @@ class Machine(Generic[StateT, ContextT, EventT]):
         *sources: StateT | AnyState,
         to: StateT | None = None,
         when: Callable[[ContextT, ExactT], bool] | None = None,
+        settle: bool | None = None,
     ) -> Callable[[Callable[[ContextT, ExactT], ContextT]], Callable[[ContextT, ExactT], ContextT]]:
         """Declare a transition: on `event` from `sources` (or `machine.any`), `to` a state, `when` a guard agrees.
 
         Without `to` it is internal: the state's step and timers go on. Use it as a decorator to add an action.
+        `settle=True` empties the undo log with this move: what was done so far is final, and never undone (C21).
+        `settle=False` says that it is not, where a cycle makes `check` ask.
         """
         frame = declaring_frame()
         location = line_of(frame)
         mistakes.after_first_use(self._declared, location)
         cls = cast("type[Event]", event)
         mistakes.in_transition(self._declared, cls, sources, to, location)
+        mistakes.in_settle(self._declared, settle, sources, to, location)
         if when is not None:
             self._check_pure(when, "guard", cls, bool, frame.f_locals, location)
         declaration = TransitionDeclaration(
@@ -124,6 +130,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
             to=to,
             guard=cast("Guard | None", when),
             location=location,
+            settle=settle,
         )
         self._declared.transitions.append(declaration)
 
@@ -141,6 +148,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
         return add_action
 
+    @overload
     def step(
         self,
         state: StateT,
@@ -155,24 +163,57 @@ class Machine(Generic[StateT, ContextT, EventT]):
         irreversible: bool = False,
         undone_in: AbstractSet[StateT] = frozenset(),
         name: str | None = None,
-    ) -> Callable[[Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]]], Step[ContextT, ResultT]]:
+        blocking: Literal[False] = False,
+    ) -> Callable[
+        [Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]]], Step[ContextT, ResultT]
+    ]: ...
+    @overload
+    def step(
+        self,
+        state: StateT,
+        *,
+        timeout_s: float,
+        heartbeat_s: float | None = None,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        failed: StateT | None = None,
+        classify: Classify | None = None,
+        read_only: bool = False,
+        irreversible: bool = False,
+        undone_in: AbstractSet[StateT] = frozenset(),
+        name: str | None = None,
+        blocking: Literal[True],
+    ) -> Callable[[Callable[[ContextT, StepContext], EventOf[ResultT, EventT]]], Step[ContextT, ResultT]]: ...
+    def step(
+        self,
+        state: StateT,
+        *,
+        timeout_s: float,
+        heartbeat_s: float | None = None,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        failed: StateT | None = None,
+        classify: Classify | None = None,
+        read_only: bool = False,
+        irreversible: bool = False,
+        undone_in: AbstractSet[StateT] = frozenset(),
+        name: str | None = None,
+        blocking: bool = False,
+    ) -> object:
         """Declare the state's step: an async function whose result is the next event (C1).
 
         `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least; silence is ended as a timeout.
         `failed` is the state for a step that gave up; without it the workflow stays, as a dead letter.
         `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone;
         `irreversible` that it does and nothing can be done about it, `undone_in` which states' steps take it back.
+        With `blocking=True` it is a plain function, which runs in a thread and may block it.
         """
         frame = declaring_frame()
         location = line_of(frame)
 
-        def add_step(
-            function: Callable[[ContextT, StepContext], Awaitable[EventOf[ResultT, EventT]]],
-        ) -> Step[ContextT, ResultT]:
+        def add_step(function: Callable[[ContextT, StepContext], object]) -> Step[ContextT, object]:
             mistakes.after_first_use(self._declared, location)
-            given = (self._declared.context, StepContext)
-            shape = "(context, ctx)"
-            check_async(function, kind="step", arguments=given, shape=shape, local=frame.f_locals, location=location)
+            self._check(function, "step", frame.f_locals, location, blocking=blocking)
             declaration = StepDeclaration(
                 name=name or name_of(function),
                 state=state,
@@ -186,6 +227,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 read_only=read_only,
                 irreversible=irreversible,
                 undone_in=as_states("undone_in", undone_in),
+                blocking=blocking,
                 returns=returned_events(
                     function, alphabet=self._declared.alphabet, local=frame.f_locals, location=location
                 ),
@@ -197,6 +239,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
         return add_step
 
+    @overload
     def effect(
         self,
         *states: StateT,
@@ -204,20 +247,39 @@ class Machine(Generic[StateT, ContextT, EventT]):
         retry: Retry = Retry(),  # noqa: B008 -- frozen.
         dependency: str | None = None,
         name: str | None = None,
+        blocking: Literal[False] = False,
     ) -> Callable[
         [Callable[[ContextT, StepContext], Awaitable[None]]], Callable[[ContextT, StepContext], Awaitable[None]]
-    ]:
-        """Declare a durable side message, owed on entering one of the states; it never moves the machine (B12)."""
+    ]: ...
+    @overload
+    def effect(
+        self,
+        *states: StateT,
+        timeout_s: float = EFFECT_TIMEOUT_S,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        name: str | None = None,
+        blocking: Literal[True],
+    ) -> Callable[[Callable[[ContextT, StepContext], None]], Callable[[ContextT, StepContext], None]]: ...
+    def effect(
+        self,
+        *states: StateT,
+        timeout_s: float = EFFECT_TIMEOUT_S,
+        retry: Retry = Retry(),  # noqa: B008 -- frozen.
+        dependency: str | None = None,
+        name: str | None = None,
+        blocking: bool = False,
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Declare a durable side message, owed on entering one of the states; it never moves the machine (B12).
+
+        With `blocking=True` it is a plain function, which runs in a thread.
+        """
         frame = declaring_frame()
         location = line_of(frame)
 
-        def add_effect(
-            function: Callable[[ContextT, StepContext], Awaitable[None]],
-        ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
+        def add_effect(function: FunctionT) -> FunctionT:
             mistakes.after_first_use(self._declared, location)
-            given = (self._declared.context, StepContext)
-            shape = "(context, ctx)"
-            check_async(function, kind="effect", arguments=given, shape=shape, local=frame.f_locals, location=location)
+            self._check(function, "effect", frame.f_locals, location, blocking=blocking)
             declaration = EffectDeclaration(
                 name=name or name_of(function),
                 states=states,
@@ -226,12 +288,19 @@ class Machine(Generic[StateT, ContextT, EventT]):
                 retry=retry,
                 dependency=dependency,
                 location=location,
+                blocking=blocking,
             )
             mistakes.in_effect(self._declared, declaration)
             self._declared.effects.append(declaration)
             return function
 
         return add_effect
+
+    def _check(self, function: object, kind: str, local: Names, location: str, *, blocking: bool) -> None:
+        given, shape = (self._declared.context, StepContext), "(context, ctx)"
+        check_async(
+            function, kind=kind, arguments=given, shape=shape, local=local, location=location, blocking=blocking
+        )
 
     def after(self, state: StateT, *, after_s: float, send: EventT, policy: TimerPolicy = "deadline") -> None:
         """Declare a durable timer: after `after_s` seconds in the state, `send` is sent (B9)."""
@@ -330,6 +399,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
             try:
                 table = compile_table(self._declared)
                 checks.demand_sound(table)
+                lend_copies(table, lambda: self._codec_for(table))
             except DefinitionError:
                 self._declared.frozen = False
                 raise

@@ -61,7 +61,7 @@ def in_machine(declared: Declarations) -> None:
         raise DefinitionError(
             f"context={name_of(declared.context)} cannot be stored: {problem}.",
             why="The context is written with every transition and read back after a crash.",
-            fix="Use a frozen dataclass, msgspec.Struct, TypedDict or pydantic model with fields of ordinary types.",
+            fix="Use a frozen dataclass, msgspec.Struct or pydantic model with fields of ordinary types.",
             rule="context-not-storable",
             location=where,
         )
@@ -161,6 +161,22 @@ def in_transition(
         _may_be_left(declared, state, to, location)
 
 
+def in_settle(declared: Declarations, settle: object, sources: tuple[object, ...], to: object, location: str) -> None:
+    """Mistakes in `machine.on(..., settle=)`."""
+    if settle is not None and not isinstance(settle, bool):
+        raise DefinitionError(
+            f"settle={shown(settle)} is not True or False.",
+            why="A transition settles what was done so far, or it does not.",
+            fix="Pass settle=True, or leave it out.",
+            rule="contradiction",
+            location=location,
+        )
+    if settle and isinstance(to, Enum) and to in declared.unwind:
+        raise _conflict(f"settle=True leaves nothing to undo, and {_names([to])} is unwinding", location)
+    if settle and any(source in declared.unwind for source in sources):
+        raise _conflict("settle=True in an unwinding state would forget undos that are owed", location)
+
+
 def _may_be_left(declared: Declarations, state: Enum, to: object, location: str) -> None:
     if state in declared.final:
         raise DefinitionError(
@@ -220,8 +236,7 @@ def in_step_settings(
     """Mistakes in the settings of a step or effect, in a machine or free-standing."""
     _good_name("step", name, location)
     _positive("timeout_s", timeout_s, location)
-    if not isinstance(retry, Retry):
-        raise _bad_number("retry", retry, "a Retry, such as Retry(attempts=5)", location)
+    _good_retry(retry, location)
     if dependency is not None and not (isinstance(dependency, str) and dependency.strip()):
         raise _bad_number("dependency", dependency, "the name of the dependency as a text, or None", location)
     if classify is not None and not callable(classify):
@@ -250,6 +265,17 @@ def in_undo(declared: Declarations, step: StepDeclaration, event: object, locati
         raise _conflict(f"step {step.name!r} is declared {step.said[0]}, and this is an undo", location)
     if any(undo.event is known for undo in step.undos):
         raise _conflict(f"step {step.name!r} already has an undo for {wire_name(known)}", location)
+
+
+def in_undo_retry(retry: object, location: str) -> None:
+    """Mistakes in the `retry` of an undo; None is the engine's default."""
+    if retry is not None:
+        _good_retry(retry, location)
+
+
+def _good_retry(retry: object, location: str) -> None:
+    if not isinstance(retry, Retry):
+        raise _bad_number("retry", retry, "a Retry, such as Retry(attempts=5)", location)
 
 
 def in_failed_action(step: StepDeclaration, location: str) -> None:

@@ -11,7 +11,8 @@ The odd choice: classes for states and events are made at run time, one set per 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
 from enum import Enum, EnumMeta
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, overload
 
 from interlock.core import mistakes
 from interlock.core.declarations import (
@@ -29,12 +30,17 @@ from interlock.core.gerunds import gerund
 from interlock.core.locations import declared_at, declaring_frame, line_of
 from interlock.core.machine import Machine
 from interlock.core.policies import Retry
-from interlock.core.signatures import Names, check_async, check_pure
+from interlock.core.signatures import Names, check_async, check_pure, is_async
 from interlock.core.table import name_of
 from interlock.core.values import StepContext, StepFailure
 from interlock.errors import DefinitionError
 
 ContextT = TypeVar("ContextT")
+
+UndoOf = Callable[[ContextT, StepContext], Awaitable[None] | None]
+"""The undo of a step of a pipeline; a plain function if the step is blocking."""
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 PENDING_DWELL_S = 60.0
 UNDOING_DWELL_S = 3_600.0
@@ -69,10 +75,13 @@ class PipelineCancel(PipelineEvent):
 
 @dataclass(eq=False, slots=True)
 class PipelineStep(Generic[ContextT]):
-    """A free-standing step: an async function from context to context, with its timeout and its undo."""
+    """A free-standing step: an async function from context to context, with its timeout and its undo.
+
+    A `blocking` one is a plain function, which runs in a thread; its undo may be a plain one too.
+    """
 
     name: str
-    function: Callable[[ContextT, StepContext], Awaitable[ContextT]]
+    function: Callable[[ContextT, StepContext], Awaitable[ContextT] | ContextT]
     state: str
     timeout_s: float
     retry: Retry
@@ -87,23 +96,46 @@ class PipelineStep(Generic[ContextT]):
     dwell_s: float | None = None
     frozen: bool = False
     """True once a pipeline has been built from it: an undo that is declared later would never run."""
-    undo_function: Callable[[ContextT, StepContext], Awaitable[None]] | None = None
+    blocking: bool = False
+    undo_function: UndoOf[ContextT] | None = None
+    undo_retry: Retry | None = None
+    """How often the undo is tried; None: as the setting `undo_attempts` says."""
     failed_action: Callable[[ContextT, StepFailure], ContextT] | None = None
 
     async def __call__(self, context: ContextT, ctx: StepContext) -> ContextT:
         """Run the function as it is, without engine, timeout or retries."""
-        return await self.function(context, ctx)
+        called = self.function(context, ctx)
+        return cast("ContextT", called if self.blocking else await cast("Awaitable[ContextT]", called))
 
+    @overload
     def undo(
         self, function: Callable[[ContextT, StepContext], Awaitable[None]]
-    ) -> Callable[[ContextT, StepContext], Awaitable[None]]:
-        """Declare how to undo the step when a later one fails, or when its own outcome is unknown."""
+    ) -> Callable[[ContextT, StepContext], Awaitable[None]]: ...
+    @overload
+    def undo(self, function: Callable[[ContextT, StepContext], None]) -> Callable[[ContextT, StepContext], None]: ...
+    @overload
+    def undo(self, *, retry: Retry) -> Callable[[FunctionT], FunctionT]: ...
+    def undo(self, function: UndoOf[ContextT] | None = None, *, retry: Retry | None = None) -> object:
+        """Declare how to undo the step when a later one fails, or when its own outcome is unknown.
+
+        `@charge.undo`, or `@charge.undo(retry=Retry(attempts=8))` for an undo with a retry of its own.
+        """
         frame = declaring_frame()
+        mistakes.in_undo_retry(retry, line_of(frame))
+
+        def add_undo(function: FunctionT) -> FunctionT:
+            self._add_undo(cast("UndoOf[ContextT]", function), frame, retry)
+            return function
+
+        return add_undo if function is None else add_undo(function)
+
+    def _add_undo(self, function: UndoOf[ContextT], frame: FrameType, retry: Retry | None) -> None:
         location = line_of(frame)
         self._not_in_use("undo", location)
         given = (None, StepContext)
+        shape, local, blocking = "(context, ctx)", frame.f_locals, self.blocking and not is_async(function)
         check_async(
-            function, kind="undo", arguments=given, shape="(context, ctx)", local=frame.f_locals, location=location
+            function, kind="undo", arguments=given, shape=shape, local=local, location=location, blocking=blocking
         )
         said = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
         if self.undo_function is not None or said:
@@ -112,7 +144,7 @@ class PipelineStep(Generic[ContextT]):
                 f"step {self.name!r} {reason}.", fix="Keep one of the two.", rule="contradiction", location=location
             )
         self.undo_function = function
-        return function
+        self.undo_retry = retry
 
     def failed(
         self, action: Callable[[ContextT, StepFailure], ContextT]
@@ -151,6 +183,7 @@ class PipelineStep(Generic[ContextT]):
         return 2 * (self.timeout_s * self.retry.attempts + self.retry.waits_s_max())
 
 
+@overload
 def step(
     *,
     timeout_s: float,
@@ -163,25 +196,58 @@ def step(
     name: str | None = None,
     state: str | None = None,
     dwell_s: float | None = None,
-) -> Callable[[Callable[[ContextT, StepContext], Awaitable[ContextT]]], PipelineStep[ContextT]]:
+    blocking: Literal[False] = False,
+) -> Callable[[Callable[[ContextT, StepContext], Awaitable[ContextT]]], PipelineStep[ContextT]]: ...
+@overload
+def step(
+    *,
+    timeout_s: float,
+    heartbeat_s: float | None = None,
+    retry: Retry = Retry(),  # noqa: B008 -- frozen.
+    dependency: str | None = None,
+    classify: Classify | None = None,
+    read_only: bool = False,
+    irreversible: bool = False,
+    name: str | None = None,
+    state: str | None = None,
+    dwell_s: float | None = None,
+    blocking: Literal[True],
+) -> Callable[[Callable[[ContextT, StepContext], ContextT]], PipelineStep[ContextT]]: ...
+def step(
+    *,
+    timeout_s: float,
+    heartbeat_s: float | None = None,
+    retry: Retry = Retry(),  # noqa: B008 -- frozen.
+    dependency: str | None = None,
+    classify: Classify | None = None,
+    read_only: bool = False,
+    irreversible: bool = False,
+    name: str | None = None,
+    state: str | None = None,
+    dwell_s: float | None = None,
+    blocking: bool = False,
+) -> object:
     """Declare a step of a pipeline.
 
     `state` overrides the gerund that names its state, `dwell_s` the time after which a workflow there is stalled (twice
-    what all attempts can take). `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least.
+    what all attempts can take). `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least. With
+    `blocking=True` it is a plain function, which runs in a thread.
     """
     frame = declaring_frame()
     location = line_of(frame)
 
-    def declare(function: Callable[[ContextT, StepContext], Awaitable[ContextT]]) -> PipelineStep[ContextT]:
+    def declare(function: Callable[[ContextT, StepContext], object]) -> PipelineStep[ContextT]:
         given = (None, StepContext)
-        shape = "(context, ctx)"
-        check_async(function, kind="step", arguments=given, shape=shape, local=frame.f_locals, location=location)
+        shape, local = "(context, ctx)", frame.f_locals
+        check_async(
+            function, kind="step", arguments=given, shape=shape, local=local, location=location, blocking=blocking
+        )
         own_name = name or name_of(function)
         mistakes.in_step_settings(own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify)
         mistakes.in_heartbeat(heartbeat_s, timeout_s, location)
         return PipelineStep(
             name=own_name,
-            function=function,
+            function=cast("Callable[[ContextT, StepContext], Awaitable[ContextT] | ContextT]", function),
             state=(state or gerund(own_name)).upper(),
             timeout_s=timeout_s,
             retry=retry,
@@ -193,6 +259,7 @@ def step(
             heartbeat_s=heartbeat_s,
             irreversible=irreversible,
             dwell_s=dwell_s,
+            blocking=blocking,
         )
 
     return declare
@@ -306,7 +373,7 @@ def _declaration(
 ) -> StepDeclaration:
     undos: list[UndoDeclaration] = []
     if each.undo_function is not None:
-        undos.append(UndoDeclaration(event=done, function=_without_outcome(each.undo_function), location=each.location))
+        undos.append(_without_outcome(each.undo_function, done, each.location, each.undo_retry))
     return StepDeclaration(
         name=each.name,
         state=here,
@@ -319,6 +386,7 @@ def _declaration(
         classify=each.classify,
         read_only=each.read_only,
         irreversible=each.irreversible,
+        blocking=each.blocking,
         returns=(done,),
         location=each.location,
         result=done,
@@ -327,12 +395,19 @@ def _declaration(
     )
 
 
-def _without_outcome(function: Callable[[ContextT, StepContext], Awaitable[None]]) -> UndoFunction:
+def _without_outcome(
+    function: UndoOf[ContextT], done: type[Event], location: str, retry: Retry | None
+) -> UndoDeclaration:
     # The outcome of a pipeline's step is its context, which the undo is given anyway.
     async def undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
-        await function(cast("ContextT", context), ctx)
+        await cast("Awaitable[None]", function(cast("ContextT", context), ctx))
 
-    return undo
+    def blocking_undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
+        function(cast("ContextT", context), ctx)
+
+    blocking = not is_async(function)
+    run = cast("UndoFunction", blocking_undo) if blocking else undo
+    return UndoDeclaration(done, run, location, retry, blocking)
 
 
 def _check_steps(name: str, given: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
@@ -369,4 +444,5 @@ def _judge(each: PipelineStep[ContextT], context: type[object]) -> None:
         shape="(context, ctx)",
         local=each.local,
         location=each.location,
+        blocking=each.blocking,
     )

@@ -38,7 +38,9 @@ def guard_raised(table: Table, node: Node, transition: Transition, error: Except
     """A guard raised."""
     return UserCodeError(
         f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {error}"
+        f"{type(error).__name__}: {_text_of(error)}",
+        machine=table.name,
+        event=transition.event,
     )
 
 
@@ -48,6 +50,8 @@ def guard_returned(table: Table, node: Node, transition: Transition, verdict: ob
         f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} returned "
         f"{shown(verdict)} ({type(verdict).__name__}), not True or False.",
         fix="Return a bool; wrap the expression in bool(...) if it is only truthy.",
+        machine=table.name,
+        event=transition.event,
     )
 
 
@@ -55,7 +59,9 @@ def action_raised(table: Table, node: Node, event: str, action: object, error: E
     """An action raised."""
     return UserCodeError(
         f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} raised "
-        f"{type(error).__name__}: {error}"
+        f"{type(error).__name__}: {_text_of(error)}",
+        machine=table.name,
+        event=event,
     )
 
 
@@ -65,7 +71,26 @@ def action_returned(table: Table, node: Node, event: str, action: object, value:
         f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} returned "
         f"{shown(value)} ({type(value).__name__}), not a {name_of(table.declared.context)}.",
         fix="Return the new context, for example with dataclasses.replace(context, ...).",
+        machine=table.name,
+        event=event,
     )
+
+
+def context_not_storable(table: Table, event: str, error: InvalidPayload) -> UserCodeError:
+    """An action returned a context of the right type that cannot be written, or not be read back."""
+    return UserCodeError(
+        f"{error.what.rstrip('.')}, after the action for {event}.",
+        why="Every transition writes the context; an action returns one that can be written and read back.",
+        machine=table.name,
+        event=event,
+    )
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 -- user code; the message must still be made.
+        return "(its text cannot be read)"
 
 
 def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:

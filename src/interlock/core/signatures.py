@@ -36,7 +36,7 @@ def check_pure(
 ) -> None:
     """Demand a synchronous function of `arguments` that returns `returns`. `kind` is "guard" or "action"."""
     shape = f"({', '.join(name_of(argument) for argument in arguments)}) -> {name_of(returns)}"
-    if _is_async(function):
+    if is_async(function):
         raise DefinitionError(
             f"{kind} {name_of(function)} is async.",
             why=f"Guards and actions are pure and synchronous: a {kind} decides, it does not do.",
@@ -57,13 +57,26 @@ def check_async(
     local: Names,
     location: str,
     returns: type[object] | None = None,
+    blocking: bool = False,
 ) -> None:
-    """Demand an `async def` that can be called with these arguments; `returns` is judged when it is given."""
-    if not _is_async(function):
+    """Demand an `async def` that can be called with these arguments; `returns` is judged when it is given.
+
+    With `blocking` demand a plain `def`, which an engine runs in a thread.
+    """
+    if blocking and is_async(function):
+        raise DefinitionError(
+            f"{kind} {name_of(function)} is async and declared blocking=True.",
+            why="A blocking function runs in a thread, where there is no event loop to await in.",
+            fix=f"Write `def {name_of(function)}{shape}`, or leave blocking=True out.",
+            rule="wrong-signature",
+            location=location,
+        )
+    if not blocking and not is_async(function):
         raise DefinitionError(
             f"{kind} {name_of(function)} is not async.",
             why=f"A {kind} does I/O; a timeout has to be able to cancel it.",
-            fix=f"Write `async def {name_of(function)}{shape}`; wrap blocking code in asyncio.to_thread.",
+            fix=f"Write `async def {name_of(function)}{shape}`; declare a function that blocks with blocking=True: "
+            "it runs in a thread.",
             rule="wrong-signature",
             location=location,
         )
@@ -129,7 +142,8 @@ def check_undo(event: type[Event], *, step: str, returns: tuple[type[Event], ...
         )
 
 
-def _is_async(function: object) -> bool:
+def is_async(function: object) -> bool:
+    """True for an `async def`, also as a bound method, a partial or an object with an async `__call__`."""
     target = function
     while isinstance(target, partial):
         target = target.func

@@ -5,17 +5,19 @@ the key by which an Engine swaps the strategy: `Engine.open(..., steps={charge: 
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast, overload
 
 from interlock.core import mistakes
 from interlock.core.declarations import Declarations, FailedAction, StepDeclaration, UndoDeclaration, UndoFunction
 from interlock.core.events import Event, EventOf
 from interlock.core.locations import declaring_frame, line_of
+from interlock.core.policies import Retry
 from interlock.core.signatures import check_async, check_pure, check_undo
 from interlock.core.values import ContextT, StepContext, StepFailure
 
 ResultT = TypeVar("ResultT")
 DoneT = TypeVar("DoneT")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 
 class Step(Generic[ContextT, ResultT]):
@@ -39,30 +41,47 @@ class Step(Generic[ContextT, ResultT]):
         return self._machine.name
 
     async def __call__(self, context: ContextT, ctx: StepContext) -> ResultT:
-        """Run the function as it is."""
-        return cast("ResultT", await self._declared.function(context, ctx))
+        """Run the function as it is; a blocking one in the thread of the caller."""
+        called = self._declared.function(context, ctx)
+        return cast("ResultT", called if self._declared.blocking else await called)
 
+    @overload
     def undo(
-        self, event: EventOf[DoneT, ResultT]
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: Literal[False] = False
     ) -> Callable[
         [Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]],
         Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
-    ]:
-        """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds."""
+    ]: ...
+    @overload
+    def undo(
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: Literal[True]
+    ) -> Callable[
+        [Callable[[ContextT, DoneT | None, StepContext], None]],
+        Callable[[ContextT, DoneT | None, StepContext], None],
+    ]: ...
+    def undo(
+        self, event: EventOf[DoneT, ResultT], *, retry: Retry | None = None, blocking: bool = False
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds.
+
+        `retry` is the undo's own; without it the undo has `Retry(attempts=undo_attempts)`, a setting of the engine.
+        With `blocking=True` it is a plain function, which runs in a thread.
+        """
         frame = declaring_frame()
         location = line_of(frame)
         cls = cast("type[Event]", event)
 
-        def add_undo(
-            function: Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]],
-        ) -> Callable[[ContextT, DoneT | None, StepContext], Awaitable[None]]:
+        def add_undo(function: FunctionT) -> FunctionT:
             mistakes.after_first_use(self._machine, location)
             mistakes.in_undo(self._machine, self._declared, cls, location)
+            mistakes.in_undo_retry(retry, location)
             check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
             given = (self._machine.context, cls, StepContext)
-            shape = "(context, done, ctx)"
-            check_async(function, kind="undo", arguments=given, shape=shape, local=frame.f_locals, location=location)
-            declaration = UndoDeclaration(event=cls, function=cast("UndoFunction", function), location=location)
+            shape, local = "(context, done, ctx)", frame.f_locals
+            check_async(
+                function, kind="undo", arguments=given, shape=shape, local=local, location=location, blocking=blocking
+            )
+            declaration = UndoDeclaration(cls, cast("UndoFunction", function), location, retry, blocking)
             self._declared.undos.append(declaration)
             return function
 

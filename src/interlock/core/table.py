@@ -8,6 +8,7 @@ The odd choice: nodes are found by the member's `_name_` and then compared by id
 calls Python code and costs three times as much as hashing its name.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import partial
@@ -30,9 +31,13 @@ from interlock.core.values import Command, RunEffect, RunStep, StartTimer, StopS
 
 @dataclass(slots=True, eq=False)
 class Transition:
-    """One arrow out of one node. `target` is None for an internal transition."""
+    """One arrow out of one node. `target` is None for an internal transition.
+
+    `guard` and `action` are called; they are not the declared functions when these receive copies (`mutability`).
+    """
 
     event: str
+    source: "Node"
     target: "Node | None"
     guard: Guard | None
     action: Action | None
@@ -41,17 +46,26 @@ class Transition:
     plain: bool
     """True when neither end touches the undo log: the fast way through `decide`."""
     ends: bool
-    """True when the target is final: nothing leaves it, so nothing will ever be undone and the log is dropped."""
+    """True when the undo log is dropped: by `settle`, or because nothing leaves a final target."""
+    settles: bool
+    """True when what was done so far is final (C21)."""
+    outcome: bool
+    """True when the source's step says that it returns the event, or has an undo for it."""
+
+    @property
+    def clears(self) -> bool:
+        """True when nothing is left to undo after it. A run that a settling move cuts off may have happened (G5)."""
+        return self.settles and (self.outcome or not self.source.undoable)
 
     @property
     def guard_name(self) -> str | None:
         """The guard's name, as refusals and diagrams show it."""
-        return None if self.guard is None else name_of(self.guard)
+        return None if self.declared.guard is None else name_of(self.declared.guard)
 
     @property
     def guard_reason(self) -> str:
         """The first line of the guard's docstring: the reason shown when it says no."""
-        return "" if self.guard is None else first_line(self.guard)
+        return "" if self.declared.guard is None else first_line(self.declared.guard)
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +114,8 @@ class Table:
     """What `isinstance` can check of a context: the class itself, or dict for a TypedDict."""
     context_exact: bool
     """True when a subclass is not a context: see `is_exact`."""
+    copy_context: Callable[[Any], Any] | None = None
+    """Copies a context before user code receives it; None when its class cannot be changed in place."""
 
     def node(self, state: Enum) -> Node | None:
         """The node of a state of this machine, or None for a stranger."""
@@ -172,15 +188,19 @@ def _moves(declared: Declarations, node: Node, nodes: dict[str, Node]) -> dict[t
 
 def _transition(declared: TransitionDeclaration, source: Node, nodes: dict[str, Node]) -> Transition:
     target = nodes[declared.to.name] if declared.to else None
+    settles = declared.settle is True
     return Transition(
         event=wire_name(declared.event),
+        source=source,
         target=target,
         guard=declared.guard,
         action=declared.action,
         commands=source.leaving + target.entering if target else (),
         declared=declared,
         plain=target is not None and not source.undoable and not target.undoable and target.unwinds_to is None,
-        ends=target is not None and target.final,
+        ends=settles or (target is not None and target.final),
+        settles=settles,
+        outcome=source.step is not None and declared.event in source.step.outcomes,
     )
 
 

@@ -39,7 +39,7 @@ def demand_room(log: tuple[Run, ...], node: Node) -> None:
             f"state {node.name!r} cannot be entered: the workflow already has {UNDO_LOG_MAX:,} runs "
             "that an unwinding would undo.",
             why="A loop through an undoable step grows the undo log of one workflow without end.",
-            fix="End the loop through an unwinding or final state, or start a new workflow per round.",
+            fix="Say settle=True on the transition that ends a round, or start a new workflow per round.",
         )
 
 

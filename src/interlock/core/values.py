@@ -34,6 +34,14 @@ class Run(msgspec.Struct, frozen=True):
     done: Event | None = None
 
 
+class StoredJson(msgspec.Struct, frozen=True):
+    """A stored context or payload that today's class cannot hold without losing or inventing a value."""
+
+    text: str
+    """What is stored."""
+    why: str
+
+
 class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a step gave up. `unknown` is True when an attempt may have had an effect all the same."""
 
@@ -174,7 +182,10 @@ class BeatingContext(StepContext, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a check has to say about a machine. Only severity "error" keeps the machine from being used."""
+    """Something a check has to say about a machine. A machine with an error cannot be used.
+
+    One error is the exception: a machine whose context can be changed in place (`mutable-context`) runs on copies.
+    """
 
     code: str
     severity: Literal["error", "warning", "info"]

@@ -18,7 +18,14 @@ from typing import Final, Protocol, cast
 from interlock.database import archive
 from interlock.database.archive import ArchivedSchema, Manifest, Reading, Rows
 from interlock.database.copies_definitions import Defined, definitions_of
-from interlock.errors import BadUsage, CorruptionError, TargetNotFound, UnusableFile
+from interlock.errors import (
+    BadUsage,
+    CorruptionError,
+    InterlockError,
+    TargetNotFound,
+    UnavailableError,
+    UnusableFile,
+)
 from interlock.lanes.backup import Watch
 from interlock.seams import Clock
 from interlock.sql.postgres.address import Address, parsed
@@ -126,8 +133,21 @@ async def refuse_left(driver: Driver, address: Address) -> None:
     async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
         return await driver.fetch(sql, *values)
 
-    refuse_marked(await marks_of(fetch, address.schema), address.shown)
-    workflow_marks.refuse_marked(await workflow_marks.marks_of(driver.fetch, address.schema), address.shown)
+    try:
+        with told(writing=False):
+            marks = await marks_of(fetch, address.schema)
+            marks_of_workflows = await workflow_marks.marks_of(driver.fetch, address.schema)
+    except InterlockError as error:
+        if workflow_marks.is_missing(error):
+            # The catalog is that of the snapshot, names are those of now: a move has taken the mark away in between.
+            raise UnavailableError(
+                f"a move to or from {address.shown} has ended while the copy began.",
+                why="A copy shows one moment, and at that moment the schema was only arriving or leaving.",
+                fix="Run the copy again. Nothing was copied.",
+            ) from error
+        raise
+    refuse_marked(marks, address.shown)
+    workflow_marks.refuse_marked(marks_of_workflows, address.shown)
 
 
 async def _refuse_ambiguous(driver: Driver, address: Address) -> None:

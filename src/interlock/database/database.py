@@ -10,6 +10,7 @@ databases (D17).
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -20,13 +21,13 @@ import msgspec
 from interlock.catalog.addresses import refuse_no_address, stream_name
 from interlock.catalog.catalog import Catalog
 from interlock.catalog.configuration import configured, lane_settings
+from interlock.catalog.fenced import is_free_again
 from interlock.catalog.opening import closing_thread, opened_lane
 from interlock.catalog.places import Place, place_of
 from interlock.catalog.secrets import shown
 from interlock.database.asked import name_of, refuse_no_tool
 from interlock.database.below import SHARD, STREAM, Below, Beside, DatabasesBelow, Within, url_below
 from interlock.database.engines import DatabaseEngine, FollowedEngine
-from interlock.database.fenced import is_free_again
 from interlock.database.following import Followed, Hop, Reopening, followed, look_whether_left
 from interlock.database.on_lanes import OnLane, opened_here
 from interlock.database.transactions import refuse_inside
@@ -55,6 +56,8 @@ from interlock.sql.rows import Row
 
 if TYPE_CHECKING:
     from interlock.database.on_postgres import OnPostgres
+
+log = logging.getLogger("interlock.operators")
 
 ResultT = TypeVar("ResultT")
 
@@ -336,8 +339,10 @@ class Opening:
         """The database where it lives now, after a call at the place where it was. Raises what keeps it from that."""
         if isinstance(error, MovedElsewhere):
             return await self._followed(left.hop, error)
-        if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self._settings, self.clock):
+        wait_s = self._settings.seal_wait_s
+        if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self.clock, wait_s=wait_s):
             raise error
+        log.warning("%s is opened again: another process has taken it over, and left it since.", shown(left.hop.url))
         await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # Its local file is needed for the next one.
         try:
             found = await self._followed(left.hop)

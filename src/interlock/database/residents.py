@@ -25,7 +25,7 @@ from interlock.errors import BadUsage, InterlockError
 from interlock.lanes.arriving import draft_of
 from interlock.lanes.doctor import opened_to_look
 from interlock.lanes.notes import watched
-from interlock.lanes.objects.addresses import is_bucket
+from interlock.lanes.objects.addresses import is_bucket, parse
 from interlock.lanes.tombstone import tombstone_of
 from interlock.sql.postgres.address import is_postgres
 
@@ -122,6 +122,22 @@ async def marks_at(url: str) -> Marks:
         return await _in_postgres(url)
     path = None if is_bucket(url) else lane_path(url)
     return Marks("unseen") if path is None else await asyncio.wrap_future(opening_thread(lambda: _in_file(path)))
+
+
+async def is_absent(url: str) -> bool:
+    """Whether nothing was ever made at an address. Looking makes nothing there, and needs no lease."""
+    if is_bucket(url):
+        return await asyncio.wrap_future(opening_thread(lambda: _has_no_manifest(url)))
+    return url == "memory:" or (await marks_at(url)).state == "absent"
+
+
+def _has_no_manifest(url: str) -> bool:
+    from interlock.lanes.objects.answering import answering  # noqa: PLC0415 -- an extra, which may not be installed.
+    from interlock.lanes.objects.door import bucket_of  # noqa: PLC0415 -- as above.
+    from interlock.lanes.objects.manifest import KEY  # noqa: PLC0415 -- as above.
+
+    with answering("look for the database"):
+        return bucket_of(parse(url)).get(KEY) is None
 
 
 def _in_file(path: Path) -> Marks:

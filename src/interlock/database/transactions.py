@@ -8,10 +8,13 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+import apsw
+
 from interlock.database.translation import Translator
 from interlock.errors import TransactionError
 from interlock.lanes.coroutines import Request, Requests, drive
 from interlock.lanes.definitions import define
+from interlock.lanes.failures import translated
 from interlock.lanes.session import Session
 from interlock.sql.rows import Row
 
@@ -64,6 +67,20 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
     return len([statement.decode(row) for row in session.query(statement.text, values)])
 
 
+def _perform(
+    run: Callable[[Session, Translator, str, tuple[object, ...]], object],
+    session: Session,
+    translator: Translator,
+    sql: str,
+    args: tuple[object, ...],
+) -> object:
+    """Run one statement of a user's function, which may catch our errors and no driver's."""
+    try:
+        return run(session, translator, sql, args)
+    except apsw.Error as error:
+        raise translated(error) from error
+
+
 def run_in(
     session: Session,
     translator: Translator,
@@ -77,8 +94,8 @@ def run_in(
     def begin(requests: Requests) -> Awaitable[object]:
         tx = Transaction(
             requests,
-            query=lambda sql, values: lambda: query_in(session, translator, sql, values),
-            execute=lambda sql, values: lambda: execute_in(session, translator, sql, values),
+            query=lambda sql, values: lambda: _perform(query_in, session, translator, sql, values),
+            execute=lambda sql, values: lambda: _perform(execute_in, session, translator, sql, values),
         )
         return cast("Awaitable[object]", function(tx, *args))  # One that is not is refused by the driver.
 
@@ -90,6 +107,13 @@ def inside_of(context: contextvars.Context, database: tuple[str, object]) -> con
     inside = context.copy()
     inside.run(_inside.set, database)
     return inside
+
+
+def schema_inside() -> str | None:
+    """The schema of PostgreSQL whose transaction runs this code; None in a lane, and outside of a transaction."""
+    found = _inside.get()
+    schema: object = None if found is None else getattr(found[1], "schema", None)
+    return schema if isinstance(schema, str) else None
 
 
 def refuse_no_function(function: object) -> None:

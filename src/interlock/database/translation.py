@@ -20,7 +20,15 @@ from interlock.errors import DialectError
 from interlock.seams import Chance, Ids
 from interlock.sql.dialect import Dialect
 from interlock.sql.functions import Sources, aggregate_functions, collations, scalar_functions, window_functions
-from interlock.sql.schema import COLUMNS_QUERY, REFERENCES_QUERY, ColumnRow, ReferenceRow, Schema, schema_from_rows
+from interlock.sql.schema import (
+    COLUMNS_QUERY,
+    INDEXES_QUERY,
+    REFERENCES_QUERY,
+    ColumnRow,
+    ReferenceRow,
+    Schema,
+    schema_from_rows,
+)
 from interlock.sql.statement import Statement
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +68,9 @@ class Translator:
         if version != self._seen:
             columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
             references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
-            self._schema = schema_from_rows(columns, version=self._schema.version + 1, references=references)
+            indexes = cast("list[tuple[str]]", self._run(INDEXES_QUERY).fetchall())
+            version_of_ours = self._schema.version + 1
+            self._schema = schema_from_rows(columns, version=version_of_ours, references=references, indexes=indexes)
             self._seen = version
 
 

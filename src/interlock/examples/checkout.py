@@ -4,6 +4,7 @@ A pipeline is the short way to write a machine whose steps follow each other. Ea
 context that can be tested alone; `charge` has four seconds and says how it is undone, `validate` changes nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from interlock.core.pipeline import pipeline, step
@@ -18,7 +19,7 @@ class Checkout:
     """What a checkout knows."""
 
     order_id: str = ""
-    items: dict[str, int] | None = None
+    items: Mapping[str, int] | None = None
     cents: int = 0
     payment_intent_id: str | None = None
     reserved: bool = False

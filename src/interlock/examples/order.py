@@ -13,7 +13,6 @@ from enum import Enum
 
 from interlock.core.events import Event
 from interlock.core.machine import Machine
-from interlock.core.policies import Retry
 from interlock.core.values import StepContext
 from interlock.examples.world import world
 from interlock.seams import RandomIds
@@ -211,7 +210,6 @@ def payment_failed(order: Order, event: PaymentFailed) -> Order:
 @order.step(
     State.PAYMENT_PROCESSING,
     timeout_s=4,
-    retry=Retry(attempts=5),
     dependency="payments",
     undone_in={State.CANCEL_REQUESTED, State.REFUND_PENDING},
 )
@@ -230,7 +228,7 @@ async def take_payment(order: Order, ctx: StepContext) -> PaymentStarted | Payme
 order.on(InventoryReserved, State.PAID, to=State.FULFILLMENT_PENDING)
 
 
-@order.step(State.PAID, timeout_s=5, retry=Retry(attempts=10), dependency="warehouse", undone_in={State.REFUND_PENDING})
+@order.step(State.PAID, timeout_s=5, dependency="warehouse", undone_in={State.REFUND_PENDING})
 async def reserve_inventory(order: Order, ctx: StepContext) -> InventoryReserved:
     """Put the goods aside."""
     pieces: dict[str, int] = {}
@@ -261,7 +259,7 @@ def cancel(order: Order, event: Cancel) -> Order:
 order.on(CancelConfirmed, State.CANCEL_REQUESTED, to=State.CANCELLED)
 
 
-@order.step(State.CANCEL_REQUESTED, timeout_s=4, retry=Retry(attempts=10), dependency="payments")
+@order.step(State.CANCEL_REQUESTED, timeout_s=4, dependency="payments")
 async def confirm_cancel(order: Order, ctx: StepContext) -> CancelConfirmed:
     """Void the intent, which also gives back what an interrupted payment may have charged."""
     if order.payment_intent_id is not None:
@@ -289,7 +287,7 @@ def refund_complete(order: Order, event: RefundComplete) -> Order:
     return replace(order, refund_id=event.refund_id)
 
 
-@order.step(State.REFUND_PENDING, timeout_s=4, retry=Retry(attempts=10), dependency="payments")
+@order.step(State.REFUND_PENDING, timeout_s=4, dependency="payments")
 async def refund(order: Order, ctx: StepContext) -> RefundComplete:
     """Give the money back, and put the goods back if they are still here."""
     assert order.payment_intent_id is not None

@@ -4,6 +4,7 @@ A real program puts its HTTP clients here. The fakes answer at once, honour idem
 provider does (the same key, the same answer, charged once), and can be told to fail.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,7 +30,7 @@ class Payments(Protocol):
 class Warehouse(Protocol):
     """A warehouse that can put goods aside."""
 
-    async def reserve(self, order_id: str, items: dict[str, int], *, key: str) -> None:
+    async def reserve(self, order_id: str, items: Mapping[str, int], *, key: str) -> None:
         """Put the goods aside."""
         ...
 
@@ -72,13 +73,13 @@ class FakeWarehouse:
     sold_out: set[str] = field(default_factory=set)
     reserved: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    async def reserve(self, order_id: str, items: dict[str, int], *, key: str) -> None:
+    async def reserve(self, order_id: str, items: Mapping[str, int], *, key: str) -> None:
         """Put the goods aside; a sold-out item is a failure that is not retried."""
         del key
         missing = sorted(self.sold_out & set(items))
         if missing:
             raise NonRetryable(f"sold out: {', '.join(missing)}")
-        self.reserved[order_id] = items
+        self.reserved[order_id] = dict(items)
 
     async def release(self, order_id: str, *, key: str) -> None:
         """Put the goods back."""

@@ -15,7 +15,7 @@ import apsw
 from interlock.errors import UnavailableError
 from interlock.lanes.redaction import redacted
 from interlock.lanes.session import Session
-from interlock.lanes.tombstone import Run, Tombstone, tombstone_of, write_tombstone
+from interlock.lanes.tombstone import Run, Tombstone, one_snapshot, tombstone_of, write_tombstone
 from interlock.lanes.work import Work
 
 _EXISTS = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'interlock_arriving'"
@@ -53,10 +53,11 @@ Permission = Draft | Arrived | None
 def draft_of(connection: apsw.Connection) -> Draft | None:
     """The mark in the file of this connection; None when it is no draft."""
     run = connection.cursor().execute
-    if run(_EXISTS).get is None:
-        return None
-    for epoch, source in run(_FIND):
-        return Draft(int(str(epoch)), str(source))
+    with one_snapshot(connection):
+        if run(_EXISTS).get is None:
+            return None
+        for epoch, source in run(_FIND):
+            return Draft(int(str(epoch)), str(source))
     return None
 
 
@@ -66,10 +67,11 @@ def left_for(connection: apsw.Connection, permission: Permission) -> Tombstone |
     A draft at a place that was left before keeps that tombstone until it arrives: it is none for those who were sent
     here by the end of the move.
     """
-    mark = draft_of(connection)
-    if mark is not None and isinstance(permission, Arrived) and permission.epoch == mark.epoch:
-        return None
-    return tombstone_of(connection)
+    with one_snapshot(connection):
+        mark = draft_of(connection)
+        if mark is not None and isinstance(permission, Arrived) and permission.epoch == mark.epoch:
+            return None
+        return tombstone_of(connection)
 
 
 def admit(connection: apsw.Connection, permission: Permission, what: object) -> None:

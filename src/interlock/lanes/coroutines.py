@@ -15,8 +15,9 @@ import inspect
 import reprlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import Generic, Never, TypeVar, cast
 
 from interlock.errors import TransactionError
 
@@ -31,7 +32,7 @@ _NO_LOOP = ("no running event loop", "There is no current event loop")
 class Requests:
     """What one run of a function asks of the database, and what of it was not awaited."""
 
-    __slots__ = ("_left", "over", "running", "thread")
+    __slots__ = ("_left", "abandoned", "over", "running", "thread")
 
     def __init__(self) -> None:
         self._left: dict[Request[object], None] = {}
@@ -39,6 +40,8 @@ class Requests:
         self.running = False
         """Whether the function's own code runs at this moment: nobody else has a tx."""
         self.over = False
+        self.abandoned = False
+        """Whether the function would not end. Python closes it once more when it is collected, in any thread."""
 
     def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "Request[AnswerT]":
         """A request that has to be awaited before the function ends; its driver knows what it is performed on."""
@@ -53,12 +56,19 @@ class Requests:
 
     def refuse_if_over(self, request: "Request[AnswerT]") -> None:
         """Raise TransactionError for a tx that is used when, or where, its function does not run."""
-        if not self.running or self.over or self.thread != threading.get_ident():
-            raise TransactionError(
-                f"{request} was used outside of its transaction.",
-                why="A tx means nothing once the function it was given to has ended, nor in another task or thread.",
-                fix="Use tx only inside that function, and do not keep or return it.",
-            )
+        if self.abandoned:
+            # Raised here, the error would keep a function that catches everything in its loop for ever.
+            request.perform = partial(self._refuse, request)
+        elif not self.running or self.over or self.thread != threading.get_ident():
+            self._refuse(request)
+
+    @staticmethod
+    def _refuse(request: "Request[AnswerT]") -> Never:
+        raise TransactionError(
+            f"{request} was used outside of its transaction.",
+            why="A tx means nothing once the function it was given to has ended, nor in another task or thread.",
+            fix="Use tx only inside that function, and do not keep or return it.",
+        )
 
     def refuse_left(self) -> None:
         """Raise TransactionError for a request that nobody awaited."""
@@ -170,6 +180,7 @@ def conversation(
     finally:
         requests.running = True  # What is left of its code: `finally` blocks.
         requests.over = _end(coroutine, context)
+        requests.abandoned = not requests.over
 
 
 def _throw(coroutine: Coroutine[object, object, object], context: contextvars.Context, error: Exception) -> None:

@@ -9,7 +9,8 @@ only when the number has moved: inside a transaction nothing can come between th
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import apsw
@@ -44,7 +45,25 @@ class Tombstone(NamedTuple):
 
 def tombstone_of(connection: apsw.Connection) -> Tombstone | None:
     """The tombstone in the file of this connection; None when everything still lives there."""
-    return _found(connection.cursor().execute)
+    with one_snapshot(connection):
+        return _found(connection.cursor().execute)
+
+
+@contextlib.contextmanager
+def one_snapshot(connection: apsw.Connection) -> Generator[None]:
+    """Let all reads of the block see one state of the file, whether or not a transaction is open.
+
+    A mark is a table: between the look at the schema and the read of it, an arrival could commit and drop it.
+    """
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def write_tombstone(run: Run, stone: Tombstone) -> None:

@@ -13,7 +13,7 @@ from interlock.observe.cells import SECONDS, SIZES, Cells
 from interlock.observe.names import BREAKER_STATES, Metric
 from interlock.observe.sampling import Sampled
 from interlock.runtime.figures import Figures
-from interlock.signals import AlertRaised, BreakerChanged, ResultLate, Signal, TransitionRejected
+from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
 
 COUNTERS_MAX = 10_000
 """Sets of labels that are counted (G6)."""
@@ -31,7 +31,13 @@ TOGETHER: dict[Metric, Callable[[tuple[float, float]], float]] = {
 class Counts:
     """The sums of all engines that it observes."""
 
-    only_signals: ClassVar[tuple[type[Signal], ...]] = (TransitionRejected, ResultLate, BreakerChanged, AlertRaised)
+    only_signals: ClassVar[tuple[type[Signal], ...]] = (
+        TransitionRejected,
+        ResultLate,
+        BreakerChanged,
+        LoopBlocked,
+        AlertRaised,
+    )
 
     def __init__(self) -> None:
         self.histograms = {
@@ -68,6 +74,8 @@ class Counts:
             self._count(names.CHANGES, (signal.dependency, signal.after))
         elif isinstance(signal, ResultLate):
             self._count(names.LATE, ())
+        elif isinstance(signal, LoopBlocked):
+            self._count(names.BLOCKED, (signal.machine, signal.step))
         elif isinstance(signal, AlertRaised) and not signal.resolved:
             self._count(names.ALERTS, (signal.kind,))
 

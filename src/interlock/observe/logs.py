@@ -15,10 +15,12 @@ from typing import IO, Final
 
 import msgspec
 
+from interlock.redaction import Redacting, logger_of, record_texts, redacted_text
 from interlock.runtime.current import CURRENT
 from interlock.signals import (
     AlertRaised,
     BreakerChanged,
+    LoopBlocked,
     RedisChanged,
     ResultLate,
     Signal,
@@ -27,13 +29,13 @@ from interlock.signals import (
     TransitionRejected,
 )
 
-FIELDS: Final = ("order_id", "machine", "state", "step", "duration_ms")
+FIELDS: Final = ("order_id", "machine", "state", "step", "event", "correlation_id", "duration_ms")
 """What a line may have; given with `extra=`, or found in the context."""
 
 BREAKS: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"})
 """What JSON allows in a text, and some readers take for the end of a line."""
 
-log = logging.getLogger("interlock.transitions")
+log = logger_of("interlock.transitions")
 
 
 class JsonFormatter(logging.Formatter):
@@ -44,12 +46,13 @@ class JsonFormatter(logging.Formatter):
         self._encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """The record as one line, with secrets masked."""
+        message, exception = record_texts(record)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": _message(record),
+            "message": message,
         }
         current = CURRENT.get()
         if current is not None:
@@ -63,22 +66,15 @@ class JsonFormatter(logging.Formatter):
             if value is not None:
                 line[name] = value
         line.update(_trace())
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if exception:
+            line["exception"] = exception
         if record.stack_info:
-            line["stack"] = self.formatStack(record.stack_info)
+            line["stack"] = redacted_text(self.formatStack(record.stack_info))
         try:
             text = self._encode(line).decode()
         except Exception:  # noqa: BLE001 -- half of a surrogate, a key that is none, an object that has no text.
             text = self._encode({name: _plain(value) for name, value in line.items()}).decode()
         return text.translate(BREAKS)
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001 -- arguments that do not fit the text: told as they are.
-        return f"{_plain(record.msg)} {_plain(record.args)}"
 
 
 def _plain(value: object) -> str:
@@ -99,6 +95,18 @@ def _trace() -> dict[str, str]:
     if not span.is_valid or not span.trace_flags.sampled:
         return {}  # What is not sampled cannot be found anywhere.
     return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+
+
+def log_as_text(*, level: int = logging.WARNING, stream: IO[str] | None = None) -> None:
+    """Write the logs of the whole program as text, with secrets masked. A program with handlers keeps its own."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(Redacting())
+    root.addHandler(handler)
+    root.setLevel(level)
 
 
 def log_as_json(*, level: int = logging.INFO, stream: IO[str] | None = None) -> logging.Handler:
@@ -144,6 +152,8 @@ class Logs:
                 level = logging.INFO if signal.up else logging.WARNING
                 told = "answers" if signal.up else "does not answer"
                 log.log(level, "Redis at %s %s: %s", signal.address, told, signal.reason)
+            case LoopBlocked():
+                pass  # The thread that noticed it has written it, with the stack.
             case AlertRaised():
                 level = logging.INFO if signal.resolved else logging.WARNING
                 told = f"{signal.kind} is over" if signal.resolved else signal.kind

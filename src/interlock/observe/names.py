@@ -44,6 +44,12 @@ REJECTIONS = Metric(
     "transition.rejections", "counter", "Events that were refused; nothing changed.", ("machine", "event", "code")
 )
 LATE = Metric("results.late", "counter", "Results of attempts whose workflow had moved on; nothing changed.")
+BLOCKED = Metric(
+    "event.loop.blocked",
+    "counter",
+    "Times the event loop did not turn, by the step that blocked it.",
+    ("machine", "step"),
+)
 CHANGES = Metric(
     "circuit.breaker.changes", "counter", "Changes of a circuit breaker, by the new state.", ("dependency", "to")
 )
@@ -78,6 +84,7 @@ METRICS = (
     ATTEMPT,
     REJECTIONS,
     LATE,
+    BLOCKED,
     CHANGES,
     ALERTS,
     REFUSALS,

@@ -8,7 +8,6 @@ a program without an exporter pays for nothing. What is made becomes the provide
 of a step's own code are sent too. An exporter that is wanted and missing is a warning: work does not wait for it.
 """
 
-import logging
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
@@ -20,12 +19,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from interlock.observe.exporting import SCOPE, Meters
+from interlock.redaction import logger_of
 from interlock.seams import RandomIds
 
 OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 """What `otlp` is by protocol. Without a protocol it is the first that is installed."""
 
-log = logging.getLogger("interlock.observe")
+log = logger_of("interlock.observe")
 
 
 def provide(environment: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 
 from interlock.errors import UnavailableError
+from interlock.redaction import logger_of
 from interlock.runtime.figures import Depth, Figures
 from interlock.runtime.resilience.views import Breakers
 
@@ -25,7 +26,7 @@ COUNTED_S_MAX = 30.0
 WAIT_S = 2.0
 """How long an exporter waits for a count."""
 
-log = logging.getLogger("interlock.observe")
+log = logger_of("interlock.observe")
 
 
 class Sampled:

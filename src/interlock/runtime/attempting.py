@@ -8,25 +8,31 @@ after it was given up is late.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from types import FrameType
 from typing import cast
 
 from interlock.core.events import Event
 from interlock.core.policies import Retry
 from interlock.core.values import BeatingContext, StepContext
 from interlock.errors import NonRetryable
+from interlock.redaction import logger_of
 from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
+from interlock.runtime.classifying import Kind
 from interlock.runtime.current import CURRENT, Current
 from interlock.runtime.deadlines import Deadlines
 from interlock.runtime.effects import EffectDone, EffectFailed
-from interlock.runtime.owed import StepRun
+from interlock.runtime.owed import StepRun, UndoRun
 from interlock.runtime.pipeline import Envelope, Pipeline
 from interlock.runtime.reports import Failed, Failure, Interrupted, Returned, UndoFailed, Undone
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.telling import Teller
 from interlock.store.values import OwedEffect
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
+
+LOGGED_MAX = 1_000
+"""Runs with a bug that are remembered, so that a bug is logged once and not with every attempt."""
 
 STOPPING = Failure("cancelled", "the engine stops", retryable=True)
 
@@ -48,6 +54,8 @@ class Attempting:
         """The step or undo that runs for a workflow."""
         self._leaving: dict[str, list[Attempt]] = {}
         """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
+        self._logged: dict[str, str] = {}
+        """Where the bugs were raised that are in the log, by idempotency key."""
 
     @property
     def under_way(self) -> int:
@@ -122,11 +130,16 @@ class Attempting:
     def _stuck(self, attempt: Attempt) -> None:
         """An attempt ignores that its time is over: go on without it. Whatever it still says is late (C2)."""
         if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
+            if attempt.in_thread:
+                why = "runs in a thread, which cannot be cancelled"
+            else:
+                why = "was cancelled and does not end. Do not catch CancelledError"
             log.error(
-                "an attempt of workflow %r (key %s) does not end although its time is over and it was cancelled; "
-                "it goes on beside its successor, and what undoes it waits. Do not catch CancelledError.",
+                "an attempt of workflow %r (key %s) took longer than its time and %s; "
+                "it goes on beside its successor, and what undoes it waits",
                 attempt.workflow,
                 attempt.key,
+                why,
             )
             if not attempt.is_effect and attempt not in self._leaving.get(attempt.workflow, ()):
                 self._leaving.setdefault(attempt.workflow, []).append(attempt)
@@ -147,7 +160,7 @@ class Attempting:
             attempt.begin()
             CURRENT.set(Current(workflow, live.bound.name, live.row.state, step.name))
             ctx = _context(attempt, run, workflow, visit)
-            value = await live.bound.steps[step.name](live.snapshot.context, ctx)
+            value = await live.bound.steps[step.name](live.lend_context(), ctx)
             event = value if step.result is None else step.result(value)
             report = Returned(workflow, visit, run, attempt.lease, cast("Event", event))
             attempt.outcome = "done"
@@ -161,7 +174,7 @@ class Attempting:
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
                 if not attempt.over:
                     self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
-                _note(f"step {step.name!r}", workflow, run.attempts, step.retry, failure, error)
+                self._note(step.name, "step", run.attempts, step.retry, attempt, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -176,7 +189,7 @@ class Attempting:
             codec = live.bound.codec
             done = None if run.event is None else codec.decode_event(run.event, run.payload, strict=False)
             ctx = StepContext(key=run.key, workflow=workflow, attempt=run.attempts, visit=visit, undoes=run.undoes)
-            await live.bound.undos[run.step, run.undo](live.snapshot.context, done, ctx)
+            await live.bound.undos[run.step, run.undo](live.lend_context(), done, ctx)
             report = Undone(workflow, visit, run, attempt.lease)
             attempt.outcome = "done"
             if not attempt.over:
@@ -185,13 +198,14 @@ class Attempting:
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run, attempt.lease)
             else:
-                failure = self._failure(attempt, error, self._undo_retry, run.attempts)
+                retry = self._retry_of(live, run)
+                failure = self._failure(attempt, error, retry, run.attempts)
                 report = None
                 if attempt.cut != "moved_on":
                     report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
                 if not attempt.over:
                     self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
-                _note(f"the undo of {run.step!r}", workflow, run.attempts, self._undo_retry, failure, error)
+                self._note(run.step, "undo", run.attempts, retry, attempt, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -217,7 +231,7 @@ class Attempting:
                 report = _effect_failed(effect, failure, declared.retry)
                 if not attempt.over:
                     self._teller.effect(bound.name, effect, begun_s, failure)
-                _note(f"effect {effect.name!r}", effect.workflow, effect.attempts, declared.retry, failure, error)
+                self._note(effect.name, "effect", effect.attempts, declared.retry, attempt, failure, error)
             _end_of_the_program(error)
         finally:
             self._end(attempt, report)
@@ -229,11 +243,55 @@ class Attempting:
     ) -> Failure:
         """What it means for the attempt, for its dependency, and for the next one."""
         if attempt.cut == "expired":
-            failure = self._judge.timeout(attempt.told, retry, attempts)
+            failure = self._judge.timeout(attempt.told, retry, attempts, error)
         else:
             step = None if live is None else live.bound.table.nodes[live.snapshot.state._name_].step
             failure = self._judge.failure(error, retry, attempts, None if step is None else step.classify)
         return attempt.judged(failure)
+
+    def _retry_of(self, live: Live, run: UndoRun) -> Retry:
+        """Return the undo's own retry, or that of the engine."""
+        return live.bound.undo_retries.get((run.step, run.undo), self._undo_retry)
+
+    def _note(
+        self,
+        name: str,
+        kind: str,
+        attempts: int,
+        retry: Retry,
+        attempt: Attempt,
+        failure: Failure,
+        error: BaseException,
+    ) -> None:
+        """Log a failed attempt with its traceback: a bug once per run, a dependency's failure when it is the last."""
+        bug = failure.kind in {Kind.UNEXPECTED, Kind.MISTAKE} and attempt.cut is None
+        level = logging.DEBUG
+        if bug and self._logged.get(attempt.key) != (place := _place_of(error)):
+            level = logging.ERROR
+            self._logged[attempt.key] = place
+            if len(self._logged) > LOGGED_MAX:
+                del self._logged[next(iter(self._logged))]
+        elif (
+            not bug
+            and not isinstance(error, NonRetryable)
+            and (not failure.retryable or (failure.counted and retry.exhausted(attempts)))
+        ):
+            level = logging.WARNING
+        current = CURRENT.get()
+        machine = None if current is None else current.machine
+        log.log(
+            level,
+            "%s %r of workflow %r failed in attempt %d: %s (machine %r, correlation id %s)",
+            kind,
+            name,
+            attempt.workflow,
+            attempts,
+            failure.text,
+            machine,
+            attempt.key,
+            exc_info=error,
+            extra={"order_id": attempt.workflow, "machine": machine, "step": name, "correlation_id": attempt.key},
+        )
 
     def _overdue_step(self, live: Live, attempt: Attempt, begun_s: float) -> Envelope:
         run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
@@ -245,7 +303,7 @@ class Attempting:
 
     def _overdue_undo(self, live: Live, attempt: Attempt, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
-        failure = attempt.judged(self._judge.timeout(attempt.told, self._undo_retry, run.attempts))
+        failure = attempt.judged(self._judge.timeout(attempt.told, self._retry_of(live, run), run.attempts))
         self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
         return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
 
@@ -266,14 +324,33 @@ def _effect_failed(effect: OwedEffect, failure: Failure, retry: Retry) -> Effect
     return EffectFailed(effect, failure, attempts_max=retry.attempts, counted=failure.counted)
 
 
+def _place_of(error: BaseException) -> str:
+    """The class of an exception and the line that raised it."""
+    link = error.__traceback__
+    while link is not None and link.tb_next is not None:
+        link = link.tb_next
+    line = "" if link is None else f"{link.tb_frame.f_code.co_filename}:{link.tb_lineno}"
+    return f"{type(error).__qualname__} {line}"
+
+
 def _end_of_the_program(error: BaseException) -> None:
     """What ends the program is not only a failure of the step: it goes on its way."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
 
 
-def _note(what: str, workflow: str, attempts: int, retry: Retry, failure: Failure, error: BaseException) -> None:
-    """Write a failed attempt down, with its traceback. What gives up is worth a warning, a retry is not."""
-    last = not failure.retryable or (failure.counted and retry.exhausted(attempts))
-    level = logging.WARNING if last and not isinstance(error, NonRetryable) else logging.DEBUG
-    log.log(level, "%s of workflow %r failed in attempt %d: %s", what, workflow, attempts, failure.text, exc_info=error)
+_STEP, _UNDO, _EFFECT = Attempting._step.__code__, Attempting._undo.__code__, Attempting._effect.__code__  # noqa: SLF001 -- of this module.
+
+
+def running_attempt(frame: FrameType | None) -> Current | None:
+    """The attempt whose code runs in a stack, from its innermost frame on; None for other code. From any thread."""
+    while frame is not None:
+        if frame.f_code in {_STEP, _UNDO, _EFFECT}:
+            names = frame.f_locals
+            if frame.f_code is _EFFECT:
+                return Current(names["effect"].workflow, names["bound"].name, "", names["effect"].name)
+            live = cast("Live", names["live"])
+            step = names["step"].name if frame.f_code is _STEP else names["run"].step
+            return Current(live.row.id, live.bound.name, live.row.state, step)
+        frame = frame.f_back
+    return None

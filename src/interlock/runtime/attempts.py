@@ -5,7 +5,6 @@ counted), or the workflow that has moved on (nothing to report: whatever it stil
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Literal
@@ -15,11 +14,13 @@ import msgspec
 from interlock.core.declarations import Classify
 from interlock.core.policies import Classification, Retry
 from interlock.errors import InterlockError
+from interlock.redaction import bounded_text, bounded_traceback, error_text, logger_of, storable_text
 from interlock.runtime.classifying import Kind, kind_of
 from interlock.runtime.pipeline import Envelope
-from interlock.runtime.reports import Failure
+from interlock.runtime.reports import ERROR_CHARACTERS_MAX, Failure
 from interlock.runtime.resilience.lines import Pass
 from interlock.runtime.resilience.reasons import Outcome
+from interlock.runtime.step_threads import StepThread
 from interlock.runtime.tracing import Guarded, Traced
 from interlock.seams import Chance
 from interlock.store.values import Row
@@ -30,17 +31,15 @@ IGNORED_S = 1.0
 DELAY_S_MAX = 30 * 86_400.0
 """The longest wait that a step can ask for with RetryAfter."""
 
-TOLD_CHARACTERS_MAX = 2_000
-"""How much of an error's text is kept."""
-
 Cut = Literal["expired", "stopping", "moved_on"]
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
 
 OUTCOMES: dict[Kind, Outcome] = {
     Kind.INFRASTRUCTURE: "failed",
     Kind.BUSINESS: "refused",
     Kind.UNEXPECTED: "abandoned",
+    Kind.MISTAKE: "abandoned",
 }
 """What a failure says about the dependency (C3)."""
 
@@ -72,8 +71,10 @@ class Attempt:
         "overdue",
         "stuck",
         "task",
+        "thread",
         "timeout_s",
         "told",
+        "waited",
         "waiting",
         "workflow",
     )
@@ -110,7 +111,11 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.waiting: Coroutine[object, object, None] | None = None
         """What it will run, while it waits for the end of another."""
+        self.thread: StepThread | None = None
+        """Where a blocking function runs."""
         self.begun = self.over = False
+        self.waited = False
+        """It has waited for something outside itself: a coroutine that never does has made no call."""
         self.overdue: Callable[[], Envelope] | None = None
         """Makes the report of an attempt whose time is over."""
         self.stuck: Callable[[Attempt], None] | None = None
@@ -124,13 +129,25 @@ class Attempt:
         self.told = self.told or f"it took longer than {self.timeout_s:g} s"
         self.cancel("expired")
         if self.task is not None and self.stuck is not None:
-            self.task.get_loop().call_later(IGNORED_S, self.stuck, self)
+            # A thread cannot be cancelled: its workflow need not wait to find that out.
+            self.task.get_loop().call_later(0.0 if self.in_thread else IGNORED_S, self.stuck, self)
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether a thread is at work for it."""
+        return self.thread is not None and self.thread.running
 
     def begin(self) -> None:
         """The first line of the task. A task that is cancelled before it has begun would never say that it ended."""
         self.begun = True
         if self.cut is not None:
             raise asyncio.CancelledError
+        if self._held.line is not None and self.task is not None:
+            # The loop runs this when the coroutine suspends for the first time, and before it goes on.
+            self.task.get_loop().call_soon(self._note_wait)
+
+    def _note_wait(self) -> None:
+        self.waited = True
 
     def beat(self) -> None:
         """It is at work. From any thread."""
@@ -166,7 +183,11 @@ class Attempt:
         """Give its place back, and say how it went."""
         if self._listening is not None:
             self._listening.cancel()
-        self._held.leave(self.outcome, now_s - self.born_s, self._why)
+        if self.thread is not None and self.thread.running:
+            self.thread.held = self._held
+            self._held.stay(self.outcome, now_s - self.born_s, self._why)
+        else:
+            self._held.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
         if self._traced is not None and self._tracing is not None:
             error = None if self.failure is None else self.failure.error
             self._tracing.ended(self._traced, self._ending(), error, self._why)
@@ -177,6 +198,15 @@ class Attempt:
         """Have it traced, from its beginning to its end."""
         self._tracing = tracing
         self.context, self._traced = tracing.began(row, stored, step, kind, number, first=first)
+
+    @property
+    def _reached(self) -> bool:
+        """Whether its end tells something about the dependency (C19).
+
+        A step or effect that worked has called it: that is what they are for. An undo may have had nothing to take
+        back, and a refusal may be the step's own: these count if the attempt has waited for something.
+        """
+        return self.waited or (self.outcome == "done" and self._held.kind != "undo")
 
     def _ending(self) -> str:
         """How it ended, in the words of StepAttempted."""
@@ -196,6 +226,8 @@ class Attempt:
         if self.cut is None:
             self.cut = why
         if self.task is not None and self.begun:
+            if self.thread is not None:
+                self.thread.cancels += 1
             self.task.cancel()
 
 
@@ -217,15 +249,16 @@ class Judge:
             delay_s = min(asked_s, DELAY_S_MAX)
         name = error.code if isinstance(error, InterlockError) else type(error).__name__
         # G5: known without effect is only what the dependency, the step or its classifier refuses for good.
-        again = kind is not Kind.BUSINESS
-        return Failure(name, _told(error), again, delay_s, unknown=again, kind=kind)
+        again, unknown = kind not in {Kind.BUSINESS, Kind.MISTAKE}, kind is not Kind.BUSINESS
+        traceback = "" if again and not retry.exhausted(attempt) else bounded_traceback(error)
+        return Failure(name, _text_of(error), again, delay_s, unknown=unknown, kind=kind, traceback=traceback)
 
     def _classified(self, error: Exception, classify: Classify) -> Kind | None:
         """What the step's own classifier says, if it has an opinion."""
         try:
             verdict: object = classify(error)
         except Exception as wrong:  # noqa: BLE001 -- a classifier that raises has no opinion.
-            self._doubt(classify, f"raised {type(wrong).__name__} ({_told(wrong)})")
+            self._doubt(classify, f"raised {type(wrong).__name__} ({_text_of(wrong)})")
             return None
         if verdict is None:
             return None
@@ -241,15 +274,14 @@ class Judge:
         name = getattr(classify, "__qualname__", type(classify).__name__)
         log.warning("The classifier %s %s. It is told once; the usual classification applies.", name, what)
 
-    def timeout(self, told: str, retry: Retry, attempt: int) -> Failure:
-        """An attempt that took too long, or was silent for too long: retryable, and nobody knows what it did (C2)."""
-        return Failure("timeout", told, retryable=True, delay_s=retry.delay_s(attempt, self._chance.fraction()))
+    def timeout(self, told: str, retry: Retry, attempt: int, error: BaseException | None = None) -> Failure:
+        """An attempt that took too long, or was silent for too long: retryable, of unknown outcome (C2)."""
+        delay_s = retry.delay_s(attempt, self._chance.fraction())
+        traceback = bounded_traceback(error) if error is not None and retry.exhausted(attempt) else ""
+        return Failure("timeout", told, retryable=True, delay_s=delay_s, traceback=traceback)
 
 
-def _told(error: BaseException) -> str:
-    """What the error says, as text that every store takes, and not more of it than a person reads."""
-    try:
-        told = error.what if isinstance(error, InterlockError) else str(error)
-    except Exception:  # noqa: BLE001 -- an error that cannot be told is still an error.
-        told = "(its text cannot be read)"
-    return told[:TOLD_CHARACTERS_MAX].replace("\0", "�").encode("utf-8", "replace").decode()
+def _text_of(error: BaseException) -> str:
+    """The text of an error as every store takes it: bounded, with secrets masked."""
+    text = error.what if isinstance(error, InterlockError) else error_text(error)
+    return storable_text(bounded_text(text, ERROR_CHARACTERS_MAX))

@@ -11,14 +11,18 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 
 from interlock.core.codec import Codec
+from interlock.core.completing import completed
 from interlock.core.description import MachineDescription
 from interlock.core.events import Event, wire_name
+from interlock.core.plan import Plan
 from interlock.core.policies import Retry
 from interlock.core.refusals import foreign_state
+from interlock.core.signatures import is_async
 from interlock.core.table import Node, Table
-from interlock.core.values import Run, Snapshot, StepFailure
-from interlock.errors import CorruptionError, InvalidPayload
+from interlock.core.values import Run, Snapshot, StepFailure, StoredJson
+from interlock.errors import CorruptionError, InvalidPayload, MachineMismatch
 from interlock.runtime.owed import Owed, decode_owed
+from interlock.runtime.step_threads import StepThreads, threaded
 from interlock.store.values import Row
 
 
@@ -82,6 +86,17 @@ class Live(msgspec.Struct, gc=False):
     snapshot: AnySnapshot
     owed: Owed
 
+    def lend_context(self) -> object:
+        """Return the context for user code: a copy, if its class can be changed in place (A10)."""
+        bound = self.bound
+        return (
+            self.snapshot.context if bound.table.copy_context is None else bound.codec.decode_context(self.row.context)
+        )
+
+
+class NotCompared(Exception):
+    """A row is of a version that this machine was not compared with yet."""
+
 
 class Bound:
     """One machine of an engine, with the strategies that run its steps, undos and effects (C1)."""
@@ -92,26 +107,50 @@ class Bound:
         self.table = machine.compiled
         self.codec = cast("Codec[Any, Any]", machine.codec)
         self.opening = machine.opening
+        self.version = self.table.version
+        self.plans: dict[int, Plan | str | None] = {}
+        """Plans from other versions to this one, or why there is none; None for a lower version without description."""
+        self.accepted: set[int] = set()
+        """Other versions whose losses were accepted when the engine was opened."""
+        self.verdicts: dict[tuple[int, str], str] = {}
+        """By version and state of stored workflows: why this process may not decide on them; empty if it may."""
         self.stored = {str(node.state.value): node for node in self.table.nodes.values()}
         """The nodes by the names under which they may be stored: their own, and those they had before."""
         for old, new in self.table.declared.renamed.items():
             self.stored.setdefault(old, self.table.nodes[new.name])
+        self.threads: StepThreads | None = None
+        """Where blocking functions run; without it they run in the event loop, as with a virtual clock."""
         swapped = strategies or {}
         self.steps: dict[str, Strategy] = {}
         self.undos: dict[tuple[str, str], Strategy] = {}
+        self.undo_retries: dict[tuple[str, str], Retry] = {}
+        """Of the undos that declare one; the others have that of the engine."""
         for name, node in self.table.steps.items():
             assert node.step is not None
-            self.steps[name] = swapped.get((self.name, name), swapped.get(name, node.step.function))
+            chosen = swapped.get((self.name, name), swapped.get(name, node.step.function))
+            self.steps[name] = self._runnable(chosen, blocking=node.step.blocking)
             for undo in node.step.undos:
-                self.undos[name, undo.name] = swapped.get(undo.function, undo.function)
+                chosen = swapped.get(undo.function, undo.function)
+                self.undos[name, undo.name] = self._runnable(chosen, blocking=undo.blocking)
+                if undo.retry is not None:
+                    self.undo_retries[name, undo.name] = undo.retry
         self.effects = {
-            each.name: Effect(swapped.get(each.function, each.function), each.timeout_s, each.retry, each.dependency)
+            each.name: Effect(
+                self._runnable(swapped.get(each.function, each.function), blocking=each.blocking),
+                each.timeout_s,
+                each.retry,
+                each.dependency,
+            )
             for each in self.table.declared.effects
         }
 
         self.timers = self.table.declared.timers
         self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _nothing_in_the_way
         """Why a call of a dependency would have to wait, for people."""
+
+    def _runnable(self, function: Strategy, *, blocking: bool) -> Strategy:
+        """The function as an attempt awaits it: a plain one, where that was declared, in a thread."""
+        return threaded(function, lambda: self.threads) if blocking and not is_async(function) else function
 
     def dependencies(self) -> set[str]:
         """Everything outside that its steps and effects say they call."""
@@ -149,16 +188,53 @@ class Bound:
             )
         return node
 
+    def decidable(self, row: Row) -> Live:
+        """Return the workflow in this row, to be decided on.
+
+        Raises NotCompared for a row of an unknown version, and MachineMismatch where deciding could lose something.
+        """
+        if row.machine_version != self.version:
+            verdict = self.verdicts.get((row.machine_version, row.state))
+            if verdict is None:
+                raise NotCompared
+            if verdict:
+                raise self._mismatch(row, verdict)
+        return self.live(row)
+
+    def is_compared(self, row: Row) -> bool:
+        """Whether it is known if this process may decide on the row."""
+        return row.machine_version == self.version or (row.machine_version, row.state) in self.verdicts
+
+    def refuses(self, row: Row) -> bool:
+        """Whether this process may not decide on the row."""
+        return row.machine_version != self.version and self.verdicts.get((row.machine_version, row.state)) != ""
+
     def live(self, row: Row) -> Live:
-        """The workflow in this row. Raises CorruptionError, with its id, when the machine cannot read it."""
+        """The workflow in this row. Raises CorruptionError, with its id, when the machine cannot read it.
+
+        Raises MachineMismatch instead when a newer version has written it.
+        """
         try:
             return self._live(row)
-        except InvalidPayload as error:
+        except (InvalidPayload, CorruptionError) as error:
+            if row.machine_version > self.version:
+                raise self._mismatch(row, f"Here it cannot be read: {error.what}") from error
+            if isinstance(error, CorruptionError):
+                raise
             raise CorruptionError(
                 f"workflow {row.id!r} of {self.name!r} is stored in a way that the machine cannot read: {error.what}",
                 why="The definition has changed under it: a context or an event takes other values now.",
                 fix="Let the new version take what is stored; `interlock plan OLD NEW` says what that is.",
             ) from error
+
+    def _mismatch(self, row: Row, why: str) -> MachineMismatch:
+        newer = "a process of that version" if row.machine_version > self.version else "a process that can read it"
+        return MachineMismatch(
+            f"workflow {row.id!r} was stored by version {row.machine_version} of machine {self.name!r}; "
+            f"this process runs version {self.version}.",
+            why=why,
+            fix=f"Send it to {newer}, or repeat it when the rollout is over; `interlock plan` says what is in the way.",
+        )
 
     def _live(self, row: Row) -> Live:
         owed = decode_owed(row.owed)
@@ -171,25 +247,34 @@ class Bound:
             for each in owed.past
         )
         node = self.node_of(row.state)
+        context = self.codec.decode_context(row.context)
+        if row.machine_version != self.version:
+            context = completed(context)  # Written back, it has the fields that this version has added.
         if node.name != row.state:
-            row = msgspec.structs.replace(row, state=node.name)
+            # With the new name it is a row of this version: an older process must not take it for its own.
+            stored, context = self.codec.stored_context(context)
+            row = msgspec.structs.replace(row, state=node.name, machine_version=self.version, context=stored)
         attempted = owed.run is not None and owed.run.attempted
-        snapshot: AnySnapshot = Snapshot(
-            node.state, self.codec.decode_context(row.context), row.version, row.visit, log, attempted
-        )
+        snapshot: AnySnapshot = Snapshot(node.state, context, row.version, row.visit, log, attempted)
         return Live(self, row, snapshot, owed)
 
-    def payload(self, value: Event | StepFailure | None) -> bytes:
+    def payload(self, value: Event | StepFailure | StoredJson | None) -> bytes:
         """The payload of a record as JSON; empty when it has none."""
         if value is None:
             return b""
+        if isinstance(value, StoredJson):
+            return value.text.encode()
         return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
 
-    def read_payload(self, event: str, data: bytes) -> Event | StepFailure | None:
-        """The payload that was written."""
+    def read_payload(self, event: str, data: bytes) -> Event | StepFailure | StoredJson | None:
+        """The payload that was written, perhaps by an earlier version of the machine."""
         if not data:
             return None
-        return _decode_failure(data) if event == "STEP_FAILED" else self.codec.decode_event(event, data, strict=False)
+        return _decode_failure(data) if event == "STEP_FAILED" else self.codec.read_event(event, data)
+
+    def context_text(self, context: object) -> bytes:
+        """The context of a row of history as JSON."""
+        return context.text.encode() if isinstance(context, StoredJson) else self.codec.encode_context(context)
 
 
 def _nothing_in_the_way(dependency: str, kind: str) -> None:

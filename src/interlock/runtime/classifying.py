@@ -1,8 +1,9 @@
 """What an error of a step says about the dependency behind it, where the step itself does not say (C3).
 
 Only a sick dependency may trip its breaker, only what may work next time is tried again, and only what is known to have
-had no effect is not undone. Three kinds keep these apart; a mistake of the program is tried again and undone like a
-failure of the network, because it says nothing about what happened outside, and is counted by nobody.
+had no effect is not undone. Four kinds keep these apart. A mistake of the program is not tried again and never moves a
+workflow to `failed=` (C18): it is a dead letter until the program is fixed. It says nothing about the world outside,
+so it is undone like a failure of the network.
 
 Libraries are recognised by the names of their classes and by what their errors carry (the status of an HTTP answer, an
 SQLSTATE), never by an import: what the user has not installed is not loaded. Where in doubt, the outcome is unknown.
@@ -21,7 +22,14 @@ class Kind(Enum):
     BUSINESS = "business"
     """It is well and says no: not tried again, not counted, known to have had no effect."""
     UNEXPECTED = "unexpected"
-    """The program is wrong: tried again, not counted, may have had an effect."""
+    """The answer or the place is wrong, perhaps for a while: tried again, not counted, may have had an effect."""
+    MISTAKE = "mistake"
+    """The program is wrong: not tried again, not counted, may have had an effect."""
+
+    @property
+    def is_operators(self) -> bool:
+        """Whether giving up is a dead letter for an operator, and never the step's `failed=` (C18)."""
+        return self is Kind.UNEXPECTED or self is Kind.MISTAKE
 
 
 Verdict = tuple[Kind, float | None]
@@ -32,6 +40,7 @@ _Reader = Callable[[BaseException], Verdict]
 _INFRASTRUCTURE: Verdict = (Kind.INFRASTRUCTURE, None)
 _BUSINESS: Verdict = (Kind.BUSINESS, None)
 _UNEXPECTED: Verdict = (Kind.UNEXPECTED, None)
+_MISTAKE: Verdict = (Kind.MISTAKE, None)
 
 CLASSES_MAX = 1_024
 """Classes of errors whose rule is remembered. A program that makes more at run time has them looked up again."""
@@ -46,20 +55,25 @@ SQLSTATES: dict[str, Kind] = {
     # The connection, the server or a rival transaction. 25 is also what a server says that is a standby since a moment.
     **dict.fromkeys(("08", "25", "40", "53", "55", "57", "58", "72", "F0", "XX"), Kind.INFRASTRUCTURE),
     # Data, constraints, rights and statements: the statement was refused, and nothing of its transaction remains.
-    **dict.fromkeys(("22", "23", "28", "42", "44"), Kind.BUSINESS),
-    # The server is well and the program uses it wrongly; P0 is what a function of the database raised by itself.
-    **dict.fromkeys(("0A", "21", "24", "26", "2B", "2D", "34", "3B", "3D", "3F", "54", "P0"), Kind.UNEXPECTED),
+    **dict.fromkeys(("22", "23", "28", "42501", "44"), Kind.BUSINESS),
+    # The server is well and the program uses it wrongly: a wrong statement, a table or column that does not exist.
+    **dict.fromkeys(("0A", "21", "24", "2B", "2D", "34", "3B", "3F", "42", "54"), Kind.MISTAKE),
+    # A pooler has lost a prepared statement (26), a database is not there (3D), a function of it has raised (P0).
+    **dict.fromkeys(("26", "3D", "P0"), Kind.UNEXPECTED),
 }
-"""By the first two characters; of other classes the class of the error decides."""
+"""By all five characters or by the first two; of other classes the class of the error decides."""
 
 _DATABASE_CLASSES: dict[str, Verdict] = {
     "IntegrityError": _BUSINESS,
     "DataError": _BUSINESS,
-    "ProgrammingError": _UNEXPECTED,
-    "NotSupportedError": _UNEXPECTED,
+    "ProgrammingError": _MISTAKE,
+    "NotSupportedError": _MISTAKE,
     "DatabaseError": _INFRASTRUCTURE,
 }
 """The names that PEP 249 gives to the errors of every driver, for errors without an SQLSTATE."""
+
+_IN_GROUPS = (Kind.INFRASTRUCTURE, Kind.MISTAKE, Kind.UNEXPECTED, Kind.BUSINESS)
+"""The first of these that one member of a group has is that of the group."""
 
 _SQLITE_ERROR = 1
 """The code of a statement that SQLite cannot compile: wrong syntax, no such table."""
@@ -100,8 +114,8 @@ def _of_group(error: BaseException) -> Verdict:
         kind, seconds = kind_of(each)
         found.add(kind)
         asked += () if seconds is None else (seconds,)
-    kind = Kind.INFRASTRUCTURE if Kind.INFRASTRUCTURE in found else Kind.UNEXPECTED
-    return Kind.BUSINESS if found == {Kind.BUSINESS} else kind, max(asked, default=None)
+    kind = next(each for each in _IN_GROUPS if each in found)
+    return kind, max(asked, default=None)
 
 
 def _of_retry_after(error: BaseException) -> Verdict:
@@ -124,7 +138,7 @@ def _of_wrapper(error: BaseException) -> Verdict:
 
 def _of_sqlite(error: BaseException) -> Verdict:
     code = _read(error, "sqlite_errorcode")
-    return _UNEXPECTED if code == _SQLITE_ERROR else _INFRASTRUCTURE
+    return _MISTAKE if code == _SQLITE_ERROR else _INFRASTRUCTURE
 
 
 def _of_client_response(error: BaseException) -> Verdict:
@@ -145,7 +159,7 @@ def _of_any(error: BaseException) -> Verdict:
 def _of_sqlstate(error: BaseException) -> Verdict | None:
     for name in ("sqlstate", "pgcode"):
         state = _read(error, name)
-        if isinstance(state, str) and (kind := SQLSTATES.get(state[:2])) is not None:
+        if isinstance(state, str) and (kind := SQLSTATES.get(state, SQLSTATES.get(state[:2]))) is not None:
             return kind, None
     return None
 
@@ -230,16 +244,20 @@ _RULES: dict[tuple[str, str], Verdict | _Reader] = dict(
         *_rules("builtins", _INFRASTRUCTURE, "OSError ConnectionError TimeoutError EOFError"),
         *_rules("builtins", _UNEXPECTED, "FileNotFoundError FileExistsError PermissionError"),
         *_rules("builtins", _UNEXPECTED, "IsADirectoryError NotADirectoryError"),
-        *_rules("builtins", _UNEXPECTED, "TypeError AttributeError NameError AssertionError LookupError ValueError"),
-        *_rules("builtins", _UNEXPECTED, "ArithmeticError NotImplementedError RecursionError ImportError"),
-        *_rules("builtins", _UNEXPECTED, "SyntaxError MemoryError BufferError"),
+        *_rules("builtins", _MISTAKE, "TypeError AttributeError NameError AssertionError LookupError ValueError"),
+        *_rules("builtins", _MISTAKE, "ArithmeticError NotImplementedError RecursionError ImportError"),
+        *_rules("builtins", _MISTAKE, "SyntaxError BufferError"),
+        # What could not be read is a ValueError too, and a gateway that is sick sends such answers.
+        *_rules("builtins", _UNEXPECTED, "MemoryError UnicodeError"),
+        *_rules("json", _UNEXPECTED, "JSONDecodeError"),
         *_rules("asyncio", _INFRASTRUCTURE, "CancelledError IncompleteReadError LimitOverrunError"),
         *_rules("ssl", _INFRASTRUCTURE, "SSLError"),
         *_rules("interlock", _INFRASTRUCTURE, "Retryable UnavailableError WaitTimeout"),
         *_rules("interlock", _of_retry_after, "RetryAfter"),
         *_rules("interlock", _of_overloaded, "Overloaded"),
         *_rules("interlock", _BUSINESS, "NonRetryable ConstraintViolation"),
-        *_rules("interlock", _UNEXPECTED, "DefinitionError RequestError UserCodeError"),
+        *_rules("interlock", _UNEXPECTED, "RequestError"),
+        *_rules("interlock", _MISTAKE, "DefinitionError UserCodeError InvalidPayload BadUsage DialectError"),
         *_rules("httpx", _BUSINESS, "InvalidURL UnsupportedProtocol"),
         # A redirect may follow upon the effect (a form that was taken sends its reader on), so nothing is known.
         *_rules("httpx", _UNEXPECTED, "TooManyRedirects StreamError CookieConflict"),

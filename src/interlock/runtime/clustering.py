@@ -8,7 +8,6 @@ home know each other there.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable, Mapping
 
 from interlock.coordination.addresses import Address
@@ -17,6 +16,7 @@ from interlock.coordination.fences import read_highest
 from interlock.coordination.tokens import SharedTokens
 from interlock.core.policies import TokenRate
 from interlock.errors import InterlockError
+from interlock.redaction import logger_of
 from interlock.runtime.alerts.alert import redis_alert
 from interlock.runtime.given import Given
 from interlock.runtime.leases import LeaseBook, Leasing
@@ -26,7 +26,7 @@ from interlock.signals import RedisChanged
 from interlock.store.leases import Granted, Held
 from interlock.store.protocol import Store
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 INGRESS = "ingress"
 

@@ -6,6 +6,7 @@ can go on, opening is refused with the plan that says what is in the way. Versio
 source: an edit that changes nothing strands nobody.
 """
 
+import logging
 from collections.abc import Iterable
 
 import msgspec
@@ -19,6 +20,11 @@ from interlock.runtime.bound import Bound
 from interlock.store.protocol import Store
 
 PREFIX = "machine/"
+
+EVERYWHERE = frozenset({"rename-ambiguous"})
+"""Findings about a state that concern every workflow: history names states without the version that wrote them."""
+
+log = logging.getLogger("interlock.operators")
 
 OWING = "owing/"
 """Notes of the states in which a definition that was replaced could owe something."""
@@ -40,7 +46,9 @@ async def check_definitions(
                 continue
             if living is None:
                 living = await store.living()
-            accepted += _compared(old, described, living, accept_changes=accept_changes)
+            if accept_changes:
+                bound.accepted.add(old.version)
+            accepted += _compared(bound, old, described, living, accept_changes=accept_changes)
         name = f"{PREFIX}{bound.name}/{described.version}"
         text = described.to_json().decode()
         if name not in noted or (worker and noted[name] != text):
@@ -63,12 +71,56 @@ def owing_before(bound: Bound, noted: dict[str, str]) -> set[str]:
     }
 
 
+def compare_version(bound: Bound, version: int, state: str, noted: dict[str, str]) -> None:
+    """Find out whether this process may decide on workflows that another version has stored in this state.
+
+    Processes of several versions run side by side during a rollout, so a version may appear after an engine was
+    opened. Its description is in the store before its first workflow is.
+    """
+    if version not in bound.plans:
+        bound.plans[version] = _planned(bound, version, noted)
+    compared = bound.plans[version]
+    problems: list[str] = []
+    if version in bound.accepted:
+        pass
+    elif isinstance(compared, str):
+        problems = [compared]
+    elif compared is not None:
+        names = {verdict.state for verdict in compared.states}
+        problems = [
+            finding.what
+            for finding in compared.findings
+            if _is_problem(finding)
+            and (finding.location not in names or finding.location == state or finding.code in EVERYWHERE)
+        ]
+    verdict = "; ".join(problems)
+    bound.verdicts[version, state] = f"Deciding on it here could lose what is stored: {verdict}." if problems else ""
+    if problems:
+        log.warning(
+            "workflows of machine %r that version %d has stored in %r are left to processes of that version; this "
+            "process runs version %d: %s",
+            bound.name, version, state, bound.version, verdict,
+        )  # fmt: skip
+
+
+def _planned(bound: Bound, version: int, noted: dict[str, str]) -> Plan | str | None:
+    text = noted.get(f"{PREFIX}{bound.name}/{version}")
+    if text is None:
+        return f"the store has no description of version {version}" if version > bound.version else None
+    try:
+        old = description_from_json(text.encode())
+    except msgspec.MsgspecError as error:  # A later release has written it. It concerns the rows of its version alone.
+        return f"the description of version {version} cannot be read here: {error}"
+    return plan(old, bound.machine.describe())
+
+
 def _before(machine: str, noted: dict[str, str]) -> list[MachineDescription]:
     found = [text for name, text in noted.items() if name.rpartition("/")[0] == f"{PREFIX}{machine}"]
     return [description_from_json(text.encode()) for text in found]
 
 
 def _compared(
+    bound: Bound,
     old: MachineDescription,
     new: MachineDescription,
     living: dict[tuple[str, int, str], int],
@@ -86,14 +138,20 @@ def _compared(
     problems = [finding for finding in found.findings if _concerns(finding, old, stored)]
     if problems and not accept_changes:
         raise _refused(old, new, stored, found, problems)
+    bound.verdicts.update({(old.version, state): "" for state in stored})
     return [found] if problems else []
 
 
 def _concerns(finding: Finding, old: MachineDescription, stored: dict[str, int]) -> bool:
-    """Whether a finding is about workflows that are there. A version that was not raised is for `interlock plan`."""
-    if proves_safe((finding,)) or finding.code == "version-same":
+    """Whether a finding is about workflows that are there."""
+    if not _is_problem(finding):
         return False
-    return old.state(finding.location) is None or finding.location in stored
+    return old.state(finding.location) is None or finding.location in stored or finding.code in EVERYWHERE
+
+
+def _is_problem(finding: Finding) -> bool:
+    """Whether it keeps workflows from being read here. How versions are numbered is for `interlock plan`."""
+    return finding.code not in {"version-same", "version-lower"} and not proves_safe((finding,))
 
 
 def _refused(

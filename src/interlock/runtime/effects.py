@@ -11,7 +11,7 @@ from interlock.runtime.means import effect_kind, effect_line
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Failure, Report
 from interlock.runtime.staging import Staged, replace
-from interlock.store.values import Letter, OwedEffect
+from interlock.store.values import Letter, OwedEffect, letter_error
 
 
 class _EffectReport(Report):
@@ -110,7 +110,7 @@ class EffectFailed(_EffectReport):
                     workflow=effect.workflow,
                     name=effect.name,
                     attempts=effect.attempts,
-                    error=failure.text,
+                    error=letter_error(failure.text, failure.traceback),
                     since_us=group.now_us,
                     version=effect.version,
                     key=effect.id,

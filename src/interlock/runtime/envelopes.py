@@ -30,6 +30,9 @@ from interlock.store.values import Delivered, Row
 
 ID_CHARACTERS_MAX = 200
 
+DOT_SEGMENTS = frozenset({".", ".."})
+"""Clients remove them from an address before they send it (RFC 3986), so no URL can name such a workflow."""
+
 DIGEST_BYTES = 16
 
 
@@ -45,10 +48,17 @@ class Start:
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
+        if workflow in DOT_SEGMENTS:
+            raise InvalidPayload(
+                f"{workflow!r} is not the id of a new workflow.",
+                why="An address cannot name it: clients remove such a part before they send it.",
+                fix="Use another id, of 1 to 200 printable characters without a slash.",
+            )
         self.bound = bound
         self.workflow = workflow
-        self.context = context
         self.encoded = bound.codec.checked_context(context)
+        # What can be changed in place stays the caller's: the workflow begins with what is stored.
+        self.context = context if bound.table.copy_context is None else bound.codec.decode_context(self.encoded)
         self.digest = digest_of(bound.name, self.encoded)
         self.key: str | None = None
         self.future: asyncio.Future[object] | None = None

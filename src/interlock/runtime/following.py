@@ -14,11 +14,13 @@ and then, for whoever waits here for a workflow that others move there.
 
 import asyncio
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from interlock.catalog.defaults import below
+from interlock.catalog.fenced import is_free_again
 from interlock.errors import Fenced, InterlockError, LaneOwned, MovedElsewhere, UnavailableError, VersionConflict
 from interlock.lanes.objects.addresses import is_bucket
+from interlock.redaction import logger_of
 from interlock.runtime.effects import EffectDone, EffectFailed
 from interlock.runtime.inside import Inside
 from interlock.runtime.pipeline import Envelope
@@ -28,10 +30,11 @@ from interlock.runtime.reports import Result
 from interlock.runtime.sharing.counting import AddCounts
 from interlock.runtime.stopping import closed, stopped
 from interlock.runtime.trail import Trail
-from interlock.seams import Chance
+from interlock.seams import Chance, Clock
 from interlock.store.memory import MemoryStore
+from interlock.store.opening import NAME
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 WAITED_S = 5.0
 """How long a caller waits for the new place; a client over HTTP waits twice as long for its answer."""
@@ -44,6 +47,9 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
 
 LOOK_S, LOOK_AT_BUCKET_S = 1.0, 10.0
 """How often an engine looks whether its workflows are still there. At a bucket a look may have to renew the lease."""
+
+DEAD_LOOKS = 1.5
+"""An engine that did not renew its lease for so many looks is dead."""
 
 PAGE = 1_000
 
@@ -59,8 +65,10 @@ class Follower:
         make: Callable[[Trail], Awaitable[Inside]],
         begin: Callable[[Inside], Awaitable[None]],
         chance: Chance,
+        clock: Clock,
     ) -> None:
         self._inside = inside
+        self._clock = clock
         self._trail = trail
         self._make = make
         self._begin = begin
@@ -143,6 +151,8 @@ class Follower:
         begun_s, pause_s, self._owned = self._loop.time(), PAUSE_S_MIN, None
         while True:
             try:
+                if isinstance(error, Fenced):
+                    await self._refuse_held(RETAKEN_S - (self._loop.time() - begun_s))
                 return await self._opened_once(old)
             except MovedElsewhere as further:
                 self._trail.follow(further)
@@ -158,6 +168,16 @@ class Follower:
                 log.info("the workflows are not to be had at %s yet: %s", self._trail.shown, problem.what)
             await asyncio.sleep(pause_s * (0.5 + self._chance.fraction()))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _refuse_held(self, wait_s: float) -> None:
+        """Raise LaneOwned while the process that has taken the lane over is alive and has not given it up."""
+        url = self._trail.url
+        if is_bucket(url) and not await is_free_again(
+            below(url, NAME), self._clock, wait_s=wait_s, dead_after_s=DEAD_LOOKS * LOOK_AT_BUCKET_S
+        ):
+            raise LaneOwned(
+                f"another process has taken over the lane of {self._trail.shown}, is alive and has not given it up."
+            )
 
     async def _opened_once(self, old: Inside) -> Inside:
         new = await self._make(self._trail)

@@ -6,13 +6,21 @@ durably, the runner acts on it, observers are told, and those who wait for it ar
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from interlock.coordination.fences import HIGHEST, Epochs, StoreLeases, read_highest
 from interlock.core.table import Node
-from interlock.errors import CorruptionError, InterlockError, MovedElsewhere, UnavailableError
+from interlock.errors import (
+    CorruptionError,
+    InterlockError,
+    MachineMismatch,
+    MovedElsewhere,
+    UnavailableError,
+    UserCodeError,
+)
+from interlock.redaction import logger_of
 from interlock.runtime.admission import Gate
+from interlock.runtime.alerts.alert import Alert, loop_alert
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.clustering import clustered
@@ -21,30 +29,36 @@ from interlock.runtime.definitions import check_definitions
 from interlock.runtime.envelopes import Send, Start
 from interlock.runtime.given import Given
 from interlock.runtime.leases import LeaseBook
+from interlock.runtime.loop_watch import Blocked, watch_loop
 from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope, Pipeline
 from interlock.runtime.points import reach
 from interlock.runtime.recovery import ALIVE, Recovery, held_s
-from interlock.runtime.reports import Late
+from interlock.runtime.reports import Bug, Late
 from interlock.runtime.resilience.minding import Minding
 from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.resilience.places import Places, lines_of
 from interlock.runtime.runner import Runner
 from interlock.runtime.staging import Staged
-from interlock.runtime.stalls import StallDetector
+from interlock.runtime.stalls import QUIET_REAL_S_MAX, QUIET_S_MAX, StallDetector
 from interlock.runtime.stopping import closed, stopped, unknown_machine
 from interlock.runtime.telling import Teller, goes_on
 from interlock.runtime.tracing import tracer_of
 from interlock.runtime.views import Moved
 from interlock.runtime.waiters import Waiter, too_long
 from interlock.runtime.wakes import Wakes
+from interlock.seams import SystemClock
+from interlock.signals import LoopBlocked
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
 from interlock.store.values import Letter, Row
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 PAGE = 1_000
+
+UNBLOCKED_S = 300.0
+"""How long a step has not blocked the event loop when its alert is over."""
 
 
 class Inside:
@@ -76,6 +90,10 @@ class Inside:
         """Why nothing is taken: the workflows are elsewhere, and were not reached there for too long."""
         self._closed = False
         self._recovered = False
+        self._detector: StallDetector | None = None
+        self._unwatch: Callable[[], None] = _nothing
+        self._blocking: dict[str, tuple[Alert, asyncio.TimerHandle]] = {}
+        """Alerts of steps that blocked the event loop, with the timer that ends each."""
         self._ending: asyncio.Task[None] | None = None
         self._saving: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,6 +106,9 @@ class Inside:
             given.admission, given.clock, self.places, None if self.cluster is None else self.cluster.ingress
         )
         self.pipeline, self.runner = self._wired(Judge(given.chance))
+        if isinstance(given.clock, SystemClock):
+            for bound in machines.values():
+                bound.threads = self.runner.threads
         if isinstance(store, SqliteStore):
             store.publish(lambda: given.contended.worst(self.now_s()))
 
@@ -137,8 +158,35 @@ class Inside:
                 self.alarms,
                 every_s=self._settings.stall_check_s,
                 debt_s=self._settings.debt_s,
+                quiet_s_max=QUIET_REAL_S_MAX if isinstance(self._given.clock, SystemClock) else QUIET_S_MAX,
             )
+            self._detector = detector
             self.keep(self._watched(detector))
+        if isinstance(self._given.clock, SystemClock):
+            self._unwatch = watch_loop(self.loop_blocked)
+
+    def loop_blocked(self, blocked: Blocked) -> None:
+        """The event loop was blocked, by a step of this engine or by other code: tell observers and on-call."""
+        current = blocked.attempt
+        if current is not None and current.machine not in self.machines:
+            return
+        machine, workflow, step = ("", "", "") if current is None else (current.machine, current.workflow, current.step)
+        signal = LoopBlocked(machine, workflow, step, blocked.duration_s, blocked.stack)
+        self.subscribers.emit(signal)
+        alert = loop_alert(signal, int(self._given.clock.wall_s() * 1_000_000))
+        known = self._blocking.pop(alert.dedup_key, None)
+        if known is None:
+            self.alarms.tell(alert)
+        else:
+            known[1].cancel()
+        timer = self._loop.call_later(UNBLOCKED_S, self._loop_turns, alert.dedup_key)
+        self._blocking[alert.dedup_key] = (alert, timer)
+
+    def _loop_turns(self, key: str) -> None:
+        """The step has not blocked the loop for a while, or the engine closes."""
+        alert, timer = self._blocking.pop(key)
+        timer.cancel()
+        self.alarms.tell(alert.over(int(self._given.clock.wall_s() * 1_000_000)))
 
     async def _watched(self, detector: StallDetector) -> None:
         """Look for what stays too long, until the engine closes."""
@@ -148,7 +196,12 @@ class Inside:
         """Take up what the last life of the store has left owed, and begin."""
         alive_us = int(noted.get(ALIVE, "0"))  # Without the mark nobody was ever there: no time has counted yet.
         recovery = Recovery(
-            self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
+            self.store,
+            self.machines,
+            self.pipeline,
+            self.runner,
+            undo_attempts=self._settings.undo_attempts,
+            chance=self._given.chance,
         )
         await recovery.run(alive_us, noted)
         self.runner.open(held_s(noted, self.store.now_us()))
@@ -190,6 +243,9 @@ class Inside:
 
     async def _parted(self, *, elsewhere: bool = False) -> None:
         """Give up what is of this store; leases that go along to another are not given up."""
+        self._unwatch()
+        for key in tuple(self._blocking):
+            self._loop_turns(key)
         if self.tracing is not None:
             self.tracing.stopped()
         self.places.close()
@@ -259,6 +315,8 @@ class Inside:
     def durable(self, staged: Staged) -> None:
         """The workflow has changed, and nothing can take that back."""
         self.runner.act(staged)
+        if self._detector is not None and self._detector.still:
+            self._detector.stir()
         if staged.history:
             if self.subscribers:
                 self._tell_moves(staged)
@@ -304,19 +362,48 @@ class Inside:
                 if self.tracing is not None:
                     self.tracing.unchanged(envelope.workflow)
         elif isinstance(answer, InterlockError):
-            if self.tracing is None:
-                self.teller.rejected(envelope.workflow, answer)
-            else:
-                self.tracing.within(envelope.workflow).run(self.teller.rejected, envelope.workflow, answer)
-                self.tracing.refused(envelope.workflow, answer)
-            if isinstance(envelope, Send):
-                self._count(envelope.workflow)
-            elif envelope.future is None and isinstance(answer, CorruptionError):
-                log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
+            self._answered_with(envelope, answer)
+        elif isinstance(answer, Bug):
+            self.log_bug(envelope.workflow, answer.error, answer.run)
         elif isinstance(answer, Late):
             self.teller.late(answer.workflow, answer.run)
         elif self.tracing is not None and isinstance(envelope, Start):
             self.tracing.unchanged(envelope.workflow)  # It may have been there before.
+
+    def _answered_with(self, envelope: Envelope, answer: InterlockError) -> None:
+        if self.tracing is None:
+            self.teller.rejected(envelope.workflow, answer)
+        else:
+            self.tracing.within(envelope.workflow).run(self.teller.rejected, envelope.workflow, answer)
+            self.tracing.refused(envelope.workflow, answer)
+        if isinstance(answer, UserCodeError):
+            self.log_bug(envelope.workflow, answer)
+        if isinstance(envelope, Send):
+            self._count(envelope.workflow)
+        elif envelope.future is None and isinstance(answer, CorruptionError):
+            log.error("workflow %r cannot be taken further, and is left as it is: %s", envelope.workflow, answer)
+
+    def log_bug(self, workflow: str, error: InterlockError, correlation_id: str = "") -> None:
+        """Log a bug in a guard, an action or the event of a step, once, with its traceback."""
+        correlation_id = correlation_id or self._given.ids.text()
+        machine = event = ""
+        if isinstance(error, UserCodeError):
+            error.correlation_id = correlation_id
+            machine, event = error.machine, error.event
+        log.error(
+            "%s (workflow %r, event %s, correlation id %s)",
+            error.what,
+            workflow,
+            event or "unknown",
+            correlation_id,
+            exc_info=error,
+            extra={
+                "order_id": workflow,
+                "machine": machine or None,
+                "event": event or None,
+                "correlation_id": correlation_id,
+            },
+        )
 
     def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         """The time of a wait is over."""
@@ -352,7 +439,7 @@ class Inside:
         for row in rows:
             try:
                 lives.append(bound.live(row))
-            except CorruptionError as error:
+            except (CorruptionError, MachineMismatch) as error:
                 log.error("workflow %r is left out of a listing: %s", row.id, error.what)  # noqa: TRY400 -- what is enough.
         return lives
 
@@ -396,3 +483,7 @@ class Inside:
             with contextlib.suppress(UnavailableError):
                 await self.store.note(ALIVE, str(self.store.now_us()))
             await asyncio.sleep(self._settings.timers_saved_s)
+
+
+def _nothing() -> None:
+    """No event loop is watched."""

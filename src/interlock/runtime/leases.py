@@ -10,7 +10,6 @@ before what must not happen twice, and hands `token` to whoever can refuse a low
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Coroutine
@@ -26,11 +25,12 @@ from interlock.errors import (
     OutcomeUnknown,
     UnavailableError,
 )
+from interlock.redaction import logger_of
 from interlock.runtime.envelopes import check_id
 from interlock.seams import Chance, Ids
 from interlock.store.leases import Granted, Held, Leases
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 WAIT_S = 10.0
 LEASE_S = 30.0

@@ -53,7 +53,7 @@ def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots,
         line = None if step is None else means.line(step.dependency)
         # Only what has failed is a retry. An attempt that a crash has ended says nothing about its dependency, and a
         # budget that counted it would keep all who were under way then waiting for minutes.
-        return places.steps, line, "first" if owed.run.retry_us is None or not owed.run.attempts else "retry"
+        return places.steps, line, "retry" if owed.run.is_retry else "first"
     node = bound.table.steps.get(owed.undos[0].step) if owed.undos else None
     step = None if node is None else node.step
     return places.undos, None if step is None else means.line(step.dependency), "undo"

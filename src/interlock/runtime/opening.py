@@ -74,7 +74,7 @@ class Opening(Generic[EngineT]):
         self._make = make
         self._url = url
         self._machines = bind(machines, steps)
-        self._dependencies = _checked(dependencies)
+        self._dependencies = check_dependencies(dependencies, self._machines)
         self._worker = worker
         self._admission = admission
         self._subscribers = Subscribers()
@@ -136,6 +136,7 @@ class Opening(Generic[EngineT]):
             make=lambda trail: self._made(trail, given),
             begin=lambda inside: inside.begin(accept_changes=self._accept_changes),
             chance=self._chance,
+            clock=given.clock,
         )
         engine, figures = self._make(inside, follower), Figures(inside)
         follower.entered.append(figures.enter)
@@ -181,8 +182,8 @@ class Opening(Generic[EngineT]):
             raise
 
 
-def _checked(dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:
-    """Refuse what is no dependency, and two of one name."""
+def check_dependencies(dependencies: Sequence[Dependency], machines: Mapping[str, Bound]) -> tuple[Dependency, ...]:
+    """Refuse what is not a dependency, two of one name, and one that no step or effect of the machines names (C19)."""
     several: object = dependencies  # Not every caller has a type checker.
     if not isinstance(several, Iterable):
         raise DefinitionError(
@@ -203,6 +204,16 @@ def _checked(dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:
                 rule="bad-dependency",
             )
         names.add(given.name)
+    known = {name for bound in machines.values() for name in bound.dependencies()}
+    for name in sorted(names - known):
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise DefinitionError(
+            f"dependencies= has {name!r}, which no step or effect of these machines names.{meant}",
+            why="Its limits and its breaker would hold for nothing, while the real dependency has the defaults.",
+            fix=f"Use one of: {', '.join(map(repr, sorted(known))) or 'none, no step names one'}; or leave it out.",
+            rule="unknown-dependency",
+        )
     return tuple(dependencies)
 
 

@@ -175,7 +175,7 @@ class Operating:
             raise BadUsage(
                 f"nothing here calls a dependency {dependency!r}.{meant}",
                 why=f"The machines of this engine call {', '.join(map(repr, lines)) or 'none'}.",
-                fix="Use one of those names, or declare it: Engine.open(…, dependencies=[Dependency(…)]).",
+                fix=f"Use one of those names, or have a step name it: dependency={str(dependency)!r}.",
             )
         return lines[dependency]
 

@@ -27,11 +27,18 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An attempt may have had an effect although it failed."""
     parked: bool = False
     """It is not backing off: `retry_us` is when somebody looks again whether its dependency can be called."""
+    crashed: bool = False
+    """The last attempt ended with its process, which says nothing about its dependency: the next is not a retry."""
 
     @property
     def attempted(self) -> bool:
         """It may have happened: an attempt is under way, or one has ended without saying that it did nothing."""
         return self.started or self.unknown
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the next attempt repeats one that has failed."""
+        return self.retry_us is not None and self.attempts > 0 and not self.crashed
 
 
 class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -21,9 +21,10 @@ from interlock.errors import (
     UnavailableError,
     VersionConflict,
 )
-from interlock.runtime.bound import Bound, Live
+from interlock.runtime.bound import Bound, Live, NotCompared
 from interlock.runtime.contended import Contended
 from interlock.runtime.current import outside
+from interlock.runtime.definitions import compare_version
 from interlock.runtime.means import Means, uncount
 from interlock.runtime.points import reach
 from interlock.runtime.presence import confirm, is_here
@@ -305,18 +306,38 @@ class Pipeline:
         delivered = await self.store.delivered(keys) if keys else {}
         self.means.now_us = self.store.now_us()
         group = Group(self.means, live, delivered)
-        for row in rows.values():
+        await self._read_into(group, rows.values())
+        return group
+
+    async def _read_into(self, group: Group, rows: Iterable[Row]) -> None:
+        other: list[Row] = []
+        for row in rows:
             try:
-                live[row.id] = self._read(row)
+                group.live[row.id] = self._read(row)
+            except NotCompared:
+                other.append(row)
             except Exception as error:  # noqa: BLE001 -- whatever is wrong with it: see `broken`.
                 group.broken[row.id] = error
-        return group
+        if other:
+            await self.compare(other)
+            await self._read_into(group, other)
+
+    async def compare(self, rows: Iterable[Row]) -> None:
+        """Compare the machines with the versions that have stored these rows, if that was not done before."""
+        noted: dict[str, str] | None = None
+        for row in rows:
+            bound = self._machines.get(row.machine)
+            if bound is None or bound.is_compared(row):
+                continue
+            if noted is None:
+                noted = await self.store.noted()
+            compare_version(bound, row.machine_version, row.state, noted)
 
     def _read(self, row: Row) -> Live:
         bound = self._machines.get(row.machine)
         if bound is None:
             raise unknown_machine(row)
-        return bound.live(row)
+        return bound.decidable(row)
 
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
         """What is durable is what memory shows; then act on it. What has ended is not kept: nothing moves it again."""

@@ -1,6 +1,7 @@
 """Taking up what the last life of a store has left owed (B6), and the three policies of timers (B9).
 
 An attempt that was under way when the process died may have happened: it is tried again with the same key, and counts.
+From the second attempt on it waits for its backoff: what kills the process must not do so as fast as it restarts.
 What was waiting for its time waits on, by the policy of its timer: "deadline" keeps the moment, "restart" begins anew,
 "remaining" goes on with what was left. For the last, one mark in the store says when the engine was last alive; what
 has passed since then does not count. The mark is written at a clean stop and every few seconds, so that after a crash
@@ -8,20 +9,21 @@ the last saved value counts, and it is one small write however many timers run.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 import msgspec
 
-from interlock.errors import UnavailableError
+from interlock.errors import MachineMismatch, UnavailableError
+from interlock.redaction import logger_of
 from interlock.runtime.bound import Bound
 from interlock.runtime.definitions import owing_before
 from interlock.runtime.effects import EffectFailed
 from interlock.runtime.owed import TimerRun, decode_owed
 from interlock.runtime.pipeline import Group, Pipeline
 from interlock.runtime.points import reach
-from interlock.runtime.reports import CRASHED, Crashed, Report
+from interlock.runtime.reports import CRASHED, Crashed, Report, crash_of
 from interlock.runtime.runner import Runner
+from interlock.seams import Chance
 from interlock.store.holding import HELD, HELD_US
 from interlock.store.protocol import Store
 from interlock.store.values import OwedEffect, Row
@@ -31,7 +33,7 @@ ALIVE = "alive_us"
 
 PAGE = 1_000
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
 
 
 def held_s(noted: dict[str, str], now_us: int) -> float:
@@ -83,13 +85,21 @@ class Recovery:
     """Brings everything that is owed back to life, page by page."""
 
     def __init__(
-        self, store: Store, machines: dict[str, Bound], pipeline: Pipeline, runner: Runner, *, undo_attempts: int
+        self,
+        store: Store,
+        machines: dict[str, Bound],
+        pipeline: Pipeline,
+        runner: Runner,
+        *,
+        undo_attempts: int,
+        chance: Chance,
     ) -> None:
         self._store = store
         self._machines = machines
         self._pipeline = pipeline
         self._runner = runner
         self._undo_attempts = undo_attempts
+        self._chance = chance
 
     async def run(self, alive_us: int, noted: dict[str, str]) -> int:
         """Take up everything; returns how many workflows and effects were owed something.
@@ -148,7 +158,7 @@ class Recovery:
         answers = await asyncio.gather(*map(self._pipeline.admit, reports), return_exceptions=True)
         broken = 0
         for report, answer in zip(reports, answers, strict=True):
-            if isinstance(answer, UnavailableError):
+            if isinstance(answer, UnavailableError) and not isinstance(answer, MachineMismatch):
                 raise answer
             if isinstance(answer, BaseException):
                 broken += 1
@@ -162,7 +172,7 @@ class Recovery:
         if any(timer.policy != "deadline" for timer in owed.timers):
             reports.append(Rearm(row.id, alive_us))
         if current is not None and current.started:
-            reports.append(Crashed(row.id, self._undo_attempts))
+            reports.append(Crashed(row.id, self._undo_attempts, self._chance.fraction()))
         if not reports or not isinstance(reports[-1], Crashed):
             self._runner.resume(self._machines[row.machine], row, owed)
         elif owed.timers:
@@ -190,4 +200,9 @@ class Recovery:
         elif bound is not None:
             if effect.attempts:
                 self._pipeline.means.recovered.add(effect.id)
+            if declared is not None and effect.attempts > 1:
+                # A crash may have ended its last attempt. If it failed, its time may have come since: a little later.
+                delay_s = crash_of(effect.attempts, declared.retry, self._chance.fraction()).delay_s
+                wake_us = max(effect.wake_us, self._store.now_us() + int(delay_s * 1_000_000))
+                effect = msgspec.structs.replace(effect, wake_us=wake_us)
             self._runner.owe_effect(effect)

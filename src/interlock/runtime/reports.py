@@ -14,14 +14,19 @@ import msgspec
 
 from interlock.core import decide
 from interlock.core.events import Event
+from interlock.core.policies import Retry
 from interlock.core.values import StepFailure
-from interlock.errors import Refusal, RequestError, UserCodeError
+from interlock.errors import InterlockError, InvalidPayload, Refusal, RequestError, UserCodeError
+from interlock.redaction import bounded_text, bounded_traceback
 from interlock.runtime.classifying import Kind
 from interlock.runtime.means import place_of
 from interlock.runtime.owed import Owed, StepRun, TimerRun, UndoRun, named_in
 from interlock.runtime.pipeline import Group
 from interlock.runtime.staging import Staged, replace
-from interlock.store.values import Letter
+from interlock.store.values import Letter, letter_error
+
+ERROR_CHARACTERS_MAX = 2_000
+"""How much of an error's text is kept."""
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -29,6 +34,14 @@ class Late(msgspec.Struct, frozen=True):
 
     workflow: str
     run: str
+
+
+class Bug(msgspec.Struct, frozen=True):
+    """The answer to a report that was applied, in which code of the user went wrong."""
+
+    error: InterlockError
+    run: str
+    """The idempotency key of the run that was reported on."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -44,6 +57,8 @@ class Failure(msgspec.Struct, frozen=True):
     kind: Kind = Kind.INFRASTRUCTURE
     counted: bool = True
     """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
+    traceback: str = ""
+    """Of the last attempt; empty for one that is retried, whose traceback no letter keeps."""
 
     @property
     def outcome(self) -> str:
@@ -59,6 +74,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
+
+UNDO_RETRY = Retry()
+"""The waits of undos without a `retry`; how often they are tried is a setting of the engine."""
 
 
 class Report(ABC):
@@ -209,7 +227,8 @@ class Returned(Result):
             # wrong with it (a full undo log, an action that raises, a context that is too large) says nothing about
             # what happened outside: that is unknown, and is undone.
             unknown = not isinstance(error, Refusal)
-            return _failed(staged, group, Failure(error.code, error.what, retryable=False, unknown=unknown))
+            failure = _failure_of(error, unknown=unknown)
+            return _failed(staged, group, failure) or (Bug(error, self.run) if _is_bug(error) else None)
         return None
 
 
@@ -247,29 +266,47 @@ class Interrupted(Result):
 class Crashed(Report):
     """The process died while an attempt was under way. It may have happened, it counts, and it is tried again."""
 
-    __slots__ = ("attempts_max",)
+    __slots__ = ("attempts_max", "fraction")
 
-    def __init__(self, workflow: str, attempts_max: int) -> None:
+    def __init__(self, workflow: str, attempts_max: int, fraction: float) -> None:
         super().__init__(workflow)
         self.attempts_max = attempts_max
+        self.fraction = fraction
+        """The jitter of the wait before the next attempt."""
 
     def decide(self, group: Group) -> object:
-        """Like a failure of that attempt, without a wait."""
+        """Like a failure of that attempt. A first attempt is repeated immediately, a later one after a backoff."""
         staged = group.stage(self.workflow)
         if staged is not None:
-            crashed(staged, group, self.attempts_max)
+            crashed(staged, group, self.attempts_max, self.fraction)
         return None
 
 
-def crashed(staged: Staged, group: Group, attempts_max: int) -> None:
-    """The attempt that was under way has ended without a word, if there is one."""
-    current = staged.live.owed.current
+def crashed(staged: Staged, group: Group, attempts_max: int, fraction: float | None = None) -> None:
+    """End the attempt that was under way, if there is one. Without a `fraction` the next one begins immediately."""
+    live = staged.live
+    current = live.owed.current
     if current is None or not current.started or gone(staged, group):
         return
     if isinstance(current, StepRun):
-        _failed(staged, group, CRASHED)
+        step = live.bound.table.nodes[live.snapshot.state._name_].step
+        assert step is not None
+        _failed(staged, group, crash_of(current.attempts, step.retry, fraction))
     else:
-        undo_failed(staged, group, CRASHED, attempts_max)
+        retry = live.bound.undo_retries.get((current.step, current.undo), UNDO_RETRY)
+        undo_failed(staged, group, crash_of(current.attempts, retry, fraction), attempts_max)
+
+
+def crash_of(attempts: int, retry: Retry, fraction: float | None) -> Failure:
+    """Return the failure of an attempt that ended with its process.
+
+    The first is repeated without a wait: nearly always the process was killed or deployed. A step that kills its
+    process would otherwise kill it as often as there are attempts, as fast as it restarts. On a shared store there is
+    no `fraction`: the end of the lease was the wait.
+    """
+    if fraction is None or attempts <= 1:
+        return CRASHED
+    return replace(CRASHED, delay_s=retry.delay_s(attempts - 1, fraction))
 
 
 def gone(staged: Staged, group: Group) -> bool:
@@ -294,20 +331,37 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     run = replace(owed.run, attempts=attempts, started=False, unknown=owed.run.unknown or failure.unknown)
     if failure.retryable and not step.retry.exhausted(run.attempts):
         retry_us = None if failure is CRASHED else group.now_us + int(failure.delay_s * 1_000_000)
-        staged.owe(replace(owed, run=replace(run, retry_us=retry_us)), group.now_us)
+        run = replace(run, retry_us=retry_us, crashed=replace(failure, delay_s=0.0) == CRASHED)
+        staged.owe(replace(owed, run=run), group.now_us)
+        return None
+    if failure.kind.is_operators:
+        _give_up(staged, group, replace(owed, run=run), "step", step.name, run, failure)
         return None
     told = StepFailure(
         step=step.name, error=failure.error, message=failure.message, attempts=run.attempts, unknown=run.unknown
     )
+    bug: Bug | None = None
     try:
         decision = decide.fail(live.bound.table, live.snapshot, told)
         if decision is not None:
             staged.move(decision, group.means)
             return None
     except (RequestError, UserCodeError) as error:
-        failure = Failure(error.code, error.what, retryable=False, unknown=run.unknown)
+        failure = _failure_of(error, unknown=run.unknown)
+        bug = Bug(error, run.key) if _is_bug(error) else None
     _give_up(staged, group, replace(owed, run=run), "step", step.name, run, failure)
-    return None
+    return bug
+
+
+def _failure_of(error: InterlockError, *, unknown: bool) -> Failure:
+    text, traceback = bounded_text(error.what, ERROR_CHARACTERS_MAX), bounded_traceback(error)
+    kind = Kind.MISTAKE if _is_bug(error) else Kind.INFRASTRUCTURE
+    return Failure(error.code, text, retryable=False, unknown=unknown, kind=kind, traceback=traceback)
+
+
+def _is_bug(error: InterlockError) -> bool:
+    """Whether the code of the user is wrong: an action that raises, a step that returns what is no event."""
+    return isinstance(error, UserCodeError | InvalidPayload)
 
 
 class Undone(Result):
@@ -351,12 +405,13 @@ class UndoFailed(Result):
 
 
 def undo_failed(staged: Staged, group: Group, failure: Failure, attempts_max: int) -> None:
-    """Try the newest undo again later, or leave it to a person."""
+    """Try the newest undo again later, or leave it to a person; `attempts_max` is for undos without a `retry`."""
     owed = staged.live.owed
     attempts = owed.undos[0].attempts if failure.counted else owed.undos[0].attempts - 1
     first = replace(owed.undos[0], attempts=attempts, started=False)
     rest = owed.undos[1:]
-    if failure.retryable and first.attempts < attempts_max:
+    retry = staged.live.bound.undo_retries.get((first.step, first.undo))
+    if failure.retryable and first.attempts < (attempts_max if retry is None else retry.attempts):
         first = replace(first, retry_us=group.now_us + int(failure.delay_s * 1_000_000))
         staged.owe(replace(owed, undos=(first, *rest)), group.now_us)
         return
@@ -375,6 +430,16 @@ def _give_up(
     row = staged.live.row
     letter = group.means.ids.text()
     staged.letters += (
-        Letter(letter, kind, row.id, name, run.attempts, failure.text, group.now_us, row.version, run.key),
+        Letter(
+            letter,
+            kind,
+            row.id,
+            name,
+            run.attempts,
+            letter_error(failure.text, failure.traceback),
+            group.now_us,
+            row.version,
+            run.key,
+        ),
     )
     staged.owe(replace(owed, dead=kind, letter=letter), group.now_us)

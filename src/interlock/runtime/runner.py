@@ -6,8 +6,8 @@ workflows is a queue of names and not a pile of tasks (G6).
 """
 
 import asyncio
-import logging
 
+from interlock.redaction import logger_of
 from interlock.runtime.attempting import Attempting
 from interlock.runtime.attempts import Attempt, Judge
 from interlock.runtime.bound import Bound, Live
@@ -19,11 +19,12 @@ from interlock.runtime.reports import Failure, Interrupted, Look
 from interlock.runtime.resilience.lines import Pass
 from interlock.runtime.settings import EngineSettings
 from interlock.runtime.staging import Staged
+from interlock.runtime.step_threads import StepThreads
 from interlock.runtime.telling import Teller
 from interlock.runtime.wakes import Wakes
 from interlock.store.values import OwedEffect, Row
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
 
 CANCEL_S = 5.0
 """How long a closing engine waits for attempts that it has cancelled."""
@@ -52,7 +53,10 @@ class Runner(Attempting):
         self._opening: asyncio.TimerHandle | None = None
         self._effects: dict[str, OwedEffect] = {}
         """Effects that wait for their time or for a place."""
+        self.unbegun: dict[str, OwedEffect] = {}
+        """Effects that waited for a place when the engine stopped."""
         self._tracing = pipeline.means.tracing
+        self.threads = StepThreads(self._attempts, settings.threads_max)
         self.places = pipeline.means.places
         self.slots, self.effect_slots = self.places.steps, self.places.effects
         self.slots.called = self.places.undos.called = self.look
@@ -197,13 +201,22 @@ class Runner(Attempting):
         self.places.close()
         await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
         self._working = False
+        self.unbegun.update(self._effects)
         self._effects.clear()
+        await self._give_back()
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if tasks and limit_s > 0:
             await asyncio.wait(tasks, timeout=limit_s)
         while tasks := self.abort():
             _, stuck = await asyncio.wait(tasks, timeout=CANCEL_S)
             if stuck:
+                await self.threads.give_up(CANCEL_S)
+                stuck = {task for task in stuck if not task.done()}
+            if stuck:
                 log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
                 break
+        await self.threads.give_up(CANCEL_S)
         self._deadlines.close()
+
+    async def _give_back(self) -> None:
+        """Nothing more begins here. Where other processes work on the store they may have what has not begun."""

@@ -7,6 +7,7 @@ import math
 
 import msgspec
 
+from interlock.core.policies import Retry
 from interlock.errors import DefinitionError
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -37,11 +38,14 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     effects_max: int = 200
     """Attempts of effects under way at once."""
 
+    threads_max: int = 64
+    """Threads of blocking steps, undos and effects at once; more of them wait for a thread, within their timeout."""
+
     undo_timeout_s: float = 30.0
     """How long one attempt of an undo may take."""
 
-    undo_attempts: int = 3
-    """Attempts of an undo before it is a dead letter (C9)."""
+    undo_attempts: int = Retry().attempts
+    """Attempts of an undo that has no `retry` of its own, before it is a dead letter (C9, C18)."""
 
     snapshots_max: int = 20_000
     """Workflows kept in memory; the one that was used longest ago goes first."""

@@ -10,8 +10,10 @@ from enum import Enum
 
 import msgspec
 
+from interlock.core.refusals import context_not_storable
 from interlock.core.values import (
     Decision,
+    Record,
     Run,
     RunEffect,
     RunStep,
@@ -21,6 +23,7 @@ from interlock.core.values import (
     StopStep,
     StopTimers,
 )
+from interlock.errors import InvalidPayload
 from interlock.runtime.bound import AnySnapshot, Bound, Live, event_text
 from interlock.runtime.means import Means, effect_kind, effect_line, later_us, place_of
 from interlock.runtime.owed import NOTHING, Owed, PastRun, StepRun, TimerRun, UndoRun, encode_owed, fresh_key
@@ -115,7 +118,11 @@ class Staged(msgspec.Struct, gc=False):
         live = self.live
         bound, row, before, snapshot = live.bound, live.row, live.snapshot, decision.snapshot
         now_us = means.now_us
-        context = row.context if snapshot.context is before.context else bound.codec.stored_context(snapshot.context)
+        context, kept = row.context, before.context
+        if snapshot.context is not kept or row.machine_version != bound.version:
+            # Also an unchanged one of another version: the row says that this version has written it. What is kept is
+            # what is stored (A10): the returned object belongs to user code, which may go on changing it.
+            context, kept = _context(bound, decision.records[-1])
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
@@ -128,16 +135,14 @@ class Staged(msgspec.Struct, gc=False):
         if means.tracing is not None:
             owed = means.tracing.owing(owed, live.owed.trace, row, node.name, final=node.final and not self.effects)
         attempted = owed.run is not None and owed.run.attempted
-        if attempted != snapshot.attempted:
-            snapshot = Snapshot(
-                snapshot.state, snapshot.context, snapshot.version, snapshot.visit, snapshot.undo_log, attempted
-            )
+        if attempted != snapshot.attempted or kept is not snapshot.context:
+            snapshot = Snapshot(snapshot.state, kept, snapshot.version, snapshot.visit, snapshot.undo_log, attempted)
         self.live = Live(
             bound,
             Row(
                 row.id,
                 row.machine,
-                bound.table.version,
+                bound.version,
                 node.name,
                 context,
                 snapshot.version,
@@ -256,7 +261,7 @@ class Staged(msgspec.Struct, gc=False):
                     record.to_state._value_,
                     record.event,
                     bound.payload(record.payload),
-                    context if record is last else bound.codec.stored_context(record.context),
+                    context if record is last else _context(bound, record)[0],
                     now_us,
                     key,
                     key_digest,
@@ -354,6 +359,19 @@ class Staged(msgspec.Struct, gc=False):
         else:
             self.effects += (effect,)
         return True
+
+
+def _context(bound: Bound, record: Record[Enum, object]) -> tuple[bytes, object]:
+    """The context of a record as it is stored, and as it is read back.
+
+    Raises UserCodeError: an action has made it. Raises InvalidPayload if the event already cannot be stored,
+    because then the action has only passed on what the caller sent.
+    """
+    try:
+        return bound.codec.stored_context(record.context)
+    except InvalidPayload as error:
+        bound.payload(record.payload)
+        raise context_not_storable(bound.table, record.event, error) from error
 
 
 def _timer_us(timers: Sequence[TimerRun]) -> int | None:

@@ -10,7 +10,6 @@ same limit. Nothing here can hold up or end an engine.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -19,6 +18,7 @@ import msgspec
 
 from interlock.core.table import Node
 from interlock.errors import DefinitionError
+from interlock.redaction import logger_of
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.alert import Alert, Debt, debt_alert, key, letter_alert, more_alert, stalled_alert
 from interlock.runtime.alerts.ledger import Ledger, Told, Turn
@@ -37,7 +37,14 @@ _COUNTED = 4
 _Single = Literal["stalled", "dead_letter"]
 """The kinds that are told one by one."""
 
-_LOG = logging.getLogger("interlock.alerts")
+_LOG = logger_of("interlock.alerts")
+
+
+QUIET_S_MAX = 4 * 3_600.0
+"""The longest time without a look in virtual time, where nothing is written and nothing can be late before."""
+
+QUIET_REAL_S_MAX = 300.0
+"""The same on a real clock: a clock may be set, and a suspended machine counts no time for its timers."""
 
 
 class HasNodes(Protocol):
@@ -87,6 +94,7 @@ class StallDetector:
         every_s: float = 30.0,
         limit: int = STALLS_MAX,
         debt_s: float = DEBT_S,
+        quiet_s_max: float = QUIET_REAL_S_MAX,
     ) -> None:
         if not 0 < every_s < math.inf or limit < 1 or not 0 <= debt_s < math.inf:
             raise DefinitionError(
@@ -102,12 +110,18 @@ class StallDetector:
         self._every_s = every_s
         self._limit = limit
         self._debt_s = debt_s
+        self._quiet_s_max = quiet_s_max
         receivers = [report.receiver for report in alarms.reports()]
         self._ledger = Ledger(store, machines, receivers)
         self._turn = Turn(store, machines, receivers, every_s)
         self._token: int | None = None
         """Of the turn in which the last look was."""
         self._visits: dict[str, tuple[str, int]] = {}
+        self._states: dict[str, tuple[str, str]] = {}
+        """Of everything that the last look found late: its machine and state."""
+        self.still = False
+        """Nothing was written since the last look began; the engine calls `stir` when it writes."""
+        self._waking: asyncio.Future[None] | None = None
         self._remember(Told())
 
     async def run(self, *, once: bool = False) -> None:
@@ -118,12 +132,16 @@ class StallDetector:
             await self._turn.give_up()
 
     async def _looking(self, *, once: bool) -> None:
-        looks = 0
+        looks, pause_s = 0, self._every_s
         while not once or looks == 0:
             looks += 1
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(pause_s)
+            pause_s, quiet_s = self._every_s, 0.0
+            self.still, idle = not self._store.shared, self._alarms.idle
             try:
-                await self.look()
+                looked = await self.look()
+                if self.still and idle and not (looked.raised or looked.resolved):
+                    quiet_s = await self._quiet_s(self._store.now_us())
             except Exception as error:  # noqa: BLE001 -- whatever the store raises, the engine and the next look go on.
                 _LOG.warning(
                     "The look for stalled workflows failed (%s) and is tried again in %.1f s: %s",
@@ -131,6 +149,46 @@ class StallDetector:
                     self._every_s,
                     error,
                 )
+            if quiet_s and self.still:
+                pause_s -= await self._rest(quiet_s) % self._every_s
+            self.still = False
+
+    def stir(self) -> None:
+        """The engine has written something while nothing was expected: look again."""
+        self.still = False
+        if self._waking is not None and not self._waking.done():
+            self._waking.set_result(None)
+
+    async def _rest(self, limit_s: float) -> float:
+        """Wait until the engine writes something, at most for so long; returns how long it was."""
+        loop = asyncio.get_running_loop()
+        self._waking = loop.create_future()
+        begun_s, timer = loop.time(), loop.call_later(limit_s, self.stir)
+        try:
+            await self._waking
+        finally:
+            timer.cancel()
+            self._waking = None
+        return loop.time() - begun_s
+
+    async def _quiet_s(self, now_us: int) -> float:
+        """How many seconds the next looks would find nothing if nothing is written meanwhile; whole looks of them."""
+        soonest_us = now_us + round(self._quiet_s_max * 1_000_000)
+        for name, machine in self._machines.items():
+            # Of each state: how many are late, which come first, and when the next one is.
+            waits = [
+                (state, sum(each == (name, state) for each in self._states.values()), limit_s)
+                for state, limit_s in _dwells(machine).items()
+            ]
+            if self._debt_s > 0 and name not in self._debts:
+                nodes = machine.table.nodes.values()
+                waits += [(node.name, 0, self._debt_s) for node in nodes if node.unwinds_to is not None]
+            for state, late, limit_s in waits:
+                rows = await self._store.stalled(name, {state: now_us + 1}, limit=late + 1)
+                if len(rows) > late:
+                    soonest_us = min(soonest_us, rows[late].entered_us + round(limit_s * 1_000_000) + 1)
+        looks = math.ceil((soonest_us - now_us) / 1_000_000 / self._every_s)
+        return max(0, looks - 1) * self._every_s
 
     async def look(self) -> Looked:
         """Look once, tell what is new and what is over, and return both; nothing while another process looks."""
@@ -185,12 +243,9 @@ class StallDetector:
     async def _stalled(self, now_us: int) -> _Seen:
         read = self._limit * _COUNTED
         found = _Seen({}, {}, whole=True)
+        self._states = {}
         for name, machine in self._machines.items():
-            dwells = {
-                node.name: node.dwell_max_s
-                for node in machine.table.nodes.values()
-                if node.active and node.dwell_max_s is not None and math.isfinite(node.dwell_max_s)
-            }
+            dwells = _dwells(machine)
             if not dwells:
                 continue
             before_us = {state: now_us - round(dwell_s * 1_000_000) for state, dwell_s in dwells.items()}
@@ -200,6 +255,7 @@ class StallDetector:
                 alert = stalled_alert(row, dwells[row.state], now_us)
                 found.alerts[alert.dedup_key] = alert
                 found.visits[alert.dedup_key] = (row.id, row.visit)
+                self._states[alert.dedup_key] = (name, row.state)
         return found
 
     async def _letters(self, now_us: int) -> _Seen:
@@ -268,3 +324,12 @@ class StallDetector:
         elif not beyond and kind in self._more:
             resolved.append(self._more.pop(kind).over(now_us))
         return raised, resolved
+
+
+def _dwells(machine: HasTable) -> dict[str, float]:
+    """The seconds that a workflow may stay in each state that has a limit."""
+    return {
+        node.name: node.dwell_max_s
+        for node in machine.table.nodes.values()
+        if node.active and node.dwell_max_s is not None and math.isfinite(node.dwell_max_s)
+    }

@@ -4,13 +4,13 @@ They are frozen, and say what is durable: nothing in them can be taken back by a
 """
 
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Generic, Literal
 
 import msgspec
 
 from interlock.core.events import Event
-from interlock.core.values import ContextT, StateT, StepFailure
+from interlock.core.values import ContextT, StateT, StepFailure, StoredJson
 from interlock.errors import InterlockError
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.owed import NOTHING, StepRun, UndoRun
@@ -51,14 +51,18 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class HistoryRow(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True):
-    """One row of history; `context` is the context after the move."""
+    """One row of history; `context` is the context after the move.
+
+    What an earlier version of the machine has stored and today's classes cannot hold is a `StoredJson`.
+    """
 
     version: int
     from_state: StateT
     to_state: StateT
     event: str
-    payload: Event | StepFailure | None
+    payload: Event | StepFailure | StoredJson | None
     context: ContextT
+    """At run time a `StoredJson`, as above, where the class cannot hold it; the type leaves the rare case out."""
     key: str | None
     created_at: datetime
 
@@ -94,6 +98,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The idempotency key of what gave up: the same when it is tried again."""
     version: int
     """The workflow's version then."""
+    traceback: str = ""
+    """Of the last error: bounded, with secrets masked; empty where there is none."""
 
 
 class Compensation(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +124,7 @@ def view_of(live: Live) -> View[Enum, object]:
         id=row.id,
         machine=row.machine,
         state=live.snapshot.state,
-        context=live.snapshot.context,
+        context=live.lend_context(),
         version=row.version,
         created_at=moment(row.created_us),
         updated_at=moment(row.updated_us),
@@ -162,7 +168,7 @@ def _in_the_way(live: Live, run: StepRun | UndoRun) -> str | None:
 def _kind(run: StepRun | UndoRun) -> Literal["first", "retry", "undo"]:
     if not isinstance(run, StepRun):
         return "undo"
-    return "retry" if run.attempts and run.retry_us is not None else "first"
+    return "retry" if run.is_retry else "first"
 
 
 def _attempts(count: int) -> str:
@@ -177,10 +183,11 @@ def letter_of(letter: Letter) -> DeadLetter:
         workflow=letter.workflow,
         name=letter.name,
         attempts=letter.attempts,
-        error=letter.error,
+        error=letter.message,
         since=moment(letter.since_us),
         key=letter.key,
         version=letter.version,
+        traceback=letter.traceback,
     )
 
 
@@ -209,14 +216,37 @@ def history_row(bound: Bound, happened: Happened) -> HistoryRow[Enum, object]:
     """One row of history for people."""
     return HistoryRow(
         version=happened.version,
-        from_state=bound.node_of(happened.from_state).state,
-        to_state=bound.node_of(happened.to_state).state,
+        from_state=_past_state(bound, happened.from_state),
+        to_state=_past_state(bound, happened.to_state),
         event=happened.event,
         payload=bound.read_payload(happened.event, happened.payload),
-        context=bound.codec.decode_context(happened.context),
+        context=bound.codec.read_context(happened.context),
         key=happened.key,
         created_at=moment(happened.created_us),
     )
+
+
+class PlainState(StrEnum):
+    """A state by its stored name, where no machine has it: `view.state == "done"`, `view.state.value == "done"`."""
+
+    def __reduce_ex__(self, proto: object) -> tuple[object, ...]:
+        # By name an Enum would look for a declared member, and there is none.
+        del proto
+        return plain_state, (str(self),)
+
+
+def plain_state(name: str) -> PlainState:
+    """The state of that name. Members are made as they are met, and are equal when their texts are."""
+    state = str.__new__(PlainState, name)
+    state._name_ = name  # As Enum itself does it for a member.
+    state._value_ = name
+    return state
+
+
+def _past_state(bound: Bound, name: str) -> Enum:
+    """A state in history, which the machine may have lost since."""
+    node = bound.stored.get(name)
+    return plain_state(name) if node is None else node.state
 
 
 def moment(time_us: int) -> datetime:

@@ -120,15 +120,15 @@ def _states(bound: Bound, text: str) -> list[Enum]:
 
 
 async def _while_both_stay(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
-    """Wait, unless the client goes (nobody is left to answer) or the server does (another one can answer)."""
+    """Wait, unless the client disconnects or the server stops: another one can answer then."""
     loop = asyncio.get_running_loop()
     answer = loop.create_task(waiting)
-    ends = {loop.create_task(request.gone()), loop.create_task(_left(service))}
+    gone, stopped = loop.create_task(request.gone()), loop.create_task(service.until_stop())
     try:
-        await asyncio.wait({answer, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answer, gone, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        if service.leaving.is_set():
+        if stopped.done():
             raise UnavailableError(
                 "the server is stopping, and ends its waits.",
                 why="A wait may take longer than a server that stops can stay.",
@@ -136,12 +136,8 @@ async def _while_both_stay(service: Service, request: Request, waiting: Coroutin
             )
         raise Disconnected
     finally:
-        for task in (answer, *ends):
+        for task in (answer, gone, stopped):
             task.cancel()
-
-
-async def _left(service: Service) -> None:
-    await service.leaving.wait()
 
 
 # --- operating -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from interlock.server.describing import PAGES
 from interlock.server.door import Door, permitted
 from interlock.server.limits import Limits
 from interlock.server.problems import answer_to, unexpected
-from interlock.server.requests import AsgiScope, Disconnected, Receive, Request, Send
+from interlock.server.requests import CLOSE, AsgiScope, Disconnected, Receive, Request, Send, slow_body
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route, Router
 from interlock.server.security.audit import Audit
@@ -79,6 +79,8 @@ class AsgiApp:
                 body = answer.body
                 length = (b"content-length", b"%d" % len(body))
                 headers = [*answer.headers, length, *(() if answer.secured else ALWAYS)]
+                if request.read_bytes is not None and CLOSE[0] not in headers and request.ends_connection():
+                    headers += CLOSE
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
             else:
@@ -132,6 +134,8 @@ async def _stream(answer: Streamed, request: Request, send: Send) -> None:
 
 
 def _too_long(request: Request) -> InterlockError:
+    if request.reads:
+        return slow_body(f"the body of the request was not complete after {request.limits.request_s:g} s (request_s).")
     what = f"the request took longer than {request.limits.request_s:g} s."
     if request.method in {"GET", "HEAD"}:
         return Overloaded(RETRY_S, what)

@@ -4,15 +4,20 @@ The page is made of the table of routes, so it shows what there is; it asks no o
 without JavaScript.
 """
 
+import contextlib
 import html
 import re
 
+from interlock.access import NotAuthenticated, NotPermitted
+from interlock.errors import UnavailableError
+from interlock.runtime.bound import Bound
 from interlock.server.answers import PAGE, Answer, Headers, encode, shown
 from interlock.server.openapi import document
 from interlock.server.problems import phrase
 from interlock.server.requests import Request
 from interlock.server.routes import ROUTES
 from interlock.server.routing import Route, mounted_at
+from interlock.server.security.scopes import Scope
 from interlock.server.served import Served
 
 VARY: Headers = ((b"vary", b"accept"),)
@@ -35,18 +40,28 @@ td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: t
 
 async def openapi(served: Served, request: Request) -> Answer:
     """The OpenAPI document."""
-    del served
     request.query()
-    return shown(document(ROUTES, root=mounted_at(request.scope, "/openapi.json")))
+    return shown(await _document(served, request, "/openapi.json"))
+
+
+async def _document(served: Served, request: Request, path: str) -> dict[str, object]:
+    """The document, with examples for the machines that the client may read; a client without a key sees none."""
+    service = served.service
+    bounds: list[Bound] = []
+    with contextlib.suppress(NotAuthenticated, NotPermitted, UnavailableError):
+        await service.guard.fresh()
+        identity = service.guard.identify(request.headers)
+        identity.require(Scope.READ)
+        bounds = [bound for bound in service.chosen(None) if identity.allows(bound.name, None)]
+    return document(ROUTES, root=mounted_at(request.scope, path), machines=bounds)
 
 
 async def docs(served: Served, request: Request) -> Answer:
     """The page about all routes; for a program that asks for JSON and no page, the document."""
-    del served
     request.query()
     wanted = request.header(b"accept") or ""
     if "json" in wanted and "html" not in wanted:
-        return shown(document(ROUTES, root=mounted_at(request.scope, "/docs")), headers=VARY)
+        return shown(await _document(served, request, "/docs"), headers=VARY)
     return Answer(200, page().encode(), PAGE + VARY, secured=True)
 
 
@@ -64,8 +79,9 @@ def page() -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Interlock: HTTP</title>'
         '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="docs/style.css"></head><body>'
         "<h1>Interlock over HTTP</h1>"
-        "<p>JSON in and out. Errors are problem documents (RFC 9457): <code>title</code> is what happened, "
-        "<code>detail</code> is why, <code>fix</code> is how to go on, <code>code</code> is stable. "
+        "<p>JSON in and out. Errors are problem documents (RFC 9457): <code>title</code> names the type of "
+        "the problem, <code>detail</code> says what happened and why, <code>fix</code> is how to go on, "
+        "<code>code</code> is stable. "
         'The same as <a href="openapi.json">OpenAPI 3.1</a>.</p>' + "".join(parts) + "</body></html>"
     )
 

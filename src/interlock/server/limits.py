@@ -53,6 +53,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stream_alive_s: float = 15.0
     """How often a silent stream says that it is there."""
 
+    stream_s: float = 30.0
+    """How long one stream of a mounted app lasts: the client continues it, and a server that stops is not kept."""
+
     databases_max: int = 100
     """Databases that are open at once."""
 

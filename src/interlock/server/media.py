@@ -1,8 +1,8 @@
 """What a body says of itself: JSON in UTF-8, and not compressed, or 415.
 
-Whoever says nothing is read as JSON, and so is whoever says what programs say by themselves (curl calls everything a
-form). A body that is called something else, or is in another encoding, is not guessed at. Compressed bodies are refused
-because a small one could stand for a huge one.
+A body without a type is read as JSON, and so is one with a type that programs set by themselves: curl calls everything
+a form, others application/octet-stream. A body of another type, or in another encoding, is not guessed at. Compressed
+bodies are refused because a small one could stand for a huge one.
 """
 
 from email.message import Message
@@ -19,7 +19,6 @@ _READ: Final = frozenset(
         "application/x-ndjson",
         "application/ndjson",
         "application/jsonl",
-        "text/plain",
         "text/json",
         "application/x-www-form-urlencoded",
         "application/octet-stream",

@@ -1,7 +1,6 @@
 """The OpenAPI document, made of the table of routes and of the structs that go in and out.
 
-Examples are part of it. What machines take is not: contexts and payloads are theirs, and `GET /v1/machines` has their
-schemas.
+Examples are part of it: of every problem, and of what the served machines take, for a client that may see them.
 """
 
 import re
@@ -11,10 +10,14 @@ from typing import Any
 
 import msgspec
 
+from interlock.runtime.bound import Bound
+from interlock.server.examples import Examples, codes_for, machine_examples
+from interlock.server.examples import components as problem_components
 from interlock.server.problems import Problem, phrase
 from interlock.server.routing import Route
 
 TEMPLATE = "#/components/schemas/{name}"
+EXAMPLE = "#/components/examples/"
 PROBLEM = "application/problem+json"
 
 ID: dict[str, object] = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^/]+$"}
@@ -22,23 +25,16 @@ ID: dict[str, object] = {"type": "string", "minLength": 1, "maxLength": 200, "pa
 ALWAYS = (401, 403, 408, 500)
 """What any route with a key may answer."""
 
-PROBLEM_EXAMPLE: dict[str, object] = {
-    "type": "urn:interlock:invalid-transition",
-    "title": "order: event SUBMIT has no transition from state 'done'; allowed here: none.",
-    "status": 409,
-    "detail": "At any moment a workflow is in exactly one state, and only the declared events move it from there.",
-    "code": "invalid-transition",
-    "fix": "Send one of the allowed events, or declare SUBMIT from 'done'.",
-}
-
 DESCRIPTION = (
-    "Durable state-machine workflows. Errors are problem documents (RFC 9457): `title` is what happened, "
-    "`detail` is why, `fix` is how to go on, `code` is stable. Requests with an Idempotency-Key can be repeated safely."
+    "Durable state-machine workflows. Errors are problem documents (RFC 9457): `title` names the type of the problem, "
+    "`detail` says what happened and why, `fix` is how to go on, `code` is stable. Requests with an Idempotency-Key "
+    "can be repeated safely."
 )
 
 
-def document(routes: Sequence[Route[Any]], *, root: str = "") -> dict[str, object]:
-    """The whole document, for an app that is mounted at `root`."""
+def document(routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence[Bound] = ()) -> dict[str, object]:
+    """The whole document, for an app that is mounted at `root`, with examples for these machines."""
+    bodies = machine_examples(machines)
     shown = [route for route in routes if not route.hidden]
     types = {kind for route in shown for kind in (route.body, route.answer) if kind is not None and kind is not dict}
     ordered = sorted(types, key=lambda kind: kind.__name__)
@@ -49,7 +45,7 @@ def document(routes: Sequence[Route[Any]], *, root: str = "") -> dict[str, objec
     references[dict] = {"type": "object"}
     paths: dict[str, dict[str, object]] = {}
     for route in shown:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references, bodies.get(route.path))
     return {
         "openapi": "3.1.0",
         "info": {"title": "Interlock", "version": _version(), "description": DESCRIPTION},
@@ -57,6 +53,7 @@ def document(routes: Sequence[Route[Any]], *, root: str = "") -> dict[str, objec
         "paths": paths,
         "components": {
             "schemas": components,
+            "examples": problem_components(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}},
         },
     }
@@ -75,7 +72,9 @@ def _version() -> str:
         return "source"
 
 
-def _operation(route: Route[Any], references: dict[type, dict[str, object]]) -> dict[str, object]:
+def _operation(
+    route: Route[Any], references: dict[type, dict[str, object]], bodies: Examples | None
+) -> dict[str, object]:
     operation: dict[str, object] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
@@ -88,10 +87,8 @@ def _operation(route: Route[Any], references: dict[type, dict[str, object]]) -> 
         operation["description"] = f"Needs a key with the scope `{route.scope}` where keys are in use."
     if route.body is not None:
         schema = references[route.body] if route.body_media == "application/json" else {"type": "string"}
-        operation["requestBody"] = {
-            "required": True,
-            "content": {route.body_media: {"schema": schema, "example": route.body_example}},
-        }
+        example: dict[str, object] = {"examples": bodies} if bodies else {"example": route.body_example}
+        operation["requestBody"] = {"required": True, "content": {route.body_media: {"schema": schema, **example}}}
     return operation
 
 
@@ -140,6 +137,11 @@ def _responses(route: Route[Any], references: dict[type, dict[str, object]]) -> 
     for status in sorted(problems):
         responses[str(status)] = {
             "description": phrase(status),
-            "content": {PROBLEM: {"schema": references[Problem], "example": PROBLEM_EXAMPLE}},
+            "content": {
+                PROBLEM: {
+                    "schema": references[Problem],
+                    "examples": {code: {"$ref": EXAMPLE + code} for code in codes_for(route.path, status)},
+                }
+            },
         }
     return responses

@@ -3,6 +3,8 @@
 Whatever changes something is written to the audit log first, with who it was.
 """
 
+import difflib
+
 import msgspec
 
 from interlock.errors import InvalidPayload, WorkflowNotFound
@@ -112,9 +114,11 @@ def _breaker_of(service: Service, name: str) -> BreakerView:
     for breaker in found:
         if breaker.name == name:
             return breaker
+    near = difflib.get_close_matches(name, [each.name for each in found], n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
     raise HttpProblem(
         404,
-        f"nothing here calls a dependency {name!r:.300}.",
+        f"nothing here calls a dependency {name!r:.300}.{meant}",
         code="breaker-not-found",
         why=f"The machines of this server call {', '.join(repr(each.name) for each in found) or 'none'}.",
         fix="Use one of those names.",

@@ -1,11 +1,11 @@
 """Errors as problem documents (RFC 9457): a status, a stable code, and the same three parts as everywhere else.
 
-`title` is what happened, `detail` is why, `fix` is how to go on. Which status an error has is one table; a subclass
+`title` names the type of the problem and is the same each time, `detail` says what happened this time and why, `what`
+is the first part of it alone, `fix` is how to go on. Which status an error has is one table; a subclass
 that is not in it has that of its parent. What nobody expected is 500 with nothing of it in the answer but a number that
 stands in the log: an exception's text may hold a secret.
 """
 
-import logging
 import math
 from http import HTTPStatus
 
@@ -35,13 +35,12 @@ from interlock.errors import (
     WorkflowExists,
     WorkflowNotFound,
 )
+from interlock.redaction import bounded_text, logger_of
 from interlock.seams import RandomIds
 from interlock.server.answers import Answer, Headers, encode
 from interlock.server.security.headers import challenge
-from interlock.server.security.redaction import Redacting
 
-log = logging.getLogger("interlock.server")
-log.addFilter(Redacting())  # What nobody expected is logged with its traceback, and nobody knows what is in that.
+log = logger_of("interlock.server")
 
 PROBLEM: Headers = ((b"content-type", b"application/problem+json"),)
 
@@ -71,6 +70,64 @@ STATUS: dict[type[InterlockError], int] = {
 }
 """The status of each class of errors."""
 
+TITLES: dict[str, str] = {
+    "interlock": "The request failed.",
+    "definition": "A machine, step or setting is declared wrongly.",
+    "missing-extra": "An optional dependency is not installed.",
+    "request": "The request cannot be carried out as it stands.",
+    "refused": "The machine refuses the event.",
+    "invalid-transition": "The event has no transition from the current state.",
+    "guard-rejected": "A guard refuses the event.",
+    "invalid-payload": "A value in the request is not valid.",
+    "payload-too-large": "The body, a context or a payload is too large.",
+    "limit-reached": "A limit is reached.",
+    "workflow-not-found": "The workflow does not exist.",
+    "workflow-exists": "The id belongs to another workflow.",
+    "version-conflict": "The workflow has another version than the expected one.",
+    "key-reused": "The idempotency key was used for something else.",
+    "wait-failed": "The workflow ended in another state.",
+    "wait-timeout": "The workflow did not reach the state in time.",
+    "target-not-found": "The target does not exist.",
+    "usage": "A name, an address or a setting cannot be used like this.",
+    "unusable-file": "A file cannot be used.",
+    "dialect": "The SQL is outside the documented subset.",
+    "transaction": "The transaction did not commit.",
+    "constraint-violation": "A constraint refuses the transaction.",
+    "not-authenticated": "The request has no valid API key.",
+    "not-permitted": "The API key does not permit the request.",
+    "step": "A step failed.",
+    "retryable": "A step failed, and may be retried.",
+    "retry-after": "A step failed, and may be retried later.",
+    "non-retryable": "A step failed for good.",
+    "user-code-error": "A function of the application failed.",
+    "unavailable": "The server cannot do this now.",
+    "overloaded": "The server takes in no more work now.",
+    "outcome-unknown": "The outcome of the request is unknown.",
+    "lane-owned": "Another process owns the lane.",
+    "lease-held": "Another process holds the lease.",
+    "fenced": "Another owner took the lane or the lease over.",
+    "moved-elsewhere": "The data moved to another place.",
+    "machine-mismatch": "The process has another version of the machine.",
+    "corruption": "Stored data contradict themselves.",
+    "internal": "The server failed.",
+    "bad-signature": "The signature of the webhook is not valid.",
+    "breaker-not-found": "The breaker does not exist.",
+    "database-not-found": "The database does not exist.",
+    "head-too-large": "The head of the request is too large.",
+    "invalid-request": "The request is not valid HTTP/1.1.",
+    "machine-not-found": "The machine does not exist.",
+    "method-not-allowed": "The path does not take this method.",
+    "no-metrics": "The server has no metrics.",
+    "not-found": "The path does not exist.",
+    "request-timeout": "The request did not arrive in time.",
+    "unsupported-media-type": "The type of the body is not supported.",
+    "webhook-not-found": "The source of webhooks does not exist.",
+}
+"""The title of each code."""
+
+BUG_CHARACTERS_MAX = 2_000
+"""Of the text of a bug, which quotes an exception."""
+
 RETRY_S = 1
 """When it is worth coming back to what is not available, where nothing better is known."""
 
@@ -80,9 +137,13 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     type: str
     title: str
+    """The type of the problem: the same sentence each time."""
     status: int
     detail: str
+    """What happened this time, and why."""
     code: str
+    what: str
+    """What happened this time: the first part of `detail`, without the reason."""
     fix: str
     retry: str | None = None
     """When a repetition may help: "now" or "later"."""
@@ -99,6 +160,8 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the guards that said no say about themselves."""
     size_bytes: int | None = None
     limit_bytes: int | None = None
+    correlation_id: str | None = None
+    """The id under which the traceback of a bug is in the server's log."""
 
 
 class HttpProblem(RequestError):
@@ -136,10 +199,11 @@ def problem_of(error: InterlockError, *, status: int | None = None, workflow: st
     code = error.problem_code if isinstance(error, HttpProblem) else error.code
     found = Problem(
         type=f"urn:interlock:{code}",
-        title=error.what,
+        title=_title(error, code),
         status=status or status_of(error),
-        detail=error.why,
+        detail=f"{error.what} {error.why}",
         code=code,
+        what=error.what,
         fix=error.fix,
         retry=None if error.retry == "never" else error.retry,
         id=workflow,
@@ -152,7 +216,32 @@ def problem_of(error: InterlockError, *, status: int | None = None, workflow: st
         found.guard, found.guards, found.reasons = error.guard, error.guards, error.reasons
     if isinstance(error, PayloadTooLarge):
         found.size_bytes, found.limit_bytes = error.size_bytes, error.limit_bytes
+    if isinstance(error, UserCodeError):
+        found.what = bounded_text(error.what, BUG_CHARACTERS_MAX)
+        found.detail = f"{found.what} {error.why}"
+        found.machine, found.event = error.machine or None, error.event or None
+        found.correlation_id = _logged(error)
     return found
+
+
+def _title(error: InterlockError, code: str) -> str:
+    """The title of a code; one that a program has declared itself has the title of its parent class."""
+    parents = (str(getattr(cls, "code", "")) for cls in type(error).__mro__)
+    return TITLES.get(code) or next(TITLES[each] for each in parents if each in TITLES)
+
+
+def _logged(error: UserCodeError) -> str:
+    """The id under which the error is in the log. The engine has logged what it decides; the rest is logged here."""
+    return error.correlation_id or log_bug(error, exc_info=error)
+
+
+def log_bug(error: UserCodeError, *, frames: str = "", exc_info: BaseException | None = None) -> str:
+    """Log a bug of the program with its traceback, and return the id under which it is in the log."""
+    number = error.correlation_id = RandomIds().text()
+    fields = {"machine": error.machine or None, "event": error.event or None, "correlation_id": number}
+    text = f"\nTraceback (most recent call last):\n{frames}" if frames else ""
+    log.error("%s (correlation id %s)%s", error.what, number, text, exc_info=exc_info, extra=fields)
+    return number
 
 
 def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:

@@ -6,9 +6,15 @@ document like any other. Bodies are bounded by the app, which knows what they ar
 what was written to it is cut off: one that sends everything before it reads may wait for us as we wait for it.
 
 What is refused at the door is answered here, before anything is made for it; the connection goes on.
+
+A request may be answered before its body has come. A small rest is read and dropped, so that the connection can go on.
+After a large one the connection ends: the server closes its own side, and reads a bounded rest for a bounded time. A
+connection that was closed with unread bytes would be reset, and the client could lose the answer.
 """
 
 import asyncio
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -18,6 +24,7 @@ from interlock.server.answers import ALWAYS, Answer, Headers
 from interlock.server.door import Door
 from interlock.server.limits import Limits
 from interlock.server.problems import HttpProblem, answer_to, phrase
+from interlock.server.requests import CLOSE, headers_of, is_rest_large
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -27,7 +34,9 @@ if TYPE_CHECKING:
 BUSY_S = 5.0
 """When it is worth coming back to a server that has all the connections it may have."""
 
-CLOSE: Headers = ((b"connection", b"close"),)
+DRAIN_BYTES = 262_144
+DRAIN_S = 2.0
+"""How much of a body, and for how long, is read and dropped after the answer."""
 
 
 class Bounded(HttpToolsProtocol):
@@ -42,10 +51,18 @@ class Bounded(HttpToolsProtocol):
     _in_head = False
     _uncounted = 0
     """Bytes that have come since the last head, piece of a body, or end of a message."""
+    _in_body = False
+    _is_last = False
+    """The request asked for another protocol, after which the parser reads no more: the connection ends with it."""
+    _ends = False
+    """The last answer was written: only the rest of its request's body is still read."""
+    _drain: asyncio.TimerHandle | None = None
+    _drained_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, if there is a place for it."""
         super().connection_made(transport)
+        self._closing = cast("asyncio.Transport", _ClosedInOrder(transport, self.close_in_order))
         if len(self.connections) > self.limits.connections_max:
             self._refuse(answer_to(_too_many(self.limits)))
         else:
@@ -55,12 +72,17 @@ class Bounded(HttpToolsProtocol):
         """Forget the connection, and the time that it had."""
         self._on_time()
         self._taken()
+        self._stop_drain()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read some bytes, and count those that belong to nothing that is bounded elsewhere."""
+        if self._is_last:
+            return
         self._uncounted += len(data)
         super().data_received(data)
+        if self._in_body and self.cycle.response_complete:
+            self._drop(len(data))
         if self._uncounted > self.limits.head_bytes_max:
             self._refuse(answer_to(_too_large(self.limits)))
         elif self._in_head and self._late is None:
@@ -90,7 +112,27 @@ class Bounded(HttpToolsProtocol):
         if come > self.limits.head_bytes_max and self._head_bytes() > self.limits.head_bytes_max:
             self._refuse(answer_to(_too_large(self.limits)))
             raise ValueError  # It came in one piece with its end. The parser stops, and the answer is written already.
-        super().on_headers_complete()
+        parser = self.parser
+        assert parser is not None
+        self._is_last = parser.should_upgrade()
+        fault = _fault(parser.get_http_version(), parser.get_method(), self.url, self.headers)
+        if fault is None and self._is_last and is_rest_large(headers_of(self.headers), 0, most_bytes=0):
+            # The parser would give the body to nothing, or read it as the next request.
+            fault = "The request has a body and the header Upgrade; the server speaks no other protocol."
+        if fault is not None:
+            self._refuse(answer_to(_no_http(fault)))
+            raise ValueError  # As above.
+        self._in_body = True
+        try:
+            super().on_headers_complete()
+        except Exception:
+            self._in_body = False
+            raise
+        if self._is_last:
+            self.cycle.keep_alive = False
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: a stranger could fill the log."""
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body, which the app counts."""
@@ -100,7 +142,21 @@ class Bounded(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is here as a whole."""
         self._uncounted = 0
+        self._in_body = False
         super().on_message_complete()
+        if self._drain is not None:
+            self._stop_drain()
+            if self._ends:
+                self.transport.close()
+
+    def close_in_order(self) -> None:
+        """Close the connection after an answer; a client that is still sending can read the answer before."""
+        if not (self._in_body and self.cycle.response_complete) or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._ends = True
+        self.transport.write_eof()
+        self._drop(0)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
@@ -109,18 +165,34 @@ class Bounded(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Refuse the request, or let the app have it."""
         # Behind one another they are left to the app, one turn of the event loop each: here they would nest.
+        cycle.transport = self._closing
         refused = None
         if self.door is not None and not self.pipeline and not self.flow.write_paused:
             refused = self.door.refusal(cast("AsgiScope", cycle.scope))
         if refused is None:
             super()._start_asgi_task(cycle, app)
             return
-        closing = () if cycle.keep_alive else CLOSE
+        keeps = cycle.keep_alive and not is_rest_large(headers_of(self.headers), 0)
+        closing = () if keeps else CLOSE
         self.transport.write(_written(refused, (*cycle.default_headers, *refused.headers), closing))
-        cycle.response_started = cycle.response_complete = True  # What comes of its body is read and let be.
+        cycle.response_started = cycle.response_complete = True  # The rest of its body is read and dropped.
         if closing:
-            self.transport.close()
+            self.close_in_order()
         cycle.on_response()
+
+    def _drop(self, size_bytes: int) -> None:
+        """Count bytes that came after the answer, and bound the time that the rest may take."""
+        if self._drain is None:
+            self._drained_bytes = 0
+            self._drain = self.loop.call_later(DRAIN_S, self.transport.close)
+        self._drained_bytes += size_bytes
+        if self._drained_bytes > DRAIN_BYTES and not self.transport.is_closing():
+            self.flow.pause_reading()  # The client has until then to read its answer.
+
+    def _stop_drain(self) -> None:
+        if self._drain is not None:
+            self._drain.cancel()
+            self._drain = None
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -155,8 +227,26 @@ class Bounded(HttpToolsProtocol):
     def _refuse(self, answer: Answer) -> None:
         self._uncounted = 0
         if not self.transport.is_closing():
-            self.transport.write(_written(answer, answer.headers, CLOSE))
+            # In any other place it would be read as the answer to another request, or as a part of one.
+            if self._is_next():
+                self.transport.write(_written(answer, answer.headers, CLOSE))
             self.transport.close()
+
+    def _is_next(self) -> bool:
+        """Whether what is written now is the answer to the request that is being read."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None:
+            return True
+        return not (cycle.response_started or self.pipeline) if self._in_body else cycle.response_complete
+
+
+class _ClosedInOrder:
+    """The transport as uvicorn uses it for one answer."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
 
 
 def bounded_protocol(given: Limits, at: Door | None = None) -> type[Bounded]:
@@ -188,6 +278,35 @@ def _lines(headers: Headers) -> bytes:
 
 
 _ALWAYS = _lines(ALWAYS)
+
+
+def _fault(version: str, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:
+    """What is wrong with the head of a request that the parser has let through (RFC 9112); None for a good one."""
+    if version not in {"1.1", "1.0"}:
+        return f"The version of the request line is HTTP/{version}; the server speaks HTTP/1.1 and HTTP/1.0."
+    hosts = [value.rstrip(b" \t") for name, value in headers if name == b"host"]  # The parser leaves them there.
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        return f"The request has {len(hosts) or 'no'} Host headers; it must have exactly one."
+    if hosts and _HOST.fullmatch(hosts[0]) is None:
+        return "The header Host is not a name or an address with an optional port."
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (version == "1.0" or codings != [b"chunked"]):
+        return "The header Transfer-Encoding may be chunked, in HTTP/1.1, and nothing else."
+    return _wrong_target(method, target, hosts)
+
+
+def _wrong_target(method: bytes, target: bytes, hosts: list[bytes]) -> str | None:
+    if target.startswith(b"/"):
+        return "The address has a fragment, which is for clients alone." if b"#" in target else None
+    if target == b"*":
+        return None if method == b"OPTIONS" else "The address * is for OPTIONS alone."
+    authority = target.partition(b"://")[2].partition(b"/")[0]
+    if hosts and authority.lower() == hosts[0].lower():
+        return None
+    return "The address is not a path, and does not name the same server as the header Host."
+
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 
 
 def _too_many(limits: Limits) -> Overloaded:

@@ -15,6 +15,7 @@ import msgspec
 from interlock.core.codec import DEPTH_MAX
 from interlock.core.refusals import suggestion
 from interlock.errors import InvalidPayload, PayloadTooLarge
+from interlock.server.answers import Headers
 from interlock.server.limits import Limits
 from interlock.server.media import USUAL, check_media
 from interlock.server.problems import HttpProblem
@@ -27,6 +28,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 ValueT = TypeVar("ValueT")
 
+CLOSE: Headers = ((b"connection", b"close"),)
+
+REST_BYTES_MAX = 65_536
+"""Of a body that was not read: with more to come, the connection ends after the answer."""
+
 PARAMETERS_MAX = 50
 TRUTH = {"true": True, "1": True, "": True, "false": False, "0": False}
 
@@ -38,7 +44,19 @@ class Disconnected(Exception):
 class Request:
     """One request."""
 
-    __slots__ = ("_query", "_receive", "headers", "identity", "limits", "method", "parts", "query_string", "scope")
+    __slots__ = (
+        "_query",
+        "_receive",
+        "headers",
+        "identity",
+        "limits",
+        "method",
+        "parts",
+        "query_string",
+        "read_bytes",
+        "reads",
+        "scope",
+    )
 
     def __init__(self, scope: AsgiScope, receive: Receive, limits: Limits) -> None:
         self.scope = scope
@@ -51,6 +69,10 @@ class Request:
         self.identity: Identity
         self._receive = receive
         self._query: dict[str, str] | None = None
+        self.read_bytes: int | None = 0
+        """How much of the body has been read; None when it is complete."""
+        self.reads = False
+        """Whether a handler waits for the next piece of the body."""
 
     # --- headers -----------------------------------------------------------------------------------------------------
 
@@ -63,6 +85,17 @@ class Request:
             return value.decode()
         except UnicodeDecodeError:
             return value.decode("latin-1")
+
+    def idempotency_key(self) -> str | None:
+        """The key in the header. Raises InvalidPayload for one that is not ASCII."""
+        value = self.headers.get(b"idempotency-key")
+        if value is None or value.isascii():
+            return None if value is None else value.decode("ascii")
+        raise InvalidPayload(
+            f"Idempotency-Key is {value.decode('latin-1')!r:.100}, which is not ASCII.",
+            why="Read in two encodings it is two keys, and what is sent twice would be applied twice.",
+            fix='Use 1 to 200 printable ASCII characters, or send the key in the body, as its member "key".',
+        )
 
     def expected_version(self) -> int | None:
         """The version in If-Match; 0, which no workflow has, for a tag that no version has."""
@@ -150,21 +183,47 @@ class Request:
             pass
 
     async def _piece(self) -> Message:
+        self.reads = True
         try:
             async with asyncio.timeout(self.limits.body_s):
                 message = await self._receive()
         except TimeoutError:
-            raise HttpProblem(
-                408,
-                f"nothing of the body came for {self.limits.body_s:g} s.",
-                code="request-timeout",
-                why="A connection that says nothing would keep a place for ever.",
-                fix="Send the request again; one with an idempotency key applies once.",
-                headers=((b"connection", b"close"),),
-            ) from None
+            raise slow_body(f"no piece of the body arrived for {self.limits.body_s:g} s (body_s).") from None
         if message["type"] == "http.disconnect":
             raise Disconnected
+        self.reads = False
+        if not message.get("more_body", False):
+            self.read_bytes = None
+        elif self.read_bytes is not None:
+            self.read_bytes += len(message.get("body", b""))
         return message
+
+    def ends_connection(self) -> bool:
+        """Whether so much of the body is unread that the connection has to end with the answer."""
+        if self.read_bytes is None or self.scope.get("http_version", "1.1") not in {"1.0", "1.1"}:
+            return False
+        return is_rest_large(self.headers, self.read_bytes)
+
+
+def slow_body(what: str) -> HttpProblem:
+    """The error for a body that takes too long: no part of the request was carried out."""
+    return HttpProblem(
+        408,
+        what,
+        code="request-timeout",
+        why="A connection that says nothing would keep a place for ever.",
+        fix="Send the request again; one with an idempotency key applies once.",
+        headers=CLOSE,
+    )
+
+
+def is_rest_large(headers: Mapping[bytes, bytes], read_bytes: int, *, most_bytes: int = REST_BYTES_MAX) -> bool:
+    """Whether more of a body may come than is worth reading for nothing, or the client may not send it at all."""
+    if b"transfer-encoding" in headers:
+        return True
+    announced = headers.get(b"content-length", b"0")
+    rest_bytes = int(announced) - read_bytes if announced.isdigit() else 0
+    return rest_bytes > most_bytes or (rest_bytes > 0 and read_bytes == 0 and b"expect" in headers)
 
 
 def headers_of(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from interlock.errors import InvalidPayload
+from interlock.runtime.envelopes import DOT_SEGMENTS
 from interlock.server.answers import Answer, Streamed
 from interlock.server.problems import HttpProblem
 from interlock.server.requests import AsgiScope, Request
@@ -96,6 +97,8 @@ class Router(Generic[ServedT]):
             known = node.parts.get(part)
             if known is None:
                 known = node.value
+                if part in DOT_SEGMENTS:
+                    raise _dot_segment(part)
                 values.append(part)
             if known is None:
                 raise _no_path(scope)
@@ -148,6 +151,14 @@ def mounted_at(scope: AsgiScope, path: str) -> str:
 
 def _split(path: str) -> list[str]:
     return path.split("/", SEGMENTS_MAX)[1:] or [""]
+
+
+def _dot_segment(part: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{part!r} is not an id or a name in an address.",
+        why="Clients and proxies remove such a part from an address, so the request may be meant for another one.",
+        fix="Use an id of 1 to 200 printable characters without a slash, other than . and ..",
+    )
 
 
 def _no_path(scope: AsgiScope) -> HttpProblem:

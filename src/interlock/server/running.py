@@ -33,6 +33,7 @@ from interlock.server.security.binding import check_address
 from interlock.server.security.guard import Guard
 from interlock.server.security.opening import security_at
 from interlock.server.siblings import Siblings
+from interlock.server.stop_signals import SIGNALS
 from interlock.signals import Observer
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ FINISH_S = 30
 
 COLLECT = (20_000, 20, 20)
 """So many new objects before the collector looks at them, and so many looks before it looks at older ones."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Listening(msgspec.Struct, frozen=True):
@@ -254,6 +253,7 @@ def stopping(
         del number, frame
         loop.call_soon_threadsafe(told)
 
+    app.served.service.announces_stop = True
     before = {}
     with contextlib.suppress(ValueError):  # Only the main thread hears signals; elsewhere there is `stop`.
         before = {number: signal.signal(number, told_elsewhere) for number in SIGNALS}

@@ -26,8 +26,8 @@ class Served:
         self.webhooks = by_source(webhooks)
 
     def leave(self) -> None:
-        """The server is about to stop: say so to whoever asks, and end the streams."""
-        self.service.leaving.set()
+        """Answer at `/readyz` that the server stops, and end streams and waits."""
+        self.service.leave()
 
     async def close(self) -> None:
         """End everything that was begun here. The engine is not ours."""

@@ -6,6 +6,7 @@ answers, and who observes.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from enum import Enum
@@ -32,7 +33,11 @@ from interlock.server.requests import Request
 from interlock.server.security.audit import Audit
 from interlock.server.security.guard import Guard
 from interlock.server.siblings import Siblings
+from interlock.server.stop_signals import STOP_SIGNALS
 from interlock.store.pruning import Batch
+
+ENDING_S = 10.0
+"""How long streams and waits end immediately after a signal to stop that the process outlives."""
 
 NO_ID = ""
 """No workflow has it: a store that is asked for it answers that there is none."""
@@ -92,6 +97,10 @@ class Service:
         self._audit = audit
         self.leaving = asyncio.Event()
         """Set when the server is about to stop: it still answers, and asks to be asked elsewhere."""
+        self.announces_stop = False
+        """Whether the server calls `leave` before it waits for connections to end: `interlock serve` does."""
+        self._ending = asyncio.Event()
+        """Set while streams and waits have to end: the server leaves, or the process has received a signal to stop."""
         self.under_way = 0
         self.batches = 0
         """Batches under way."""
@@ -265,6 +274,34 @@ class Service:
     def admission(self) -> Admission:
         """What this process takes in."""
         return self._inside.gate.admission
+
+    # --- stopping ----------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Answer at `/readyz` that the server stops, and end streams and waits."""
+        self.leaving.set()
+        self._ending.set()
+
+    async def until_stop(self) -> None:
+        """Return when the server stops. A server that waits for its connections would wait for this answer for ever."""
+        loop = asyncio.get_running_loop()
+
+        def received() -> None:
+            with contextlib.suppress(RuntimeError):  # The loop is closed: there is nothing left to end.
+                loop.call_soon_threadsafe(self._end_for_a_while)
+
+        with STOP_SIGNALS.listen(received):
+            await self._ending.wait()
+
+    def _end_for_a_while(self) -> None:
+        """End what is open, and what a client opens again before the server has closed its socket."""
+        self._ending.set()
+        asyncio.get_running_loop().call_later(ENDING_S, self._go_on)
+
+    def _go_on(self) -> None:
+        # The program handles the signal in its own way, and has not stopped.
+        if not self.leaving.is_set():
+            self._ending.clear()
 
     # --- health ------------------------------------------------------------------------------------------------------
 

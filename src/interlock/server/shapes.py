@@ -35,6 +35,8 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True):
 
     event: str
     data: JsonObject = msgspec.field(default_factory=_empty)
+    key: str | None = None
+    """As the header Idempotency-Key, for a key that is not ASCII."""
 
 
 class BatchLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -192,7 +194,7 @@ def shown_row(bound: Bound, row: HistoryRow[Enum, object]) -> ShownRow:
         to_state=state_text(row.to_state),
         event=row.event,
         payload=msgspec.Raw(payload) if payload else None,
-        context=msgspec.Raw(bound.codec.encode_context(row.context)),
+        context=msgspec.Raw(bound.context_text(row.context)),
         key=row.key,
         created_at=row.created_at,
     )

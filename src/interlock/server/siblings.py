@@ -11,12 +11,13 @@ worker that hangs.
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
+
+from interlock.redaction import logger_of
 
 SIBLINGS = "INTERLOCK_SIBLINGS"
 """In the environment of a worker: the number of its place, how many there are, and the folder."""
@@ -28,7 +29,7 @@ ANSWER_BYTES_MAX = 64 * 2**20
 FOLDER_CHARACTERS_MAX = 60
 """A socket's path may have about a hundred."""
 
-log = logging.getLogger("interlock.server")
+log = logger_of("interlock.server")
 
 
 @contextlib.contextmanager

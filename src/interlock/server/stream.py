@@ -9,6 +9,7 @@ back to another process has another life there, and begins with `reset`, so it n
 """
 
 import asyncio
+import math
 import re
 from asyncio import FIRST_COMPLETED
 from collections import deque
@@ -105,9 +106,12 @@ async def _pieces(
 ) -> AsyncGenerator[bytes, None]:
     ring.streams += 1
     loop = asyncio.get_running_loop()
-    ends = {loop.create_task(request.gone()), loop.create_task(_left(service))}
-    told, quiet_s = number, loop.time() + service.limits.stream_alive_s
+    ends = {loop.create_task(request.gone()), loop.create_task(service.until_stop())}
+    end_s = math.inf if service.announces_stop else loop.time() + service.limits.stream_s
+    told, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
     try:
+        # The tasks run before the first piece: a signal that comes right after it would otherwise not be heard.
+        await asyncio.sleep(0)
         # The id of the place where the stream begins: whoever is cut off before the first event misses nothing.
         yield b"retry: %d\nid: %b-%d\n" % (RETRY_MS, ring.life.encode(), number) + (
             b": interlock\n\n" if known else b"event: reset\ndata: {}\n\n"
@@ -132,15 +136,13 @@ async def _pieces(
             # Whoever was told nothing for long goes on behind what was not for them.
             place = b"id: %b-%d\n" % (ring.life.encode(), number) if number > told else b""
             yield piece or place + b": alive\n\n"
-            told, quiet_s = number, loop.time() + service.limits.stream_alive_s
+            if loop.time() >= end_s:
+                return  # The client continues it. A server that stops without a signal waits no longer than this.
+            told, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
     finally:
         ring.streams -= 1
         for task in ends:
             task.cancel()
-
-
-async def _left(service: Service) -> None:
-    await service.leaving.wait()
 
 
 def _written(ring: Ring, number: int, signal: Signal) -> bytes:

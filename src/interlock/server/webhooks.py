@@ -23,7 +23,7 @@ from interlock.errors import DefinitionError, InterlockError, UserCodeError
 from interlock.runtime.bound import state_text
 from interlock.runtime.envelopes import check_id
 from interlock.server.answers import Answer, shown
-from interlock.server.problems import HttpProblem, log
+from interlock.server.problems import HttpProblem, log_bug
 from interlock.server.requests import Request, decoded
 from interlock.server.service import Service
 from interlock.server.shapes import ShownDelivery
@@ -33,6 +33,7 @@ WINDOW_S = 300.0
 
 SIGNATURES_MAX = 20
 KINDS_MAX = 5
+FRAMES_MAX = 20
 NAME_CHARACTERS_MAX = 100
 PREFIX = "whsec_"
 
@@ -159,15 +160,15 @@ async def _mapped(webhook: Webhook, payload: dict[str, object], delivery: str) -
     except InterlockError:
         raise
     except Exception as error:
-        # Where, and not what: the text of an exception may hold the payload, or a secret.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"the mapper of webhook {webhook.source!r} raised {type(error).__name__}"
-        log.error("%s at %s:%s, for the delivery %r", what, last.filename, last.lineno, delivery[:200])
-        raise UserCodeError(
-            f"{what}.",
+        # The class and the frames, and not the text of the exception: that may hold the payload, or a secret.
+        bug = UserCodeError(
+            f"the mapper of webhook {webhook.source!r} raised {type(error).__name__}.",
             why="It maps a payload to a workflow, an event and a key, and may not raise.",
-            fix="Correct the function, the log says where; return None for a payload that is of no interest.",
-        ) from error
+            fix="Correct the function, the log has the traceback; return None for a payload that is of no interest.",
+        )
+        frames = [f'  File "{each.filename}", line {each.lineno}, in {each.name}' for each in _frames(error)]
+        log_bug(bug, frames="\n".join([*frames, f"{type(error).__name__}, for delivery {delivery!r:.200}"]))
+        raise bug from error
     if result is None or _is_mapped(result):
         return result
     raise UserCodeError(
@@ -175,6 +176,10 @@ async def _mapped(webhook: Webhook, payload: dict[str, object], delivery: str) -
         why="It returns the id of a workflow, an event and a key, or None.",
         fix="Return (workflow id, event, key): a text, an event or the name of one, and a text or None.",
     )
+
+
+def _frames(error: Exception) -> traceback.StackSummary:
+    return traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
 
 
 def _is_mapped(given: object) -> TypeGuard[Mapped]:

@@ -73,7 +73,7 @@ async def send(service: Service, request: Request) -> Answer:
         moved = await service.engine.send(
             workflow,
             event,
-            key=request.header(b"idempotency-key"),
+            key=request.idempotency_key() if body.key is None else body.key,
             if_allowed=if_allowed,
             expect_version=expected,
         )

@@ -65,8 +65,10 @@ def called(name: str, listed: Sequence[Node], scope: Scope, walk: Walk) -> Term:
         values = [walk(item, scope) for item in written.arguments]
         keys = [_key(item, walk, scope) for item in written.order]
     order = [term for term, _ in keys]
-    if written.distinct and order and [term.text for term in order] != [term.text for term in values]:
-        raise wrong(f"{name}(DISTINCT … ORDER BY …) with another expression.", fix="Order by the argument itself.")
+    compared = values[:1] if _is_separated(name, values) else values
+    if written.distinct and order and [term.text for term in order] != [term.text for term in compared]:
+        refusal = refuse if name == "string_agg" else wrong  # Its separator may differ from row to row, and count.
+        raise refusal(f"{name}(DISTINCT … ORDER BY …) with another expression.", fix="Order by the argument itself.")
     text = ", ".join(key for _, key in keys)
     result = built(name, values, f" ORDER BY {text}" if text else "", distinct=written.distinct)
     return _closed(result, [*values, *order], scope, name)
@@ -83,7 +85,9 @@ def filtered(node: Node, scope: Scope, walk: Walk) -> Term:
         raise unsupported(node)
     with _inside(scope, "FILTER"):
         asked = condition(walk(child(where), scope), "FILTER")
-    text = f"{result.text} FILTER (WHERE {asked.checked.text})"
+    # A separator and a parenthesis around the aggregate itself: the condition belongs inside.
+    is_joined = result.text.startswith(_JOIN)
+    text = f"{result.text[:-1] if is_joined else result.text} FILTER (WHERE {asked.checked.text}){')' * is_joined}"
     closed = _closed(replace(result, text=text), [asked], scope, name)
     return replace(closed, inside=closed.inside | result.inside)
 
@@ -138,7 +142,7 @@ def built(name: str, values: Sequence[Term], order: str, *, distinct: bool) -> T
     values = [settled(value) if value.type is UNKNOWN and name != "string_agg" else value for value in values]
     if distinct:
         comparable(values[0].type, f"{name}(DISTINCT …)")
-        if len(values) > 1 or (name in _ORDERED and not order):
+        if (len(values) > 1 and not _is_separated(name, values)) or (name in _ORDERED and not order):
             raise refuse(f"{name}(DISTINCT …) here.", fix="Select the distinct values in a subquery first.")
     if name in {"string_agg", "jsonb_object_agg", "jsonb_agg"}:
         return _collected(name, values, order, distinct=distinct)
@@ -161,11 +165,23 @@ def _collected(name: str, values: Sequence[Term], order: str, *, distinct: bool)
             terms, kind = [documentcalls.object_key(values[0]), documentcalls.document_of(values[1])], JSONB
     if distinct and terms[0].text != values[0].text:
         raise refuse(f"{name}(DISTINCT …) of {values[0].type}.", fix="Select the distinct values in a subquery first.")
+    if distinct and name == "string_agg":
+        # SQLite's DISTINCT is for one argument, so the distinct texts are collected first and joined then.
+        text = f"{_JOIN}{terms[1].checked.text}, interlock_array_agg(DISTINCT {keyed(terms[0])}{order}))"
+        return combined(text, kind, values, atomic=True, name=name)
     listed = ", ".join(term.checked.text for term in terms)
     text = f"interlock_{name}({'DISTINCT ' if distinct else ''}{listed}{order})"
     return combined(text, kind, values, atomic=True, name=name)
 
 
+def _is_separated(name: str, values: Sequence[Term]) -> bool:
+    """Whether the call joins texts by a separator that is the same for all rows."""
+    return name == "string_agg" and all(
+        value.literal is not None or value.parameter is not None for value in values[1:]
+    )
+
+
+_JOIN: Final = "interlock_join_items("
 _ORDERED: Final = frozenset({"array_agg", "jsonb_agg", "jsonb_object_agg", "string_agg"})
 
 

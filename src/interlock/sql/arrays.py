@@ -151,6 +151,13 @@ def joined(left: StoredValue, right: StoredValue) -> StoredValue:
     return array_text([*json.loads(left), *json.loads(right)])
 
 
+def join_items(separator: StoredValue, array: StoredValue) -> StoredValue:
+    """string_agg(DISTINCT …): the texts of an array in one, without its NULLs; NULL if there is none."""
+    items = cast("list[str | None]", [] if array is None else json.loads(cast("str", array)))
+    texts = [item for item in items if item is not None]
+    return ("" if separator is None else str(separator)).join(texts) if texts else None
+
+
 def no_items(what: str) -> TransactionError:
     """The error of an empty ARRAY[] whose type nobody tells."""
     return TransactionError(

@@ -48,6 +48,8 @@ def insert(node: Node, translation: Translation) -> Change:
     columns = [column.name for column in table.columns] if names is None else names
     conflict = maybe(node, "conflict")
     source = None
+    if flag(node, "default") and names is not None:
+        raise wrong("DEFAULT VALUES after a list of columns.", fix="Leave out the list, or write VALUES (DEFAULT, …).")
     if not flag(node, "default"):
         source = _source(node, table, columns, around, listed=names is not None, conflict=conflict is not None)
     text = f"{head}INSERT INTO {text} "

@@ -261,7 +261,8 @@ def proven_single(node: Node, scope: Scope) -> bool:
         return False
     [relation] = scope.relations
     where = maybe(node, "where")
-    asked = set[str]() if where is None else fixed(child(where), scope)
+    with scope.at("WHERE"):
+        asked = set[str]() if where is None else fixed(child(where), scope)
     return {f"{relation.written}.{quoted(name)}" for name in relation.primary_key} <= asked
 
 

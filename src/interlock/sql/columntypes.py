@@ -90,8 +90,10 @@ def cast_type(node: Node) -> tuple[Type, str | None]:
 
 
 def _array(node: Node, written: str) -> Type:
-    [inner] = children(node)
-    element, serial = column_type(inner)
+    listed = children(node)
+    if len(listed) != 1:
+        raise refuse("ARRAY without the type of its elements.", fix="Write bigint[], for example.")
+    element, serial = column_type(listed[0])
     kind = array_of(element)
     if kind is None or serial or element != element.plain:
         raise refuse(f"the type {written}.", fix="Use an array of a plain type, such as bigint[] or text[], or jsonb.")

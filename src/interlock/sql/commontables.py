@@ -46,6 +46,9 @@ def common_tables(node: Node | None, scope: Scope, queries: Queries) -> str:
         taken = {known.lower() for known in (*scope.translation.schema.tables, *scope.queries)}
         if name.lower() in taken:
             raise refuse(f"the WITH query {name!r} has the name of a table or of another one.", fix="Rename it.")
+        if any(found.alias.lower() == name.lower() for found in child(table).find_all(exp.CTE)):
+            # SQLite needs no RECURSIVE, and would take some uses of the inner one for the outer one.
+            raise refuse(f"the WITH query {name!r} contains another one of its name.", fix="Rename the inner one.")
         names = [identifier(column, "column") for column in children(alias, "columns")]
         scope.translation.subqueries += 1
         if flag(node, "recursive") and _occurrences(child(table), name):

@@ -20,6 +20,7 @@ from interlock.sql.refusal import refuse, wrong
 from interlock.sql.schema import Column, Table
 from interlock.sql.scope import Output, Relation, Scope, Translation, visible
 from interlock.sql.syntax import (
+    IDENTIFIER_BYTES_MAX,
     Node,
     argument,
     child,
@@ -151,6 +152,8 @@ def _read_column(node: Node, draft: _Draft, translation: Translation) -> None:
                 column = replace(column, nullable=flag(rule, "allow_null"))
             case exp.DefaultColumnConstraint:
                 only(rule, "this")
+                if name in draft.defaults:
+                    raise wrong(f"{name!r} has two defaults.", fix="Write DEFAULT once.")
                 draft.defaults[name] = _default(child(rule), column, translation)
             case exp.GeneratedAsIdentityColumnConstraint:
                 only(rule, "this")
@@ -299,15 +302,14 @@ def _reaction(option: str) -> str:
 def _create_index(node: Node, translation: Translation) -> str:
     index = child(node)
     only(index, "this", "table", "params")
-    name = maybe(index, "this")
-    if name is None:
-        raise refuse("an index without a name.", fix="Give it one.")
+    written = maybe(index, "this")
     target = child(index, "table")
     only(target, "this")
     table = translation.table(identifier(child(target), "table"))
     parameters = child(index, "params")
     only(parameters, "columns", "where")
     listed: list[str] = []
+    names: list[str] = []
     for item in children(parameters, "columns"):
         only(item, "this", "desc", "nulls_first")
         if type(child(item)) is not exp.Column:
@@ -317,14 +319,28 @@ def _create_index(node: Node, translation: Translation) -> str:
             raise wrong(f"an index on a column that {table.name!r} does not have.")
         comparable(column.type, "an index")
         # The order of NULLs inside an index never shows.
+        names.append(column.name)
         listed.append(quoted(column.name) + (" DESC" if flag(item, "desc") else ""))
+    if written is None and flag(node, "exists"):
+        raise wrong("IF NOT EXISTS without the name of the index.", fix="Name the index.")
+    name = _free_index_name(table.name, names, translation) if written is None else _new_name(written, "index")
     text = f"{'UNIQUE ' if flag(node, 'unique') else ''}INDEX {'IF NOT EXISTS ' if flag(node, 'exists') else ''}"
-    text = f"CREATE {text}{quoted(_new_name(name, 'index'))} ON {quoted(table.name)} ({', '.join(listed)})"
+    text = f"CREATE {text}{quoted(name)} ON {quoted(table.name)} ({', '.join(listed)})"
     where = maybe(parameters, "where")
     if where is None:
         return text
     only(where, "this")
     return f"{text} WHERE {_check(child(where), table.name, table.columns, translation, 'the condition of an index')}"
+
+
+def _free_index_name(table: str, columns: list[str], translation: Translation) -> str:
+    """The name that PostgreSQL gives: table_columns_idx, with a number if it is taken."""
+    base = "_".join([table, *columns, "idx"])
+    taken = {*translation.schema.tables, *translation.schema.indexes}
+    name = next(name for name in (f"{base}{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
+    if len(set(columns)) != len(columns) or len(name.encode()) > IDENTIFIER_BYTES_MAX or name != name.lower():
+        raise refuse("an index without a name on such columns.", fix="Name the index.")
+    return name
 
 
 def alter(node: Node, translation: Translation) -> str:

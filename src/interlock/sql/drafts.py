@@ -72,7 +72,9 @@ class Draft:
             if self._is_merged:
                 operator = "UNION ALL"
                 self.parts[0].rename([f"c{place}" for place in range(len(self.names))])
-            body = f" {operator} ".join(part.operand(operator) for part in self.parts)
+            left, right = self.parts
+            # In a row SQLite reads from left to right, so a second side keeps parentheses where they count.
+            body = f"{left.operand(operator)} {operator} {right.operand('' if operator == 'EXCEPT' else operator)}"
             return f"{self.head}{self._merged(body) if self._is_merged else body}{self.tail}"
         if self.rows:
             return f"{self.head}{self._values()}{self.tail}"
@@ -106,12 +108,15 @@ class Draft:
     def _values(self) -> str:
         """VALUES as a query: SQLite calls its columns column1, column2, … as PostgreSQL does."""
         listed = ", ".join(f'"column{place}" AS {quoted(name)}' for place, name in enumerate(self.names, start=1))
-        rows = ", ".join(f"({', '.join(self._listed(term) for term in row)})" for row in self.rows)
+        # SQLite calls a column of VALUES by another name if it is nothing but a column in the first row.
+        texts = [[f"+({self._listed(term)})" if term.bare else self._listed(term) for term in self.rows[0]]]
+        texts += [[self._listed(term) for term in row] for row in self.rows[1:]]
+        rows = ", ".join(f"({', '.join(row)})" for row in texts)
         return f"SELECT {listed} FROM (VALUES {rows})"  # noqa: S608 - made of quoted names, literals and ?n alone
 
     def operand(self, operator: str) -> str:
         """The text as one side of a set operation. SQLite has no parentheses there, and one precedence for all."""
-        if self.head or self.tail or (self.parts and (self._is_merged or self.operator != operator)):
+        if self.head or self.tail or self.first or (self.parts and (self._is_merged or self.operator != operator)):
             return f"SELECT * FROM ({self.write()})"  # noqa: S608 - made of quoted names, literals and ?n alone
         return self.write()
 

@@ -18,7 +18,7 @@ from interlock.sql.datatypes import BOOL, UNKNOWN
 from interlock.sql.operators import comparison, condition
 from interlock.sql.overloads import arithmetic, concatenation, negation
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Query, Scope
+from interlock.sql.scope import MergedColumn, Query, Scope
 from interlock.sql.syntax import Node, child, children, flag, identifier, maybe, only, quoted, string, unsupported
 from interlock.sql.terms import Term, combined, named
 
@@ -79,6 +79,12 @@ def _parameter(node: Node, scope: Scope) -> Term:
     if not written.isdecimal():
         raise refuse(f"the parameter ${written}.", fix="Write parameters as $1, $2, …")
     parameter = scope.translation.parameter(int(written))
+    place = (scope.number, scope.place)
+    if parameter.type is not None and parameter.place == place and scope.place in _IN_ORDER:
+        # PostgreSQL's rule: the first use decides, and the others are values of that type. A lane reads the parts of
+        # one clause in the same order, but not the clauses.
+        return Term(f"?{parameter.number}", parameter.type)
+    parameter.place = parameter.place or place
     return Term(f"?{parameter.number}", UNKNOWN, parameter=parameter)
 
 
@@ -86,6 +92,11 @@ def _column(node: Node, scope: Scope) -> Term:
     only(node, "this", "table")
     table = maybe(node, "table")
     return scope.column(None if table is None else identifier(table, "relation"), identifier(child(node), "column"))
+
+
+def _merged_column(node: Node, scope: Scope) -> Term:
+    key = (identifier(child(node), "column"), int(string(child(node, "part"))))
+    return scope.grouped_term(scope.merged[key].term)
 
 
 def _paren(node: Node, scope: Scope) -> Term:
@@ -190,11 +201,12 @@ def _is(node: Node, scope: Scope) -> Term:
 
 def _between(node: Node, scope: Scope) -> Term:
     only(node, "this", "low", "high")
-    for name in ("this", "low", "high"):
-        _operand(node, name, scope)
-    value = stable(child(node), scope, "BETWEEN")
-    low, high = expression(child(node, "low"), scope), expression(child(node, "high"), scope)
-    return predicates.between(value, low, high)
+    # As PostgreSQL does: two comparisons, the first one complete before the second bound is read, each with a value of
+    # its own. What is random is evaluated twice there, too.
+    value = _operand(node, "this", scope)
+    at_least = comparison(">=", value, _operand(node, "low", scope))
+    at_most = comparison("<=", value, _operand(node, "high", scope))
+    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
 
 
 def _in(node: Node, scope: Scope) -> Term:
@@ -331,12 +343,16 @@ _PREDICATES: Final = frozenset(
     }
 )  # fmt: skip
 
+# The clauses whose parts PostgreSQL completes one after the other.
+_IN_ORDER: Final = frozenset({"WHERE", "HAVING", "JOIN … ON", "the SELECT list"})
+
 _HANDLERS: Final[dict[type[Node], Handler]] = {
     exp.Literal: _literal,
     exp.Null: _null,
     exp.Boolean: _boolean,
     exp.Parameter: _parameter,
     exp.Column: _column,
+    MergedColumn: _merged_column,
     exp.Paren: _paren,
     exp.Add: _arithmetic("+"),
     exp.Sub: _arithmetic("-"),

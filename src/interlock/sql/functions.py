@@ -243,6 +243,7 @@ _ARRAYS: Final = (
     Function("interlock_array_remove", _of_array(arrays.without), 2),
     _strict("array_contains", 2, _contains),
     Function("interlock_array_join", arrays.joined, 2),
+    Function("interlock_join_items", arrays.join_items, 2),
     Function("interlock_array_zip", arrays.zipped, ANY_NUMBER),
 )
 _PURE: Final = (

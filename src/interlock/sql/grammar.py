@@ -9,8 +9,9 @@ from typing import Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from interlock.sql.names import folded, is_word
+from interlock.sql.names import folded
 from interlock.sql.refusal import refuse, wrong
+from interlock.sql.words import BEGINNING_NOTHING, JSON_SYMBOLS, NEEDING_MORE, RESERVED
 
 # The order of the clauses of a SELECT; those of the last kind may come in any order.
 _ORDER: Final[dict[str, int]] = {
@@ -18,19 +19,125 @@ _ORDER: Final[dict[str, int]] = {
     "fetch": 7, "for": 7,
 }  # fmt: skip
 _SET_OPERATIONS: Final = frozenset({"union", "intersect", "except"})
+_BEFORE_TABLE: Final = RESERVED | {"update", "set", "delete", "insert"}
 _FRAMES: Final = frozenset({"rows", "range", "groups"})
+
+
+# How a string, a quoted name, a number and the end of the text stand among the words.
+_STRING, _NAME, _NUMBER, _END = "'", '"', "0", ""
+_MARKS: Final = {TokenType.STRING: _STRING, TokenType.IDENTIFIER: _NAME, TokenType.NUMBER: _NUMBER}
+_OPERATORS: Final = frozenset({"=", "<>", "!=", "<", "<=", ">", ">=", "/", "%", "+", "||", "::"}) | JSON_SYMBOLS
+_BY: Final = frozenset({"group by", "order by", "partition by"})
+_OPEN: Final = _OPERATORS | _BY | NEEDING_MORE
+_CLOSING: Final = _OPERATORS | _BY | BEGINNING_NOTHING | {_END}
+_PAIRS: Final = frozenset(
+    {("distinct", "from"), ("distinct", "on"), ("not", "in"), ("not", "like"), ("not", "ilike"), ("case", "when")}
+)
+_HALVES: Final = {")": "(", "]": "["}
+_BEFORE_SET: Final = _OPERATORS | {",", ".", "(", "as", "set", "and", "or", "where", "returning", "-", "*", "not"}
+_BEFORE_BRACKET: Final = frozenset({")", _NAME, "array", "double precision", "character varying"})
+_QUERIES: Final = frozenset({"select", "values", "with"})
+# What a WITH query or a window begins with. The options of an identity are refused elsewhere.
+_AFTER_AS: Final = _QUERIES | _FRAMES | _BY | {"(", ")", "insert", "update", "delete", _NAME}
 
 
 def check_grammar(tokens: Sequence[Token]) -> None:
     """Raise for what PostgreSQL would not read."""
-    words = [folded(token.text) if is_word(token) or not token.text[:1].isalpha() else "" for token in tokens]
-    words = ["" if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER} else word
-             for token, word in zip(tokens, words, strict=True)]  # fmt: skip
+    words = [_MARKS.get(token.token_type) or folded(token.text) for token in tokens]
+    _check_pairs(words)
+    _check_brackets(words)
     _check_clauses(words)
+    _check_cases(words)
     for place, word in enumerate(words):
         check = _CHECKS.get(word)
         if check is not None:
             check(words, place)
+
+
+def _check_pairs(words: Sequence[str]) -> None:
+    """No empty places: what a comma, an operator or a key word asks for must be there."""
+    left = "("
+    for word in (*words, _END):
+        if left == ".":
+            left = _NAME  # Each word is a name there, also a reserved one.
+            if word not in {_NAME, _NUMBER, "*"} and not word.isidentifier():
+                raise refuse(f"a point before {_shown(word)}.", fix="Write relation.column.")
+            continue
+        if left == "as" and word.isidentifier():
+            left = _NAME
+            continue
+        if word in _CLOSING and left in _OPEN and (left, word) not in _PAIRS:
+            raise _empty(left, word)
+        if left in {"(", "["} and (word in _OPERATORS or word in {",", "as", "like", "ilike"}):
+            raise _empty(left, word)
+        if left == "," and word == "all":
+            raise refuse("ALL here.")
+        left = word
+
+
+def _empty(left: str, word: str) -> Exception:
+    # PostgreSQL reads a few of these: SELECT FROM t, like() as a function, a reserved word as a name without AS.
+    return refuse(f"nothing between {_shown(left)} and {_shown(word)}.", fix="Write what belongs there.")
+
+
+def _shown(word: str) -> str:
+    return {_STRING: "a string", _NAME: "a name", _NUMBER: "a number", _END: "the end"}.get(word, word.upper())
+
+
+def _check_brackets(words: Sequence[str]) -> None:
+    """Each bracket has its other half, and what stands directly after one may stand there."""
+    opened: list[int] = []
+    closed = 0  # Where the bracket began that was closed last.
+    for place, word in enumerate(words):
+        before = _at(words, place - 1)
+        if word in {"(", "["}:
+            opened.append(place)
+            if before == ")" and word == "(":
+                _check_side_by_side(words, place, closed)
+            elif word == "[" and (before == "]" or (before == ")" and _is_call(words, closed))):
+                raise refuse("a subscript after a call or another subscript.", fix="Put what is before it into (…).")
+            elif word == "[" and before not in _BEFORE_BRACKET and (not before.isidentifier() or before in RESERVED):
+                raise refuse("a list in brackets alone, or an array of arrays.", fix="Write ARRAY[…] of values.")
+            elif word == "[" and _at(words, place + 1) != "]" and _at(words, place - 2) in {"::", "as"}:
+                raise refuse("an array type with a size.", fix="Write [] without a number.")
+        elif word in _HALVES:
+            if not opened or words[opened[-1]] != _HALVES[word]:
+                raise wrong(f"a {word} that closes nothing.", fix="Write brackets in pairs.")
+            closed = opened.pop()
+            if closed == place - 1 and _at(words, closed - 2) == "references":
+                raise refuse("REFERENCES with nothing between its parentheses.", fix="Leave the parentheses out.")
+    if opened:
+        raise wrong(f"a {words[opened[-1]]} that is not closed.", fix="Write brackets in pairs.")
+
+
+def _is_call(words: Sequence[str], place: int) -> bool:
+    before = _at(words, place - 1)
+    return before == _NAME or (before.isidentifier() and before not in RESERVED)
+
+
+def _check_side_by_side(words: Sequence[str], place: int, closed: int) -> None:
+    """Two parentheses without a comma: a query after a list of names or after WITH, and a list after DISTINCT ON."""
+    inner = place
+    while _at(words, inner) == "(":
+        inner += 1
+    if _at(words, inner) == "with" and _at(words, closed - 1) in {"as", "materialized"}:
+        raise wrong("WITH twice before one query.", fix="List the queries after one WITH.")
+    if _at(words, inner) not in _QUERIES and list(words[max(closed - 2, 0) : closed]) != ["distinct", "on"]:
+        raise wrong("two parentheses side by side.", fix="Put a comma between them.")
+
+
+def _check_cases(words: Sequence[str]) -> None:
+    """Each WHEN of a CASE has its THEN."""
+    cases: list[str] = []
+    for word in words:
+        if word == "case":
+            cases.append("")
+        elif cases and word in {"when", "then", "else", "end"}:
+            if (cases[-1] == "when") is not (word == "then"):
+                raise wrong(f"{word.upper()} in the wrong place of a CASE.", fix="Write CASE WHEN … THEN … ELSE … END.")
+            cases[-1] = word
+            if word == "end":
+                cases.pop()
 
 
 def _at(words: Sequence[str], place: int) -> str:
@@ -42,23 +149,57 @@ def _check_clauses(words: Sequence[str]) -> None:
     levels: list[tuple[int, str]] = [(-1, "")]
     for place, word in enumerate(words):
         rank, last = levels[-1]
+        begun = None if _at(words, place - 1) in {".", "as"} else _begun(words, place)  # A name, whatever the word.
         if word == "(":
             levels.append((-1, ""))
         elif word == ")" and len(levels) > 1:
             levels.pop()
-        elif word == "select":
-            levels[-1] = (0, "")
-        elif word in {"returning", "conflict"}:
-            levels[-1] = (-1, "")
-        elif rank >= 0 and word in _SET_OPERATIONS:
-            levels[-1] = (0, "")
-        elif rank >= 0 and word == "," and last == "limit":
-            raise wrong("LIMIT with two numbers.", fix="Write LIMIT … OFFSET ….")
-        elif rank >= 0 and word in _ORDER and not _is_no_clause(words, place):
-            following = _ORDER[word]
-            if following < rank or (following == rank and following in range(2, 7)):
-                raise wrong(f"{word.upper()} after {last.upper()}.", fix="Write the clauses in their order.")
-            levels[-1] = (following, word)
+        elif begun is not None:
+            levels[-1] = begun
+        elif word == "as" and last == "values":
+            raise refuse("VALUES with a name outside of FROM.", fix="Write SELECT … FROM (VALUES …) AS name.")
+        elif word == "from" and rank < 0 and len(levels) == 1 and not _is_no_clause(words, place):
+            raise refuse("FROM without SELECT.", fix="Write SELECT … FROM ….")
+        elif rank >= 0:
+            levels[-1] = _following(words, place, rank, last)
+
+
+def _begun(words: Sequence[str], place: int) -> tuple[int, str] | None:
+    """What begins with a word: another query, or a part of a statement without clauses; None if nothing does."""
+    match word := words[place]:
+        case "select":
+            return 0, ""
+        case "values":
+            return -1, word
+        case "conflict" if _at(words, place - 1) == "on" and _at(words, place + 1) in {"(", "do", "on"}:
+            return -1, ""
+        case "returning":
+            return 8, word
+        case "update" | "delete" if _begins_change(words, place):
+            return 0, ""
+        case _:
+            return None
+
+
+def _following(words: Sequence[str], place: int, rank: int, last: str) -> tuple[int, str]:
+    """The clause that a word begins, or the one it stands in."""
+    word = words[place]
+    if word in _SET_OPERATIONS:
+        return 0, ""
+    if word in {",", "by"} and last == "limit":
+        raise wrong("LIMIT with more than a number.", fix="Write LIMIT … OFFSET ….")
+    if word not in _ORDER or _is_no_clause(words, place):
+        return rank, last
+    following = _ORDER[word]
+    if following < rank or (following == rank and following in range(2, 7)):
+        raise wrong(f"{word.upper()} after {last.upper()}.", fix="Write the clauses in their order.")
+    return following, word
+
+
+def _begins_change(words: Sequence[str], place: int) -> bool:
+    """Whether INSERT, UPDATE or DELETE is the verb of the statement or of a WITH query, and not a column."""
+    before = _at(words, place - 1)
+    return before in {"", ")", ";"} or (before == "(" and _at(words, place - 2) in {"as", "materialized"})
 
 
 def _is_no_clause(words: Sequence[str], place: int) -> bool:
@@ -90,7 +231,10 @@ def _check_lock(words: Sequence[str], place: int) -> None:
 
 
 def _check_using(words: Sequence[str], place: int) -> None:
-    if _at(words, place + 1) != "(" and not {"delete", "create"} & set(words):
+    if _at(words, 0) == "create":
+        if _at(words, place + 1) == "(":
+            raise wrong("USING without the kind of the index.", fix="Leave USING out.")
+    elif _at(words, place + 1) != "(" and "delete" not in words:
         raise wrong("USING without parentheses.", fix="Write USING (column).")
 
 
@@ -105,7 +249,7 @@ def _check_values(words: Sequence[str], place: int) -> None:
 
 
 def _check_value(words: Sequence[str], place: int) -> None:
-    if _at(words, place + 1) == "(" and (_at(words, place - 1) == ")" or _at(words, place - 2) == "into"):
+    if _at(words, place + 1) in {"(", "-"} and (_at(words, place - 1) == ")" or _at(words, place - 2) == "into"):
         raise wrong("VALUE.", fix="Write VALUES.")
 
 
@@ -120,8 +264,23 @@ def _check_do(words: Sequence[str], place: int) -> None:
 
 
 def _check_frame(words: Sequence[str], place: int) -> None:
-    if _at(words, place + 1) == "between" and "and" not in words[place : _closing(words, place)]:
-        raise wrong("a frame from a bound to nowhere.", fix="Write BETWEEN … AND ….")
+    if not _is_in_window(words, place):
+        return
+    frame = words[place + 1 : _closing(words, place)]
+    if frame[:1] == ["between"] and (frame.count("and") != 1 or frame.count("between") != 1):
+        raise wrong("a frame without its two bounds.", fix="Write BETWEEN … AND ….")
+    if "and" in frame and frame[0] in {_NUMBER, "unbounded", "current"}:
+        raise wrong("a frame of two bounds without BETWEEN.", fix="Write BETWEEN … AND ….")
+
+
+def _is_in_window(words: Sequence[str], place: int) -> bool:
+    """Whether the innermost parenthesis around this place is that of a window: elsewhere the word is a column."""
+    depth = 0
+    for index in range(place - 1, -1, -1):
+        depth += (words[index] == ")") - (words[index] == "(")
+        if depth < 0:
+            return _at(words, index - 1) in {"over", "as"} and _at(words, index + 1) not in _QUERIES
+    return False
 
 
 def _check_over(words: Sequence[str], place: int) -> None:
@@ -130,8 +289,160 @@ def _check_over(words: Sequence[str], place: int) -> None:
 
 
 def _check_table(words: Sequence[str], place: int) -> None:
+    if _at(words, 0) == "create" and "(" in words and "," in words[: words.index("(")]:
+        raise wrong("a comma after the name of a table.", fix="Write CREATE TABLE name (…).")
+    if _at(words, 0) == "create" and "(" in words and words[words.index("(") - 1] in RESERVED:
+        raise wrong("a word before the columns of a table.", fix="Write CREATE TABLE name (…).")
     if _at(words, 0) not in {"create", "alter", "drop", "truncate"} and _at(words, place - 1) not in {".", "as"}:
         raise refuse("TABLE in place of a query.", fix="Write SELECT * FROM ….")
+
+
+def _check_insert(words: Sequence[str], place: int) -> None:
+    if not _begins_change(words, place):
+        return
+    if _at(words, place + 1) != "into":
+        raise refuse("INSERT without INTO.", fix="Write INSERT INTO ….")
+    if _at(words, place + 3) == "set":
+        raise refuse("INSERT … SET.", fix="Write INSERT INTO … (columns) VALUES (…).")
+    if _at(words, place + 3) == "*":
+        raise wrong("INSERT INTO … *.", fix="Write INSERT INTO … (columns), or leave the list out.")
+    if list(words[place + 3 : place + 5]) == ["as", "("]:
+        raise refuse("AS without a name.", fix="Write INSERT INTO table AS name.")
+
+
+def _check_delete(words: Sequence[str], place: int) -> None:
+    if _begins_change(words, place) and _at(words, place + 1) != "from":
+        raise refuse("DELETE without FROM.", fix="Write DELETE FROM ….")
+    if _begins_change(words, place) and _at(words, place + 3) == "set":
+        raise wrong("DELETE … SET.", fix="Leave SET out; a name for the table follows AS.")
+
+
+def _check_update(words: Sequence[str], place: int) -> None:
+    if not _begins_change(words, place):
+        return
+    following = next((word for word in words[place + 1 :] if word in {"set", "from", "where", "returning"}), "")
+    if following != "set":
+        raise refuse(f"UPDATE with {_shown(following)} before SET.", fix="Write UPDATE … SET … WHERE ….")
+    first = words.index("set", place)
+    if any(word == "set" and _at(words, at - 1) not in _BEFORE_SET for at, word in enumerate(words) if at > first):
+        raise refuse("SET twice.", fix="Put a comma between the assignments.")
+    if list(words[first : first + 3]) == ["set", "set", "set"]:
+        raise refuse("SET three times.", fix='Write it once. Quote it if it is a name: "set".')
+
+
+def _check_as(words: Sequence[str], place: int) -> None:
+    following = _at(words, place + 1)
+    if following in _QUERIES:
+        raise refuse(f"AS {following.upper()}.", fix="Quote a name; CREATE TABLE lists its columns.")
+    if following == "(" and _at(words, place + 2) not in _AFTER_AS:
+        raise refuse("AS before a parenthesis that holds no query.", fix="Write a name after AS.")
+    if following not in {_NAME, "("} and not following.replace(" ", "").isidentifier():
+        raise refuse(f"AS before {_shown(following)}.", fix="Write a name after AS.")
+
+
+def _check_not(words: Sequence[str], place: int) -> None:
+    before, following = _at(words, place - 1), _at(words, place + 1)
+    is_operand = before in {_STRING, _NAME, _NUMBER, ")", "]", "null", "true", "false", "end"} or (
+        before.isidentifier() and before not in RESERVED
+    )
+    if is_operand and following == "null" and _at(words, 0) not in {"create", "alter"}:
+        raise refuse("NOT NULL as a condition.", fix="Write IS NOT NULL.")
+
+
+def _check_filter(words: Sequence[str], place: int) -> None:
+    if _at(words, place - 1) == ")" and _at(words, place + 1) == "(" and _at(words, place + 2) != "where":
+        raise refuse("FILTER without WHERE.", fix="Write FILTER (WHERE …).")
+
+
+def _check_window(words: Sequence[str], place: int) -> None:
+    if _at(words, place - 1) not in {".", "as"} and _at(words, place + 2) != "as":
+        raise refuse("WINDOW without AS.", fix="Write WINDOW name AS (…).")
+
+
+def _check_from(words: Sequence[str], place: int) -> None:
+    if _at(words, place - 1) == "(" and _at(words, place - 2) != "trim":
+        raise refuse("FROM without SELECT.", fix="Write SELECT * FROM ….")
+    end = _closing(words, place + 2)
+    if _at(words, place + 2) == "(" and _at(words, end + 1) == "*" and _is_call(words, place + 2):
+        opening = _opening(words, place)
+        if _at(words, place - 1) != "distinct" and not (opening >= 0 and _is_call(words, opening)):
+            raise wrong("* after a function in FROM.", fix="Leave it out.")
+
+
+def _opening(words: Sequence[str], place: int) -> int:
+    """Where the parenthesis opens that this place is in; -1 if it is in none."""
+    depth = 0
+    for index in range(place - 1, -1, -1):
+        depth += (words[index] == ")") - (words[index] == "(")
+        if depth < 0:
+            return index
+    return -1
+
+
+def _check_point(words: Sequence[str], place: int) -> None:
+    before = _at(words, place - 1)
+    no_name = not before.isidentifier() or before in _BEFORE_TABLE or (before == "truncate" and place == 1)
+    if _at(words, place + 1) != _NUMBER and before != _NAME and no_name:
+        raise refuse("a point without a name before it.", fix="Write relation.column.")
+
+
+def _check_array(words: Sequence[str], place: int) -> None:
+    before, following = _at(words, place - 1), _at(words, place + 1)
+    after_type = before.isidentifier() and before not in RESERVED
+    if after_type is (following in {"[", "("}) or (after_type and _at(words, place - 2) == "::"):
+        raise refuse("ARRAY here.", fix="Write ARRAY[1, 2] for a value, and bigint[] for a type.")
+
+
+def _check_like(words: Sequence[str], place: int) -> None:
+    before = _at(words, place - 2 if _at(words, place - 1) == "not" else place - 1)
+    if before in _OPEN or before in {"(", ""}:
+        raise refuse("like() as a function.", fix="Write text LIKE pattern.")
+
+
+def _check_long_type(words: Sequence[str], place: int) -> None:
+    is_definition = _at(words, 0) in {"create", "alter"}
+    if not is_definition and _at(words, place - 1) not in {"::", "as"} and _at(words, place + 1) != _STRING:
+        raise refuse(f"{words[place].upper()} here.", fix="Write it after :: or in CAST.")
+
+
+def _check_table_constraint(words: Sequence[str], place: int) -> None:
+    if (
+        _at(words, place + 1) == "("
+        and _at(words, place - 1) not in {",", "("}
+        and _at(words, place - 2) != "constraint"
+    ):
+        raise refuse(f"{words[place].upper()} (…) after a column without a comma.", fix="Put a comma before it.")
+
+
+def _check_index(words: Sequence[str], place: int) -> None:
+    if _at(words, 0) != "create" or place > 2:  # noqa: PLR2004 - CREATE UNIQUE INDEX
+        return
+    if "on" not in words[place + 1 : place + 6] or _at(words, place + 1) in {_NUMBER, _STRING}:
+        raise refuse("CREATE INDEX without ON.", fix="Write CREATE INDEX name ON table (column).")
+
+
+def _check_column(words: Sequence[str], place: int) -> None:
+    if _at(words, place - 1) not in {"add", "drop", "alter", "rename", ".", "as"}:
+        raise refuse("COLUMN here.", fix='Quote it if it is a name: "column".')
+    if _at(words, place - 2) == "add":
+        raise refuse("ADD twice.", fix="Write it once.")
+    if _at(words, place + 1) == "::":
+        raise wrong("COLUMN without a name.", fix="Write ADD COLUMN name type.")
+
+
+def _check_add(words: Sequence[str], place: int) -> None:
+    if _at(words, 0) == "alter" and _at(words, place - 1) == "add":
+        raise refuse("ADD twice.", fix='Write it once. Quote it if it is a name: "add".')
+
+
+def _check_all(words: Sequence[str], place: int) -> None:
+    if _at(words, place - 1) == "(" and _at(words, place + 1) in {"select", "*"}:
+        raise wrong(f"ALL before {words[place + 1].upper()}.", fix="Leave ALL out.")
+
+
+def _check_default(words: Sequence[str], place: int) -> None:
+    if _at(words, 0) in {"create", "alter"} and _at(words, place + 1) == "not":
+        raise wrong("DEFAULT without a value.", fix="Write DEFAULT value NOT NULL.")
 
 
 def _check_rename(words: Sequence[str], place: int) -> None:
@@ -140,6 +451,24 @@ def _check_rename(words: Sequence[str], place: int) -> None:
 
 
 _CHECKS: Final = {
+    "insert": _check_insert,
+    "delete": _check_delete,
+    "update": _check_update,
+    "as": _check_as,
+    ".": _check_point,
+    "array": _check_array,
+    "like": _check_like,
+    "column": _check_column,
+    "add": _check_add,
+    "all": _check_all,
+    "default": _check_default,
+    "not": _check_not,
+    "filter": _check_filter,
+    "window": _check_window,
+    "from": _check_from,
+    "index": _check_index,
+    **dict.fromkeys(["double precision", "character varying"], _check_long_type),
+    **dict.fromkeys(["unique", "primary key", "foreign key"], _check_table_constraint),
     "rename": _check_rename,
     "fetch": _check_fetch,
     "lock": _check_lock,

@@ -14,7 +14,7 @@ from interlock.sql.branches import coalesce
 from interlock.sql.expressions import predicate
 from interlock.sql.operators import comparison
 from interlock.sql.refusal import refuse, wrong
-from interlock.sql.scope import Merged, Output, Query, Relation, Scope
+from interlock.sql.scope import Merged, MergedColumn, Output, Query, Relation, Scope
 from interlock.sql.series import SERIES, series
 from interlock.sql.syntax import COMMA, Node, argument, child, children, identifier, maybe, only, quoted, unsupported
 from interlock.sql.terms import Term
@@ -68,7 +68,7 @@ class _Part:
     def alone(self) -> Scope:
         """The scope as conditions inside the part see it."""
         known = {relation.name for relation in self.relations}
-        merged = {name: entry for name, entry in self.scope.merged.items() if entry.relations <= known}
+        merged = {key: entry for key, entry in self.scope.merged.items() if entry.relations <= known}
         seen = replace(self.scope, relations=self.relations, merged=merged)
         seen.number = self.scope.number
         return seen
@@ -77,8 +77,8 @@ class _Part:
         """All relations so far may be without a row."""
         for place in range(self.first, len(self.scope.relations)):
             self.scope.relations[place] = replace(self.scope.relations[place], outer=True)
-        for name, entry in self.scope.merged.items():
-            self.scope.merged[name] = replace(entry, term=replace(entry.term, nullable=True))
+        for key, entry in self.scope.merged.items():
+            self.scope.merged[key] = replace(entry, term=replace(entry.term, nullable=True))
 
 
 _SIDES = {"": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
@@ -148,10 +148,10 @@ def _merge(name: str, sides: Sequence[Term], side: str, part: _Part, relation: R
     if left.type != right.type:
         raise refuse(f"USING ({name}) of {left.type} and {right.type}.", fix="Write ON, with a cast.")
     term = right if side == "RIGHT" else replace(coalesce(sides), name=name) if side == "FULL" else left
-    before = part.scope.merged.get(name)
+    before = part.scope.merged.get((name, part.first))
     known = {known.name for known in part.relations if any(output.name == name for output in known.columns)}
     covered = (before.relations if before else frozenset[str]()) | known | {relation.name}
-    part.scope.merged[name] = Merged(term, covered)
+    part.scope.merged[name, part.first] = Merged(term, covered)
     return comparison("=", left, right).text
 
 
@@ -159,7 +159,9 @@ def _merge_star(names: Sequence[str], part: _Part) -> None:
     """PostgreSQL lists the common columns first, once, then the others of both sides."""
     listed = part.scope.star
     others = [column for column in listed[part.star :] if identifier(child(column), "column") not in names]
-    common: list[Node] = [exp.Column(this=exp.Identifier(this=name, quoted=True)) for name in names]
+    common: list[Node] = [
+        MergedColumn(this=exp.Identifier(this=name, quoted=True), part=exp.Literal.number(part.first)) for name in names
+    ]
     listed[part.star :] = common + others
 
 

@@ -27,6 +27,8 @@ _BEFORE_TABLE: Final = frozenset({"into", "table", "references"})
 
 def folded(name: str) -> str:
     """The name as PostgreSQL folds it: the 26 letters only."""
+    if name.isascii():
+        return name.lower()
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 

@@ -14,6 +14,8 @@ from interlock.sql.terms import Term, call, combined
 
 _EQUALITIES: Final = frozenset({"=", "<>", "IS", "IS NOT"})
 COLLATED: Final = "COLLATE interlock_numeric"
+# Beside numbers and text. PostgreSQL reads a literal beside bytea as bytea.
+_JOINED_TO_TEXT: Final = frozenset({"bool", "uuid", "timestamptz"})
 _NUMERIC_FUNCTIONS: Final = {
     "+": "interlock_numeric_add",
     "-": "interlock_numeric_subtract",
@@ -128,9 +130,9 @@ def concatenation(left: Term, right: Term) -> Term:
     if not (left.type.is_text or right.type.is_text):
         raise refuse(f"|| on {left.type} and {right.type}.", fix="Cast both sides to text.")
     for term in (left, right):
-        if term.type is not UNKNOWN and not term.type.is_text:
+        if not (term.type is UNKNOWN or term.type.is_text or term.type.name in _JOINED_TO_TEXT or term.type.is_number):
             raise refuse(f"|| on {term.type}.", fix="Cast it to text: CAST(… AS text).")
-    left, right = convert(left, TEXT, "implicit"), convert(right, TEXT, "implicit")
+    left, right = convert(left, TEXT, "explicit"), convert(right, TEXT, "explicit")
     return combined(f"{left.operand} || {right.operand}", TEXT, (left, right))
 
 

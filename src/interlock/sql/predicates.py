@@ -9,16 +9,10 @@ from collections.abc import Sequence
 from interlock.sql.casts import convert, unified
 from interlock.sql.datatypes import BOOL, FLOAT8, TEXT, UNKNOWN
 from interlock.sql.literals import text_literal
-from interlock.sql.operators import comparable, comparison, keyed
+from interlock.sql.operators import comparable, keyed
 from interlock.sql.refusal import refuse, wrong
 from interlock.sql.scope import Query
 from interlock.sql.terms import Term, call, combined
-
-
-def between(value: Term, low: Term, high: Term) -> Term:
-    """BETWEEN: two comparisons, each in the type where its own sides meet."""
-    at_least, at_most = comparison(">=", value, low), comparison("<=", value, high)
-    return combined(f"{at_least.text} AND {at_most.text}", BOOL, (at_least, at_most))
 
 
 def in_list(left: Term, items: Sequence[Term]) -> Term:

@@ -43,8 +43,11 @@ SET_OPERATIONS: Final[dict[type[Node], str]] = {
 }
 
 
-def draft(node: Node, scope: Scope) -> Draft:
-    """Translate a query; `scope` is a fresh one, whose parent is whatever the query can see."""
+def draft(node: Node, scope: Scope, *, aliased: bool = False) -> Draft:
+    """Translate a query; `scope` is a fresh one, whose parent is whatever the query can see.
+
+    `aliased` lets VALUES have a name, which it has in FROM alone.
+    """
     if type(node) is exp.Subquery:
         only(node, "this")
         return draft(child(node), scope)
@@ -54,6 +57,8 @@ def draft(node: Node, scope: Scope) -> Draft:
     elif type(node) in SET_OPERATIONS:
         result = _set_operation(node, scope)
     elif type(node) is exp.Values:
+        if not aliased and maybe(node, "alias") is not None:
+            raise unsupported(node)
         result = _values(node, scope)
     else:
         raise unsupported(node)
@@ -71,7 +76,7 @@ def subquery(node: Node, scope: Scope) -> Query:
 def derived(node: Node, scope: Scope, names: Sequence[str] = ()) -> Query:
     """A query inside FROM or WITH: it sees what is around the query it belongs to, not its neighbours."""
     scope.translation.subqueries += 1
-    return finished(draft(node, inside(scope)), names)
+    return finished(draft(node, inside(scope), aliased=True), names)
 
 
 def inside(scope: Scope) -> Scope:

@@ -1,6 +1,6 @@
 """What the dialect must know of a database: its tables, their columns and PostgreSQL types, and who refers to whom.
 
-The lane reads `COLUMNS_QUERY` and `REFERENCES_QUERY` from SQLite's own catalog and gives the rows to
+The lane reads `COLUMNS_QUERY`, `REFERENCES_QUERY` and `INDEXES_QUERY` from SQLite's own catalog and gives the rows to
 `schema_from_rows`; nothing else describes a schema, so none can disagree with the database. Its `version` is part of
 the key under which translations are kept, so two catalogs must never share one: count the times it was read. SQLite's
 own `schema_version` will not do, because a change that is rolled back gives its number to the next one.
@@ -23,6 +23,7 @@ SELECT DISTINCT catalog.name, reference."table"
 FROM sqlite_schema AS catalog JOIN pragma_foreign_key_list(catalog.name) AS reference
 WHERE catalog.type = 'table'
 """
+INDEXES_QUERY: Final = "SELECT name FROM sqlite_schema WHERE type = 'index'"
 
 # Table, column, declared type, NOT NULL, default, place in the primary key: a row of COLUMNS_QUERY.
 ColumnRow = tuple[str, str, str, int, str | None, int]
@@ -62,14 +63,21 @@ class Schema:
 
     version: int
     tables: Mapping[str, Table] = field(default_factory=dict[str, Table])
+    indexes: frozenset[str] = frozenset()
 
     def table(self, name: str) -> Table | None:
         """The table of that name, in the very spelling of the catalog."""
         return self.tables.get(name)
 
 
-def schema_from_rows(rows: Iterable[ColumnRow], *, version: int, references: Iterable[ReferenceRow] = ()) -> Schema:
-    """The schema as SQLite's catalog tells it: rows of COLUMNS_QUERY and of REFERENCES_QUERY."""
+def schema_from_rows(
+    rows: Iterable[ColumnRow],
+    *,
+    version: int,
+    references: Iterable[ReferenceRow] = (),
+    indexes: Iterable[tuple[str]] = (),
+) -> Schema:
+    """The schema by SQLite's catalog: rows of COLUMNS_QUERY, REFERENCES_QUERY and INDEXES_QUERY."""
     pointing: dict[str, set[str]] = {}
     for table, target in references:
         pointing.setdefault(table, set()).add(target)
@@ -94,7 +102,7 @@ def schema_from_rows(rows: Iterable[ColumnRow], *, version: int, references: Ite
         for table, listed in columns.items()
         if table not in foreign
     }
-    return Schema(version, tables)
+    return Schema(version, tables, frozenset(name for (name,) in indexes))
 
 
 def _column(name: str, kind: str, *, not_null: bool, default: str | None, in_key: bool) -> Column | None:

@@ -8,6 +8,7 @@ compares names without regard to case, so names in reach that differ in case alo
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -57,6 +58,12 @@ class Merged:
 
     term: Term
     relations: frozenset[str]
+
+
+class MergedColumn(exp.Column):
+    """A merged column that * stands for: the name alone may be ambiguous, the part of FROM tells which one it is."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
 
 
 @dataclass(slots=True)
@@ -114,7 +121,7 @@ class Scope:
     parent: "Scope | None" = None
     relations: list[Relation] = field(default_factory=list[Relation])
     queries: dict[str, Relation] = field(default_factory=dict[str, Relation])  # Common table expressions.
-    merged: dict[str, Merged] = field(default_factory=dict[str, Merged])
+    merged: dict[tuple[str, int], Merged] = field(default_factory=dict[tuple[str, int], Merged])  # By name and part.
     star: list[Node] = field(default_factory=list[Node])  # The columns that * stands for.
     named_windows: dict[str, Node] = field(default_factory=dict[str, Node])
     grouped: frozenset[str] = frozenset()
@@ -180,13 +187,13 @@ class Scope:
                 for output in known.columns
                 if output.name == name
             ]
-            merged = scope.merged.get(name) if relation is None else None
-            if merged is not None:
-                found = [(known, output) for known, output in found if known.name not in merged.relations]
-            if len(found) + (merged is not None) > 1:
+            merged = [entry for (known, _), entry in scope.merged.items() if known == name and relation is None]
+            for entry in merged:
+                found = [(known, output) for known, output in found if known.name not in entry.relations]
+            if len(found) + len(merged) > 1:
                 raise wrong(f"the column {name!r} is ambiguous.", fix="Put its relation before it: t.name.")
-            if merged is not None:
-                return scope.grouped_term(merged.term)
+            if merged:
+                return scope.grouped_term(merged[0].term)
             if found:
                 return scope.term(*found[0])
             if relation is not None and any(known.name == relation for known in scope.relations):

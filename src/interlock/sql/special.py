@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from interlock.sql import aggregation, arraycalls, calls, documentcalls, overloads, predicates, timecalls
+from interlock.sql import aggregation, arraycalls, calls, documentcalls, literals, overloads, predicates, timecalls
 from interlock.sql.casts import unified
 from interlock.sql.datatypes import INT4, Type
 from interlock.sql.refusal import refuse
@@ -115,12 +115,14 @@ def _check_items(node: Node) -> None:
 
 
 def subscript(node: Node, scope: Scope, walk: Walk) -> Term:
-    """array[n]; sqlglot counts a written place from zero, so places are written out alone."""
+    """array[n]; PostgreSQL rounds and converts other places than written whole numbers."""
     only(node, "this", "expressions")
     places = children(node)
     if len(places) != 1 or type(places[0]) is not exp.Literal or flag(places[0], "is_string"):
         raise unsupported(node)
-    place = Term(str(int(string(places[0])) + 1), INT4, literal=str(int(string(places[0])) + 1), nullable=False)
+    place = literals.number(string(places[0]))
+    if place.type != INT4:
+        raise refuse(f"the element {string(places[0])} of an array.", fix="Write a whole number: array[1].")
     return arraycalls.element_at(walk(child(node), scope), place)
 
 

@@ -5,13 +5,14 @@ So the tokens are checked against PostgreSQL's before the tree is built, and of 
 arguments are read (`only`). The accessors give the tree types, which sqlglot's dictionaries do not have.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, TypeVar, cast
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -21,10 +22,12 @@ from interlock.sql.refusal import refuse, wrong
 from interlock.sql.words import CALLS, FUNCTIONS, JSON_SYMBOLS, PLAIN_CALLS, RESERVED, WINDOW_FUNCTIONS
 
 Node = exp.Expr
+_Item = TypeVar("_Item")
 
 TEXT_LENGTH_MAX: Final = 100_000
 IDENTIFIER_BYTES_MAX: Final = 63
 COMMA: Final = "COMMA"  # The kind of a join that was written as a comma.
+_TOKEN: Final = re.compile(r"<Token token_type: [\w.]+, text: (.*?), line: \d+, [^>]*>", re.DOTALL)
 
 _SYMBOLS: Final = frozenset(
     {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$", "[", "]"}
@@ -84,6 +87,7 @@ class LaneParser(PostgresParser):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = _left_alone(Postgres.Parser, "FUNCTIONS")
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Node]]] = _left_alone(Postgres.Parser, "FUNCTION_PARSERS")
+    OPTIONAL_ALIAS_TOKEN_CTE: ClassVar[bool] = False  # WITH a (SELECT …) needs its AS.
     LAMBDAS: ClassVar[dict[TokenType, Callable[..., Node]]] = {}  # f(a -> 'b') is a call with an operator.
     JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Node]]] = {
         **cast("dict[TokenType, Callable[..., Node]]", getattr(Postgres.Parser, "JSON_OPERATORS")),  # noqa: B009 - untyped
@@ -112,6 +116,35 @@ class LaneParser(PostgresParser):
         constant = exp.Cast(this=self._parse_primary(), to=exp.DataType(this=exp.DType.INTERVAL))
         return cast("exp.Interval", constant)  # sqlglot's callers take any expression.
 
+    def _parse_csv(self, parse_method: Callable[[], _Item | None], sep: TokenType = TokenType.COMMA) -> list[_Item]:
+        """A list without empty places: sqlglot would leave them out, and shift the columns after them."""
+        items: list[_Item] = []
+        while True:
+            item = parse_method()
+            if item is not None:
+                items.append(item)
+            if not self._match(sep):
+                break
+            if item is None:
+                self.raise_error("a list with an empty place")
+        if items and item is None:
+            self.raise_error("a list with an empty place at its end")
+        return items
+
+    def _parse_between(self, this: Node | None) -> exp.Between:
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("BETWEEN without AND")
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+
+    def _parse_string_as_identifier(self) -> exp.Identifier | None:
+        """No string is a name; sqlglot would take one for a table or an alias."""
+        return None
+
+    def _warn_unsupported(self) -> None:
+        """Refuse what sqlglot would log as a warning and keep as an unread command."""
+        self.raise_error("unsupported syntax")
+
     def _parse_join(
         self,
         skip_join_token: bool = False,  # noqa: FBT001, FBT002 - sqlglot's own signature
@@ -132,6 +165,8 @@ _TYPED: Final = frozenset(LaneParser.TYPE_TOKENS) - {TokenType.INTERVAL}
 class LanePostgres(Postgres):
     """sqlglot's PostgreSQL, with the tokens and types above."""
 
+    # Subscripts stay as they are written: sqlglot would count those from zero whose array it recognises, and no others.
+    INDEX_OFFSET = 0
     Tokenizer = LaneTokenizer
     Parser = LaneParser
 
@@ -177,8 +212,9 @@ def _trees(sql: str) -> list[Node]:
 
 
 def _unreadable(error: Exception) -> Exception:
-    told = str(error).splitlines()[:1] or [type(error).__name__]
-    return refuse(f"cannot read the statement: {told[0]}", why="It is not SQL, or SQL outside the documented subset.")
+    text = _TOKEN.sub(r"'\1'", str(error))  # The parser quotes tokens as Python objects.
+    lines = text.splitlines()[:1] or [type(error).__name__]
+    return refuse(f"cannot read the statement: {lines[0]}", why="It is not SQL, or SQL outside the documented subset.")
 
 
 def _check_tokens(tokens: Sequence[Token]) -> None:
@@ -200,8 +236,8 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
                 why="PostgreSQL reads it as one operator.",
                 fix="Put a space between the two.",
             )
-        if token.token_type in _TYPED and following.token_type is TokenType.STRING:
-            _check_constant(tokens, following)
+        if token.token_type in _TYPED or token.text == ".":
+            _check_after_type(tokens, token, following)
         if following.text == "?" and not is_operand(token):
             raise refuse("the placeholder ?.", fix="Write parameters as $1, $2, …")
         if following.text == "+" and not is_operand(token):
@@ -210,11 +246,15 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
             raise refuse("IS UNKNOWN.", fix="Write IS NULL.")
 
 
-def _check_constant(tokens: Sequence[Token], literal: Token) -> None:
-    """Refuse bigint '5'::text, in which sqlglot would cast the literal first."""
-    following = next((token for token in tokens if token.start > literal.end), None)
-    if following is not None and following.text in {"::", "["}:
-        raise refuse("a cast of a constant with its type before it.", fix="Put the constant into parentheses.")
+def _check_after_type(tokens: Sequence[Token], token: Token, following: Token) -> None:
+    """Refuse integer 5, a point apart from its digits, and bigint '5'::text, where sqlglot would cast the literal."""
+    if following.token_type is TokenType.NUMBER and token.token_type is not TokenType.RANGE:
+        if token.text != "." or following.start != token.end + 1:
+            raise refuse(f"{token.text.upper()} before the number {following.text}.", fix="Cast it: 5::bigint.")
+    elif following.token_type is TokenType.STRING and token.text != ".":
+        after = next((other for other in tokens if other.start > following.end), None)
+        if after is not None and after.text in {"::", "["}:
+            raise refuse("a cast of a constant with its type before it.", fix="Put the constant into parentheses.")
 
 
 def _check_token(token: Token) -> None:
@@ -251,15 +291,16 @@ def only(node: Node, *names: str) -> None:
     for name, value in cast("dict[str, object]", node.args).items():
         if name not in names and value is not None and value is not False and value != []:
             if isinstance(node, exp.Table) and name in {"db", "catalog"}:
-                raise _elsewhere(node)
+                raise refuse_elsewhere(node)
             raise refuse(f"{described(node)} with {name.strip('_').replace('_', ' ').upper()}: {_excerpt(node)}.")
 
 
-def _elsewhere(node: Node) -> Exception:
+def refuse_elsewhere(node: Node) -> Exception:
+    """The refusal of a table, or of a column of one, with a prefix."""
     return refuse(
         f"the table {_excerpt(node)} of another schema.",
         why="A database is one schema, and a transaction cannot span databases: after a crash one of them could have "
-        "happened without the other (D17).",
+        "happened without the other.",
         fix="Name the table alone if it is in this database. Use another database through its own Database, one after "
         "the other, each with a key.",
     )
@@ -353,7 +394,7 @@ def unsupported(node: Node) -> Exception:
 
 def _excerpt(node: Node) -> str:
     try:
-        text = " ".join(node.sql(dialect="postgres").split())
+        text = " ".join(node.sql(dialect=LanePostgres, unsupported_level=ErrorLevel.IGNORE).split())
     except Exception:  # noqa: BLE001 - sqlglot cannot write everything that it reads, and this is for an error's text
         return described(node)
     return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line's worth

@@ -23,6 +23,7 @@ class Parameter:
     number: int
     type: Type | None = None
     assigned: Type | None = None
+    place: tuple[int, str] | None = None  # The clause of its first use: the number of the scope, and the name.
 
     def take(self, kind: Type) -> None:
         """Give it the type that one of its uses wants."""

@@ -207,10 +207,31 @@ def _encode_uuid(value: object, place: int) -> bytes:
 
 
 def _encode_json(value: object, place: int) -> str:
+    refuse_dumped(value, place)
     try:
         return json_text(value)
     except ValueError as error:
         raise _wrong(place, value, f"a JSON document (jsonb): {error}") from error
+
+
+def refuse_dumped(value: object, place: int) -> None:
+    """Raise TransactionError for the text of an object or an array where a document is wanted.
+
+    It would be stored as one JSON string, in which no operator finds anything: `json.dumps` was one call too many.
+    """
+    if not isinstance(value, str) or value.lstrip(" \t\n\r")[:1] not in {"{", "["}:
+        return
+    try:
+        found: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return  # A text that only begins like a document is a text.
+    kind = "an object" if isinstance(found, dict) else "an array"
+    raise TransactionError(
+        f"${place} must be a JSON document (jsonb), not the text of {kind}.",
+        why="A str is stored as one JSON string, and not as the document that is written in it.",
+        fix="Pass the dict or list itself, without json.dumps; or let the database read the text: "
+        f"${place}::text::jsonb. To store the text as a JSON string write to_jsonb(${place}::text).",
+    )
 
 
 def _encode_interval(value: object, place: int) -> str:
@@ -325,7 +346,13 @@ def _checked_integer(value: StoredValue, kind: Type, low: int, high: int) -> int
 def _checked_float(value: StoredValue) -> float:
     if type(value) is not float or not math.isfinite(value):
         raise TransactionError("double precision out of range.", fix="Use numeric, or smaller values.")
-    return value
+    return value + 0.0
+
+
+def _decode_float(value: StoredValue) -> float:
+    """The float with a zero that has no sign: SQLite loses it when it stores or negates one, and keeps it elsewhere."""
+    assert isinstance(value, float)
+    return value + 0.0
 
 
 def _decode_numeric(value: StoredValue) -> Decimal:
@@ -351,6 +378,7 @@ def _decode_json(value: StoredValue) -> object:
 
 _DECODERS: Final[dict[Name, Decoder]] = {
     "bool": bool,
+    "float8": _decode_float,
     "numeric": _decode_numeric,
     "timestamptz": decode_time,
     "uuid": _decode_uuid,

@@ -98,6 +98,19 @@ CALLS: Final = FUNCTIONS | frozenset(
     table then union unique unnest using values varchar varying when where with
     """.split()
 )
+# Words and signs that something must follow, and those that nothing begins with: one after the other is an empty place.
+NEEDING_MORE: Final = frozenset(
+    """
+    , - and case collate distinct else except for from having ilike in intersect into is join like limit not offset on
+    or references returning select then to union using when where window with
+    """.split()
+)
+BEGINNING_NOTHING: Final = frozenset(
+    """
+    , ; ) ] and as asc collate desc else end except fetch for from having ilike in intersect into is join like limit
+    offset on or returning then union using when where window
+    """.split()
+)
 # Columns that every table of PostgreSQL has already, and SQLite's own names for a row's number.
 SYSTEM_COLUMNS: Final = frozenset("ctid cmax cmin oid rowid _rowid_ tableoid xmax xmin".split())
 # What RETURNING calls a row before and after the change.

@@ -33,6 +33,14 @@ class Due(NamedTuple):
     effects_us: int | None
 
 
+class Stored(NamedTuple):
+    """Workflows of a machine that one of its versions has stored in one state."""
+
+    machine: str
+    version: int
+    state: str
+
+
 @runtime_checkable
 class SharedStore(Store, Protocol):
     """A store with `shared = True`."""
@@ -65,20 +73,23 @@ class SharedStore(Store, Protocol):
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Collection[Stored] = (),
     ) -> list[Row]:
         """Take up to `limit` workflows of a machine that are due (`wake_us`) and that nobody looks after.
 
         With `timers` only those of which a timer is due, with `states` only those in one of them, whatever else waits
-        before them. With `ids` only those, and although they are not due yet.
+        before them. With `ids` only those, and although they are not due yet. Never one that is `refused`.
 
         Each is given to one claimer, with a token and a revision that are higher than before.
         """
         ...
 
     async def claim_effects(
-        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
         """Take up to `limit` effects of workflows of these machines that are due and that nobody is trying.
+
+        Effects of workflows that are `refused` are left to others.
 
         An effect that is done, or owed again, is free.
         """
@@ -94,6 +105,10 @@ class SharedStore(Store, Protocol):
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
         """Give workflows up before their lease is over; returns those that this owner had lost before."""
+        ...
+
+    async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
+        """Give effects up that this owner has claimed and not begun; those of others stay theirs."""
         ...
 
     async def hint(self, *, left: bool = False) -> None:

@@ -34,6 +34,10 @@ class Transactions(Protocol):
         """What the key was used for. Asked when the workflow is locked, so that nobody can use it meanwhile."""
         ...
 
+    def noted(self) -> Asking[dict[str, str]]:
+        """The notes of the store, by their names."""
+        ...
+
     def write(self, change: Change, *, hint: bool) -> Asking[bool]:
         """Write it; False when somebody else was faster, and nothing was written.
 

@@ -83,6 +83,16 @@ class OwedEffect(msgspec.Struct, frozen=True):
     """The workflow's context after that transition: what the effect is told, however late it runs."""
 
 
+TRACEBACK_MARK = "\x1e"
+"""Stands between an error and its traceback in `Letter.error`. Letters of older versions do not have it."""
+
+
+def letter_error(text: str, traceback: str) -> str:
+    """The last error of a letter as it is stored: its text, then its traceback if there is one."""
+    text = text.replace(TRACEBACK_MARK, "\N{REPLACEMENT CHARACTER}")
+    return f"{text}{TRACEBACK_MARK}{traceback}" if traceback else text
+
+
 class Letter(msgspec.Struct, frozen=True):
     """Something that gave up and waits for a person."""
 
@@ -93,12 +103,23 @@ class Letter(msgspec.Struct, frozen=True):
     name: str
     attempts: int
     error: str
+    """As `letter_error` makes it."""
     since_us: int
     version: int
     key: str
     """The idempotency key of what gave up."""
     context: bytes = b""
     """Of an effect: what it is told when it is tried again."""
+
+    @property
+    def message(self) -> str:
+        """The text of the last error."""
+        return self.error.partition(TRACEBACK_MARK)[0]
+
+    @property
+    def traceback(self) -> str:
+        """The traceback of the last error; empty where there is none."""
+        return self.error.partition(TRACEBACK_MARK)[2]
 
 
 STAYS, HOLD, FREE, KEEP = 0, 1, -1, 2

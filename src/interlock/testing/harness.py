@@ -28,7 +28,7 @@ from interlock.errors import BadUsage, OutcomeUnknown
 from interlock.runtime.bound import AnyMachine, Bound, Strategy
 from interlock.runtime.engine import Engine
 from interlock.runtime.inside import Inside
-from interlock.runtime.opening import bind, split_settings
+from interlock.runtime.opening import bind, check_dependencies, split_settings
 from interlock.runtime.views import DeadLetter, HistoryRow, Moved, View
 from interlock.seams import SeededIds, SystemChance
 from interlock.signals import Observer
@@ -73,7 +73,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         self._settings, self._lane_settings = split_settings(settings)
         self._ids, self._chance = SeededIds(seed), SystemChance(seed)
         self._observers = tuple(observers)
-        self._dependencies = tuple(dependencies)
+        self._dependencies = check_dependencies(tuple(dependencies), self._machines)
         self._acts: list[Act] = acts_of(self._machines.values(), self._kill)
         self._memory: Store | None = MemoryStore(self.clock) if url == "memory:" else None
         self._loop: VirtualLoop | None = None
@@ -334,12 +334,15 @@ class Harness(Generic[StateT, ContextT, EventT]):
             loop.run(_held(loop, life.store))
 
     def _pending(self) -> Pending | None:
-        loop = self._virtual()
-        loop.settle()
-        self._take_over()
-        _, inside = self._parts()
-        assert self._life is not None
-        return loop.run(pending(self._life, inside, self._machines))
+        """Return what is left to do. The engine may be killed during the look; then the next one is asked."""
+        while True:
+            self._virtual().settle()
+            self._take_over()
+            _, inside = self._parts()
+            assert self._life is not None
+            looking = self._awaited(pending(self._life, inside, self._machines))
+            if looking.done():
+                return looking.result()
 
     def _order(self, step: object, fault: Fault, times: int) -> None:
         find_act(self._acts, step).faults.extend([fault] * times)

@@ -1,13 +1,13 @@
 """Workers that are broken on purpose, each in one way. The campaign must catch each."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Returned
 from interlock.store.postgres.claims import Claims
 from interlock.store.postgres.store import PostgresStore
-from interlock.store.shared import Holder
+from interlock.store.shared import Holder, Stored
 from interlock.store.values import Change, Row
 
 
@@ -52,6 +52,7 @@ def leases_without_end() -> None:
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Collection[Stored] = (),
     ) -> list[Row]:
         return await claim(self, machine, owner=owner, limit=limit, lease_s=3_600)
 

@@ -11,7 +11,7 @@ from interlock.core.values import StepContext
 from interlock.errors import InterlockError, OutcomeUnknown, TransactionError, UnavailableError
 from interlock.runtime.engine import Engine
 from interlock.store.postgres.claims import Claims
-from interlock.store.shared import Due
+from interlock.store.shared import Due, Stored
 from interlock.store.values import Row
 from interlock.testing.faults.processes import Processes
 from tests.chaos.postgres import parcels
@@ -149,11 +149,20 @@ def test_the_rescue_goes_on_after_the_server_has_refused_it(
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Sequence[Stored] = (),
     ) -> list[Row]:
         if refusals:
             raise refusals.pop()
         return await claim(
-            self, machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states, ids=ids
+            self,
+            machine,
+            owner=owner,
+            limit=limit,
+            lease_s=lease_s,
+            timers=timers,
+            states=states,
+            ids=ids,
+            refused=refused,
         )
 
     async def scenario() -> None:

@@ -169,3 +169,36 @@ SELECT jsonb_build_object('a', ARRAY[1.5]);
 SELECT extract(epoch FROM date_trunc('hour', interval '90 minutes'));
 -- refused
 SELECT abs('5');
+-- Places count from one, whatever the array is made of.
+SELECT (ARRAY[10,20] || ARRAY[30])[1], (ARRAY[10,20] || 30)[3], (ARRAY[10,20])[2], ('{5,6}'::bigint[])[1], (array_append(ARRAY[1], 2))[2];
+SELECT ((SELECT ARRAY[7,8]))[1], (SELECT ARRAY[7,8])[2], (CASE WHEN true THEN ARRAY[1,2] END)[2], (coalesce(NULL, ARRAY[7,8]))[1], (ARRAY[1,2])[0], (ARRAY[1,2])[3];
+CREATE TABLE subscripted (id bigint PRIMARY KEY, a bigint[], n bigint);
+INSERT INTO subscripted VALUES (1, '{10,20}', 0), (2, '{30}', 0);
+UPDATE subscripted SET n = (a || ARRAY[99::bigint])[2] RETURNING id, n, a[1], (a)[1], subscripted.a[2], (subscripted.a || a)[1];
+SELECT id FROM subscripted WHERE (a || ARRAY[1::bigint])[1] = 10 AND (a || a)[1] = a[1];
+SELECT (array_agg(id ORDER BY id DESC))[1] FROM subscripted;
+-- refused
+SELECT (ARRAY[1,2])[1.5];
+-- refused
+SELECT (ARRAY[1,2])[3000000000];
+-- refused
+SELECT (ARRAY[1,2])['1'];
+-- refused
+SELECT (ARRAY[1,2])[1 + 1];
+-- Types of arrays in PostgreSQL's other spellings.
+SELECT CAST('{5}' AS text ARRAY);
+-- refused
+SELECT '{5}'::text ARRAY;
+-- refused
+SELECT '{5}'::integer ARRAY[4];
+-- refused
+SELECT '{5}'::integer[4];
+-- refused
+SELECT CAST('{5}' AS integer[4]);
+CREATE TABLE spelled (a integer ARRAY);
+INSERT INTO spelled VALUES ('{1}') RETURNING a;
+-- refused
+CREATE TABLE misspelled (a integer ARRAY, b bigint[]);
+SELECT ARRAY 'x';
+SELECT 2 * ARRAY 2;
+CREATE TABLE unspelled (a ARRAY);

@@ -54,3 +54,18 @@ WITH moved AS (UPDATE log SET n = 1 RETURNING id) DELETE FROM log WHERE id IN (S
 WITH log AS (SELECT 1 AS a) SELECT a FROM log;
 -- refused
 WITH a AS (SELECT random() AS r) SELECT r FROM a;
+-- A WITH query inside another one of its name. SQLite takes some uses of the inner one for the outer one, for ever.
+-- refused
+WITH a AS (WITH a AS (SELECT 1 AS n) SELECT 5 AS n UNION ALL SELECT n + 1 FROM a) SELECT n FROM a;
+-- refused
+WITH a AS (WITH a AS (SELECT 1 AS n) SELECT n FROM a) SELECT n FROM a;
+-- refused
+WITH "A" AS (SELECT n FROM (WITH a AS (SELECT 1 AS n) SELECT n FROM a) AS s) SELECT n FROM "A";
+CREATE TABLE counted (id bigint);
+-- refused
+INSERT INTO counted WITH a AS (WITH a AS (SELECT 1 AS n) SELECT 5 AS n UNION ALL SELECT n + 1 FROM a) SELECT n FROM a;
+-- A series whose column is not read.
+SELECT count(*) FROM generate_series(1, 3);
+INSERT INTO counted (id) SELECT 9 FROM generate_series(1, 3) RETURNING id;
+INSERT INTO counted (id) SELECT count(*) FROM generate_series(1, (SELECT count(*) FROM counted)) RETURNING id;
+SELECT count(*) FROM counted, generate_series(1, 2) AS n CROSS JOIN generate_series(1, 2) AS m;

@@ -188,3 +188,6 @@ SELECT id FROM t WHERE id = $1;
 SELECT id FROM t WHERE id = $1;
 -- args: ["a\x00b"]
 SELECT id FROM t WHERE x = $1;
+-- Chance, asked twice by BETWEEN on both engines.
+SELECT floor(random() * 16) BETWEEN 0 AND 15 AS shard, random() NOT BETWEEN 0 AND 1;
+SELECT count(*) FROM t WHERE floor(random() * 16) BETWEEN 0 AND 15;

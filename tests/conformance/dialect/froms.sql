@@ -156,3 +156,15 @@ SELECT g FROM generate_series(1.0, 2.0) AS g;
 SELECT generate_series(1, 3);
 -- refused
 SELECT k FROM a AS t (k);
+-- A comma beside USING: * lists the common columns of each part.
+CREATE TABLE one_part (id bigint, x text, w integer);
+CREATE TABLE other_part (id bigint, x text, y integer);
+INSERT INTO one_part VALUES (1, 'a', 5), (2, 'b', 6);
+INSERT INTO other_part VALUES (1, 'a', 7), (3, 'b', 8);
+SELECT * FROM one_part AS o, one_part JOIN other_part USING (x) ORDER BY o.id, one_part.id;
+SELECT * FROM one_part JOIN other_part USING (id), one_part AS o JOIN other_part AS p USING (id);
+SELECT * FROM one_part AS o FULL JOIN other_part AS p USING (id), one_part AS q ORDER BY p.y, o.w, q.w;
+SELECT * FROM one_part AS q, one_part AS o NATURAL LEFT JOIN other_part ORDER BY q.id, o.id;
+SELECT o.id, x FROM one_part AS o, (SELECT 1 AS z) AS s JOIN (SELECT 1 AS z) AS t USING (z) ORDER BY x;
+SELECT x FROM one_part AS o, one_part JOIN other_part USING (x);
+SELECT id FROM one_part JOIN other_part USING (id), one_part AS o JOIN other_part AS p USING (id);

@@ -273,6 +273,8 @@ rows = st.one_of(
 _QUERIES = _chosen(
     "SELECT 1", "SELECT 2", "SELECT i FROM u", "SELECT id FROM t WHERE id < 4", "VALUES (1), (10), (NULL)",
     "SELECT n FROM u", "SELECT NULL", "(SELECT i FROM t ORDER BY id LIMIT 2)", "(SELECT 1 UNION ALL SELECT 1)",
+    "(SELECT id FROM t WHERE id < 4 EXCEPT SELECT 2)", "(SELECT i FROM u EXCEPT (SELECT 1 EXCEPT SELECT 1))",
+    "(SELECT i FROM u INTERSECT (SELECT 1 UNION SELECT 10))",
 )  # fmt: skip
 _OPERATIONS = _chosen("UNION", "UNION ALL", "EXCEPT", "INTERSECT")
 set_operations = st.lists(st.tuples(_OPERATIONS, _QUERIES), min_size=1, max_size=4).flatmap(

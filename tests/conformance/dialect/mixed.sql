@@ -62,3 +62,40 @@ SELECT x, jsonb_agg(id) FROM t;
 SELECT timestamptz '2030-01-01', jsonb '{"a": 1}', uuid '00000000-0000-0000-0000-000000000001', bigint '5', numeric '1.50', boolean 't', double precision '1.5', text 'x';
 -- refused
 SELECT timestamptz '2030-01-01' + interval '1' day;
+-- One parameter, several types: its first use in a clause decides, and the others are values of that type.
+CREATE TABLE typed (id bigint PRIMARY KEY, i integer, price numeric, d double precision, x text);
+INSERT INTO typed VALUES (1, 3, 1, 1.5, '1'), (2, 4, 2.5, 2, '2');
+-- args: [1]
+SELECT id FROM typed WHERE id = $1 OR price = $1 OR d > $1 ORDER BY id;
+-- args: [Decimal("2.5")]
+SELECT id FROM typed WHERE price = $1 OR id = $1 ORDER BY id;
+-- args: [1.5]
+SELECT id FROM typed WHERE d = $1 OR id = $1 ORDER BY id;
+-- args: [3000000000]
+SELECT id FROM typed WHERE id = $1 OR i < $1 ORDER BY id;
+-- args: [3000000000]
+SELECT id FROM typed WHERE i < $1 OR id = $1 ORDER BY id;
+-- args: ["1"]
+SELECT id FROM typed WHERE x = $1 OR id = $1;
+-- args: [1]
+SELECT id FROM typed WHERE id = $1 AND x = $1;
+-- args: [1]
+SELECT id FROM typed WHERE id BETWEEN $1 AND price + $1 ORDER BY id;
+-- args: [1]
+SELECT id FROM typed WHERE CASE WHEN id = $1 THEN price = $1 ELSE d > $1 END ORDER BY id;
+-- args: [1]
+SELECT id + $1, price + $1, i * $1, d - $1, $1::text, coalesce(price, $1) FROM typed ORDER BY id;
+-- args: [1]
+SELECT a.id FROM typed AS a JOIN typed AS b ON a.id = $1 AND b.price > $1 OR b.i = $1 ORDER BY 1;
+-- args: [2]
+DELETE FROM typed WHERE id = $1 AND price > $1 RETURNING id;
+-- args: [1]
+UPDATE typed SET x = 'one' WHERE id = $1 OR price = $1 RETURNING x;
+-- args: [1]
+INSERT INTO typed (id, i) VALUES ($1, $1);
+-- args: [1]
+UPDATE typed SET i = $1, price = $1;
+-- refused
+SELECT price + $1 FROM typed WHERE id = $1;
+-- refused
+SELECT id FROM typed WHERE $1 BETWEEN id AND price;

@@ -99,3 +99,7 @@ CREATE TABLE account (id numeric(10,2) PRIMARY KEY, n integer);
 INSERT INTO account VALUES (1.50, 1), (2, 2);
 UPDATE account SET n = v.n FROM (VALUES (1.5, 10), (2.00, 20)) AS v (id, n) WHERE v.id = account.id RETURNING account.id, account.n;
 DELETE FROM account USING (VALUES (1.5)) AS v (id) WHERE v.id = account.id RETURNING account.id;
+-- VALUES of columns around it: their names must not become those of its columns.
+SELECT n FROM generate_series(1, 3) AS n WHERE 1 IN (VALUES (n), (7)) OR 3 IN (VALUES (n));
+SELECT n, (SELECT max(column1) FROM (VALUES (n), (2)) AS v), 2 IN (SELECT k FROM (VALUES (n, 1), (2, 2)) AS v (k, l) WHERE l = 1) FROM generate_series(1, 3) AS n ORDER BY n;
+SELECT x FROM unnest(ARRAY['one', 'two']) AS x WHERE 'one' IN (VALUES (x), ('three'));

@@ -174,3 +174,24 @@ UPDATE checked SET a = -a;
 CREATE TABLE badcheck (a integer CHECK (a));
 CREATE TABLE badcheck (a integer CHECK (b > 0));
 CREATE TABLE badcheck (a integer CHECK (a = 'x'));
+-- Indexes without a name have PostgreSQL's.
+CREATE TABLE indexed (a integer, b integer);
+CREATE INDEX ON indexed (a);
+CREATE INDEX ON indexed (a);
+CREATE UNIQUE INDEX ON indexed (a DESC) WHERE b > 0;
+CREATE INDEX ON indexed (a, b);
+CREATE INDEX indexed_b_idx ON indexed (a);
+CREATE INDEX ON indexed (b);
+DROP INDEX indexed_a_idx1;
+CREATE INDEX ON indexed (a);
+CREATE INDEX indexed_a_idx1 ON indexed (a);
+DROP INDEX indexed_a_idx;
+DROP INDEX indexed_a_idx1;
+DROP INDEX indexed_a_idx2;
+DROP INDEX indexed_a_idx3;
+DROP INDEX indexed_a_b_idx;
+DROP INDEX indexed_b_idx;
+DROP INDEX indexed_b_idx1;
+CREATE INDEX IF NOT EXISTS ON indexed (a);
+-- refused
+CREATE INDEX ON indexed (a, a);

@@ -99,3 +99,28 @@ SELECT id FROM w WHERE string_agg(x, ',') = '';
 SELECT string_agg(DISTINCT x, ',') FROM w;
 -- refused
 SELECT count(*) FILTER (WHERE EXISTS (SELECT 1)) FROM w;
+-- LIKE as a function has its arguments in LIKE's own order.
+-- refused
+SELECT like('abc', 'a%');
+-- refused
+SELECT 1 WHERE NOT like('abc', 'a%');
+SELECT 'abc' LIKE ('a%'), 'abc' NOT LIKE ('b%');
+-- Text is joined to what is written as text.
+CREATE TABLE joined (id bigint PRIMARY KEY, i integer, s smallint, p numeric(6,2), d double precision, ok boolean, v varchar(3), u uuid, at timestamptz);
+INSERT INTO joined VALUES (1, -3, 2, 1.50, 0.1, true, 'ab', '00000000-0000-0000-0000-00000000000a', '2030-01-02 03:04:05.5+00'), (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT 'n' || i, i || 'n', v || id, 'n' || s, p || v, 'd' || d, ok || 'x', u || '', 'at ' || at FROM joined ORDER BY id;
+SELECT 'n' || i + 1, i + 1 || 'n', 'a' || 1 = 'a1', 'a' || 2 * 3, 'a' || -1, -i || 'x', 'a' || i || 'b' || id, 'n' || 1.50, NULL || 5 FROM joined ORDER BY id;
+UPDATE joined SET v = 'n' || id RETURNING v;
+SELECT 1 || 2;
+SELECT i || id FROM joined;
+-- refused
+SELECT 'a' || '\x01'::bytea;
+-- Distinct texts by a separator.
+SELECT string_agg(DISTINCT v, ',' ORDER BY v), string_agg(DISTINCT 'x' || ok, ', ) ' ORDER BY 'x' || ok DESC NULLS LAST), string_agg(DISTINCT v, ',' ORDER BY v) FILTER (WHERE id > 1) FROM joined;
+SELECT string_agg(DISTINCT x, '; ' ORDER BY x), string_agg(DISTINCT x, '' ORDER BY x DESC) FROM (VALUES ('b'), ('a'), (NULL), ('b')) AS s (x);
+-- args: ["; "]
+SELECT string_agg(DISTINCT v, $1 ORDER BY v) FROM joined;
+SELECT string_agg(DISTINCT v, ',' ORDER BY v) FROM joined WHERE false;
+SELECT string_agg(DISTINCT v, ',' ORDER BY id) FROM joined;
+-- refused
+SELECT string_agg(DISTINCT v, v ORDER BY v) FROM joined;

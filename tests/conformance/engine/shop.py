@@ -262,7 +262,8 @@ def _steps(
     dependencies: tuple[str | None, str | None],
 ) -> Step[Order, OrderEvent]:
     charges_at, reserves_at = dependencies
-    retry = Retry(attempts=attempts)
+    # Waits that never grow to `max_s` have no floor: with `NoDelay` they are nothing, however many there are.
+    retry = Retry(attempts=attempts, factor=1.0)
 
     @order.step(
         State.CHARGING, timeout_s=timeout_s, retry=retry, failed=failed, classify=classify, dependency=charges_at

@@ -1,5 +1,7 @@
 """C2, C3, C4, C11: breakers open for sick dependencies alone, cost nobody an attempt, and let all go on afterwards."""
 
+import asyncio
+
 import pytest
 
 from interlock import Breaker, Classification, Dependency, NonRetryable, Retryable
@@ -7,6 +9,7 @@ from interlock.testing.virtual import VirtualClock
 from tests.conformance.engine.outages import Changes, attempts_of, down, later, look, named, submit
 from tests.conformance.engine.places import Place, SetClock, run, settled
 from tests.conformance.engine.shop import (
+    Call,
     Cancel,
     Charged,
     Declined,
@@ -132,11 +135,57 @@ def test_a_mistake_of_the_program_never_trips_it(place: Place) -> None:
         order, world, _ = shop(World(charge=Outside(ZeroDivisionError("a mistake"))), charges_at="gateway")
         async with place.engine(order, clock=SetClock(), dependencies=[QUICK]) as engine:
             await submit(engine, order, ["o-1"])
-            assert (await engine.wait("o-1")).state is State.CANCELLED
-            assert world.charge.attempts == [1, 2, 3]
+            assert (await engine.get("o-1")).state is State.CHARGING
+            assert [letter.kind for letter in await engine.dead_letters()] == ["step"]
+            assert world.charge.attempts == [1]
             assert engine.breakers()["gateway"].state == "closed"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("between", ["undos", "refusals"])
+def test_what_ends_without_a_call_does_not_keep_it_closed(place: Place, between: str) -> None:
+    """C19: every call fails. Undos with nothing to take back, and refusals before the call, are no answers."""
+
+    async def scenario() -> None:
+        charge = Outside(OSError("down"), NonRetryable("checked before the call"), OSError("down"))
+        if between == "undos":
+            charge = Outside(OSError("down"))
+        order, world, _ = shop(World(charge=charge), attempts=1, charges_at="gateway")
+        async with place.engine(order, clock=SetClock(), dependencies=[Dependency("gateway")]) as engine:
+            await submit(engine, order, named(6))
+            view = engine.breakers()["gateway"]
+            assert view.state == "open"
+            assert "5 failures in a row" in view.reason
+            assert len(world.refund.calls) >= 5, "an undo each, which returned without a call"
+
+    run(scenario)
+
+
+def test_an_undo_that_has_called_counts_as_an_answer(place: Place) -> None:
+    """C4: whoever takes back is alive."""
+
+    async def scenario() -> None:
+        order, world, _ = shop(World(charge=Outside(OSError("down"))), attempts=1, charges_at="gateway")
+        wait_in(world.refund)
+        async with place.engine(order, clock=SetClock(), dependencies=[Dependency("gateway")]) as engine:
+            await submit(engine, order, named(6))
+            for workflow in named(6):
+                assert (await engine.wait(workflow)).state is State.CANCELLED
+            assert engine.breakers()["gateway"].state == "closed"
+
+    run(scenario)
+
+
+def wait_in(outside: Outside) -> None:
+    """Have it wait, as everything does that talks to another machine."""
+    answer = outside.answer
+
+    async def waits(call: Call) -> object:
+        await asyncio.sleep(0)
+        return await answer(call)
+
+    outside.answer = waits  # type: ignore[method-assign]
 
 
 def test_business_errors_have_a_threshold_of_their_own_if_asked_for(place: Place) -> None:

@@ -5,7 +5,7 @@ straight to FAILED. The bank has four seconds.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ class Depot(FakeWarehouse):
 
     silent = False
 
-    async def reserve(self, order_id: str, items: dict[str, int], *, key: str) -> None:
+    async def reserve(self, order_id: str, items: Mapping[str, int], *, key: str) -> None:
         await super().reserve(order_id, items, key=key)
         if self.silent:
             await asyncio.Event().wait()

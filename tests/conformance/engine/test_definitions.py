@@ -1,14 +1,16 @@
 """What is stored is checked against the machines that an engine is opened with: nobody is stranded by an edit."""
 
 import asyncio
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum
 
 import pytest
 
-from interlock import DefinitionError, Event, Machine, StepContext, UnavailableError
-from tests.conformance.engine.places import Place, crash, run, settled
+from interlock import DefinitionError, Event, Machine, StepContext, StoredJson, UnavailableError
+from tests.conformance.engine.places import AnyMachine, Place, crash, run, settled
 from tests.conformance.engine.shop import Order, shop
 
 
@@ -250,5 +252,194 @@ def test_a_workflow_of_a_machine_that_was_not_given_is_named_and_harms_no_other(
             await engine.start(order, "o-1", Order())
         async with kept.engine(make(), order) as engine:
             assert (await engine.get("p-1")).version == 2
+
+    run(scenario)
+
+
+@dataclass(frozen=True)
+class SignedPaper:
+    text: str = ""
+    signed_by: str = ""
+
+
+def signed(version: int = 2) -> Machine[Old, SignedPaper, PaperEvent]:
+    paper = Machine(
+        "paper", states=Old, context=SignedPaper, events=PaperEvent, initial=Old.DRAFT, final={Old.DONE},
+        version=version,
+    )  # fmt: skip
+
+    @paper.on(Check, Old.DRAFT, to=Old.CHECKED)
+    def sign(paper: SignedPaper, _event: Check) -> SignedPaper:
+        return replace(paper, signed_by="Ann")
+
+    paper.on(Finish, Old.CHECKED, to=Old.DONE)
+    return paper
+
+
+def test_a_rollback_that_would_lose_a_field_is_refused_and_the_field_stays(kept: Place) -> None:
+    async def scenario() -> None:
+        await stored(kept, checked=False)
+        async with kept.engine(signed()) as engine:
+            await engine.send("p-1", Check())
+        with pytest.raises(DefinitionError, match="signed_by"):
+            await kept.engine(old())
+        async with kept.engine(signed()) as engine:
+            assert (await engine.get("p-1")).context == SignedPaper("x", "Ann")
+
+    run(scenario)
+
+
+def test_a_rollback_that_loses_nothing_opens(kept: Place) -> None:
+    async def scenario() -> None:
+        await stored(kept, checked=False)
+        async with kept.engine(signed()) as engine:
+            await engine.send("p-1", Check())
+        third = signed(version=3)
+        async with kept.engine(third) as engine:
+            await engine.start(third, "p-2", SignedPaper("y"))
+        async with kept.engine(signed()) as engine:
+            assert (await engine.send("p-2", Check())).state is Old.CHECKED
+
+    run(scenario)
+
+
+def test_a_row_is_written_whole_by_the_version_that_moves_it(kept: Place) -> None:
+    """Also where the event leaves the context alone: a later default must not stand for what this version saw."""
+
+    async def scenario() -> None:
+        await stored(kept)
+        paper = signed()
+        async with kept.engine(paper) as engine:
+            await engine.send("p-1", Finish())
+            row = (await engine._store.load(["p-1"]))["p-1"]
+            assert (row.machine_version, row.context) == (2, b'{"text":"x","signed_by":""}')
+
+    run(scenario)
+
+
+class Bills(Enum):
+    OPEN = "open"
+    SEEN = "seen"
+    PAID = "paid"
+
+
+class LaterBills(Enum):
+    OPEN = "open"
+    PAID = "paid"
+
+
+class SwappedBills(Enum):
+    SEEN = "open"
+    OPEN = "seen"
+    PAID = "paid"
+
+
+class BillEvent(Event):
+    pass
+
+
+class LaterBillEvent(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Pay(BillEvent):
+    cents: int = 0
+    when: str = ""
+
+
+@dataclass(frozen=True)
+class LaterPay(LaterBillEvent):
+    wire_name = "PAY"
+
+    amount: int = 0
+    when: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Bill:
+    cents: int = 0
+
+
+@dataclass(frozen=True)
+class LaterBill:
+    amount: int = 0
+
+
+def bills(states: type[Enum] = Bills, renamed: dict[str, Enum] | None = None) -> AnyMachine:
+    at = dict(states.__members__)
+    machine: AnyMachine = Machine(
+        "bill", states=states, context=Bill, events=BillEvent, initial=at["OPEN"], final={at["PAID"]},
+        version=2 if renamed else 1, renamed=renamed or {},
+    )  # fmt: skip
+    machine.on(Pay, at["OPEN"], to=at["SEEN"])
+    machine.on(Pay, at["SEEN"], to=at["PAID"])
+    return machine
+
+
+def later_bills() -> AnyMachine:
+    """Without the state `seen`, and with other names and types of fields."""
+    machine: AnyMachine = Machine(
+        "bill", states=LaterBills, context=LaterBill, events=LaterBillEvent, initial=LaterBills.OPEN,
+        final={LaterBills.PAID}, version=2,
+    )  # fmt: skip
+    machine.on(LaterPay, LaterBills.OPEN, to=LaterBills.PAID)
+    return machine
+
+
+async def paid(kept: Place) -> None:
+    first = bills()
+    async with kept.engine(first) as engine:
+        await engine.start(first, "b-1", Bill(7))
+        await engine.send("b-1", Pay(5, "soon"))
+        await engine.send("b-1", Pay(5, "soon"))
+
+
+def test_history_shows_what_was_stored_where_todays_classes_cannot_hold_it(kept: Place) -> None:
+    """A renamed field has no value, and a field of another type has another one: neither is made up."""
+
+    async def scenario() -> None:
+        await paid(kept)
+        async with kept.engine(later_bills(), accept_changes=True) as engine:
+            rows = await engine.history("b-1")
+        assert [row.from_state.value for row in rows] == ["open", "open", "seen"]
+        assert [row.to_state.value for row in rows] == ["open", "seen", "paid"]
+        payload: object = rows[1].payload
+        context: object = rows[1].context
+        assert isinstance(payload, StoredJson)
+        assert json.loads(payload.text) == {"cents": 5, "when": "soon"}
+        assert payload.why
+        assert isinstance(context, StoredJson)
+        assert json.loads(context.text) == {"cents": 7}
+        assert "'cents'" in context.why
+
+    run(scenario)
+
+
+def test_states_that_exchange_their_names_are_refused(kept: Place) -> None:
+    """History names states without the version that wrote them, so nothing can tell the two apart."""
+
+    async def scenario() -> None:
+        await paid(kept)
+        with pytest.raises(DefinitionError, match="rename-ambiguous"):
+            await kept.engine(bills(SwappedBills, {"open": SwappedBills.OPEN, "seen": SwappedBills.SEEN}))
+
+    run(scenario)
+
+
+def test_a_text_that_becomes_a_time_does_not_open(kept: Place) -> None:
+    @dataclass(frozen=True)
+    class Dated:
+        text: datetime | None = None
+
+    async def scenario() -> None:
+        await stored(kept)
+        paper = Machine(
+            "paper", states=Old, context=Dated, events=PaperEvent, initial=Old.DRAFT, final={Old.DONE}, version=2
+        )
+        paper.on(Check, Old.DRAFT, to=Old.CHECKED)
+        paper.on(Finish, Old.CHECKED, to=Old.DONE)
+        with pytest.raises(DefinitionError, match="the new one reads any datetime"):
+            await kept.engine(paper)
 
     run(scenario)

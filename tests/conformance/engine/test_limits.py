@@ -299,7 +299,7 @@ def test_an_undo_that_fails_three_times_waits_for_a_person_with_its_key(place: P
         order = shop(world, charges_at="gateway", reserves_at="gateway").machine
         note(world.release, undone, "release")
         note(world.refund, undone, "refund")
-        async with place.engine(order, clock=SetClock()) as engine:
+        async with place.engine(order, clock=SetClock(), undo_attempts=3) as engine:
             await submit(engine, order, ["o-1"])
             await engine.send("o-1", Cancel())
             while not (letters := await engine.dead_letters("undo")):

@@ -229,12 +229,91 @@ def test_classify_says_what_an_error_means(place: Place) -> None:
                 return Classification.NON_RETRYABLE
             return Classification.RETRYABLE if isinstance(error, NonRetryable) else None
 
-        answers = Outside(NonRetryable("says itself"), ValueError("no opinion"), KeyError("final"))
+        answers = Outside(NonRetryable("says itself"), OSError("no opinion"), KeyError("final"))
         order, world, _ = shop(World(charge=answers), attempts=5, classify=classify)
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
             assert (await engine.wait("o-1")).state is State.CANCELLED
+            assert world.charge.attempts == [1, 2, 3]
+
+    run(scenario)
+
+
+MISTAKES = [TypeError("a"), AttributeError("b"), KeyError("c"), NameError("d"), AssertionError("e"), ValueError("f")]
+
+
+@pytest.mark.parametrize("error", MISTAKES, ids=repr)
+def test_a_mistake_of_the_program_is_a_dead_letter_and_does_not_take_the_way_of_the_business(
+    place: Place, error: Exception
+) -> None:
+    """C18: one attempt, no `failed=`. When the program is fixed it is tried again, with the same key."""
+
+    async def scenario() -> None:
+        order, world, _ = shop(World(charge=Outside(error, Charged())), attempts=5)
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Submit())
+            await settled(engine)
+            view = await engine.get("o-1")
+            assert (view.state, view.context) == (State.CHARGING, Order(cents=Submit().cents))
+            [letter] = await engine.dead_letters()
+            assert (letter.kind, letter.workflow, letter.attempts) == ("step", "o-1", 1)
+            assert letter.error.startswith(type(error).__name__)
+            await engine.retry_dead_letter(letter.id)
+            assert (await engine.wait("o-1", State.DONE)).state is State.DONE
+            assert len(world.charge.calls) == 2
+            assert len(set(world.charge.keys)) == 1
+
+    run(scenario)
+
+
+def test_what_a_mistake_of_the_program_may_have_done_is_undone(place: Place) -> None:
+    """G5: nothing is known of its outcome."""
+
+    async def scenario() -> None:
+        order, world, _ = shop(World(charge=Outside(TypeError("after the call"))))
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Submit())
+            await settled(engine)
+            await engine.send("o-1", Cancel())
+            assert (await engine.wait("o-1")).state is State.CANCELLED
+            assert [call.done for call in world.refund.calls] == [None]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["undo", "effect"])
+def test_a_mistake_in_an_undo_or_an_effect_is_a_dead_letter_after_one_attempt(place: Place, kind: str) -> None:
+    async def scenario() -> None:
+        wrong = Outside(TypeError("a mistake"))
+        order, *_ = shop(World(refund=wrong, charge=Outside(Charged()), reserve=Outside(NonRetryable("no"))))
+        if kind == "effect":
+            order, *_ = shop(World(mail=wrong))
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Submit())
+            while not (letters := await engine.dead_letters()):
+                await settled(engine)
+            assert [(letter.kind, letter.attempts) for letter in letters] == [(kind, 1)]
+            assert len(wrong.calls) == 1
+
+    run(scenario)
+
+
+def test_what_is_unexpected_is_tried_again_and_then_a_dead_letter(place: Place) -> None:
+    """C18: an answer that cannot be read, or a file that is not there, is no word of the business either."""
+
+    async def scenario() -> None:
+        order, world, _ = shop(World(charge=Outside(FileNotFoundError("the certificate"))), attempts=3)
+        async with place.engine(order) as engine:
+            await engine.start(order, "o-1", Order())
+            await engine.send("o-1", Submit())
+            while not (letters := await engine.dead_letters()):
+                await settled(engine)
+            assert [(letter.kind, letter.attempts) for letter in letters] == [("step", 3)]
+            assert (await engine.get("o-1")).state is State.CHARGING
             assert world.charge.attempts == [1, 2, 3]
 
     run(scenario)

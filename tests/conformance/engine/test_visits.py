@@ -14,6 +14,7 @@ from interlock import (
 from tests.conformance.engine.places import Place, run, settled
 from tests.conformance.engine.shop import (
     Again,
+    Cancel,
     Charged,
     Held,
     Note,
@@ -45,12 +46,19 @@ def test_a_result_that_is_refused_here_counts_as_non_retryable(place: Place) -> 
 
 
 @pytest.mark.parametrize("wrong", [None, "CHARGED", 7, Charged, Charged("a\x00b"), Charged("\ud800")], ids=repr)
-def test_a_result_that_is_no_event_fails_the_step_and_may_have_happened(place: Place, wrong: object) -> None:
+def test_a_result_that_is_no_event_is_a_dead_letter_and_may_have_happened(place: Place, wrong: object) -> None:
+    """C18: it is a mistake of the program, so it does not take the way of the business. G5: it is undone."""
+
     async def scenario() -> None:
         order, world, _ = shop(World(charge=Outside(wrong)))
         async with place.engine(order) as engine:
             await engine.start(order, "o-1", Order())
             await engine.send("o-1", Submit())
+            await settled(engine)
+            [letter] = await engine.dead_letters()
+            assert (letter.kind, letter.attempts) == ("step", 1)
+            assert (await engine.get("o-1")).state is State.CHARGING
+            await engine.send("o-1", Cancel())
             assert (await engine.wait("o-1")).state is State.CANCELLED
             assert [call.done for call in world.refund.calls] == [None]
 

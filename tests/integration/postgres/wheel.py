@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.reaper import REAPER
+
 START_S_MAX = 600
 """A server that has not started or ended after this time never will."""
 
@@ -28,6 +30,7 @@ def get_server(data: Path) -> Any:  # noqa: ANN401 -- the wheel has no types.
         environment = {**os.environ, "PGCTLTIMEOUT": str(START_S_MAX)}
         return str(run(command, args, **{**named, "timeout": START_S_MAX, "env": environment}))
 
+    REAPER.watch_postgres(data)
     with _alone(), patch.object(wheel, "pgexec", unhurried):
         return wheel.get_server(data, cleanup_mode="stop")
 

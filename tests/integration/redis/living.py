@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from interlock import Engine
+from interlock import Engine, StepContext
 from interlock.runtime.clustering import Clustered
 from interlock.runtime.opening import Opening
 from interlock.runtime.resilience.outlets import Outlet
-from tests.conformance.engine.shop import shop
+from tests.conformance.engine.shop import Order, OrderMachine, State, shop
 
 PATIENCE_S = 60
 
@@ -28,9 +28,18 @@ class OwnClock:
 
 
 def engine(redis: str, url: str = "memory:", **more: Any) -> Opening[Engine]:  # noqa: ANN401 -- what Engine.open takes.
-    """An engine that stands for a process of its own."""
+    """An engine that stands for a process of its own. Its machine has an effect for each of its dependencies."""
     more.setdefault("clock", OwnClock())
-    return Engine.open(url, machines=[shop().machine], redis=redis, **more)
+
+    def name_dependencies(order: OrderMachine) -> None:
+        for number, each in enumerate(more.get("dependencies", ())):
+            order.effect(State.PAUSED, dependency=each.name, name=f"call_{number}")(call)
+
+    return Engine.open(url, machines=[shop(declare=name_dependencies).machine], redis=redis, **more)
+
+
+async def call(order: Order, ctx: StepContext) -> None:
+    """Stands for a call of a dependency."""
 
 
 def cluster_of(engine: Engine) -> Clustered:

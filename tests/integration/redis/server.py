@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.reaper import REAPER
+
 READY = b"Ready to accept connections"
 
 
@@ -46,6 +48,7 @@ class Server:
         """Start it, and wait until it says that it is ready."""
         binary = found()
         assert binary is not None
+        REAPER.install()
         keeping = ("--appendonly", "yes", "--appendfsync", "always") if self._keeps else ("--save", "")
         self.process = subprocess.Popen(
             [

@@ -18,7 +18,7 @@ from tests.unit.server import shop
 
 ROOT = Path(__file__).resolve().parents[3]
 ADDRESS = re.compile(r"at (http://\S+?) ")
-END_S = 60
+END_S = 300
 TURNS = 20
 """Of an event loop: what has arrived is read, and what follows from it is under way."""
 

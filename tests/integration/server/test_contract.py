@@ -95,6 +95,17 @@ def test_a_stream_is_as_described(url: str) -> None:
         assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
 
 
+def _examples(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
+    """What a body may look like: one example, or some by name, here or among the components."""
+    if "examples" not in content:
+        return [] if content.get("example") is None else [content["example"]]
+    known = document["components"]["examples"]
+    named = [
+        known[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in content["examples"].values()
+    ]
+    return [each["value"] for each in named]
+
+
 def test_every_example_of_the_document_fits_its_schema(url: str) -> None:
     document = httpx.get(f"{url}/openapi.json", timeout=END_S).json()
     checked = 0
@@ -103,8 +114,8 @@ def test_every_example_of_the_document_fits_its_schema(url: str) -> None:
             contents = [*operation.get("requestBody", {}).get("content", {}).items()]
             contents += [each for answer in operation["responses"].values() for each in answer["content"].items()]
             for _, content in contents:
-                if content.get("example") is not None:
-                    _validated(document, content["schema"], content["example"], path)
+                for example in _examples(document, content):
+                    _validated(document, content["schema"], example, path)
                     checked += 1
             for parameter in operation["parameters"]:
                 if "example" in parameter:
@@ -112,7 +123,7 @@ def test_every_example_of_the_document_fits_its_schema(url: str) -> None:
                     checked += 1
     assert checked > 50
     bodies = [each for path in document["paths"].values() for each in path.values() if "requestBody" in each]
-    examples = [content["example"] for each in bodies for content in each["requestBody"]["content"].values()]
+    examples = [_examples(document, content) for each in bodies for content in each["requestBody"]["content"].values()]
     assert all(examples), "every body has an example"
 
 

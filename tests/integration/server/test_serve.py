@@ -9,6 +9,7 @@ import pytest
 
 from interlock.cli.program import main
 from tests.integration.server.running import END_S, server
+from tests.interrupts import Handler, interrupts
 from tests.unit.server import shop
 
 
@@ -16,9 +17,14 @@ def home_in(folder: Path) -> str:
     return f"lanes://{folder}"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_stops_cleanly_and_keeps_everything(tmp_path: Path, number: int) -> None:
-    with server(home_in(tmp_path)) as first:
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_IGN)],
+    ids=["interrupt", "terminate", "terminate-in-background"],
+)
+def test_a_server_stops_cleanly_and_keeps_everything(tmp_path: Path, number: int, handler: Handler) -> None:
+    """Also one that a shell has started in the background, where SIGINT is ignored."""
+    with interrupts(handler), server(home_in(tmp_path)) as first:
         client = httpx.Client(base_url=first.url, timeout=END_S)
         with client:
             assert client.get("/readyz").json() == {"status": "ok"}

@@ -12,10 +12,12 @@ import pytest
 
 from interlock import Admission
 from interlock.server.limits import Limits
+from interlock.server.protocol import DRAIN_S
 from tests.integration.server.running import Hands, in_hands
 
 HERE = b"Host: localhost\r\n"
 EVENT = b"POST /v1/workflows/o-1/events HTTP/1.1\r\n" + HERE
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
 TIMEOUT_S = 60
 LONG_S = 1_000.0
 """Nothing takes so long; the test lets it pass."""
@@ -116,7 +118,7 @@ def test_a_head_without_an_end_is_not_kept(head: list[bytes]) -> None:
 def test_a_head_that_is_a_little_too_large_is_told() -> None:
     with talking(head_bytes_max=1_000) as talk:
         answer = talk().say(b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 1_200).heard()
-        assert "1,000 bytes" in problem(answer, 431, "head-too-large")["title"]
+        assert "1,000 bytes" in problem(answer, 431, "head-too-large")["what"]
 
 
 @pytest.mark.parametrize("head", [b"GET /%b HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nx: %b\r\n"])
@@ -151,11 +153,41 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         problem(chunks, 408, "request-timeout")
 
 
+def test_a_body_that_comes_too_slowly_is_told_as_that() -> None:
+    """Each piece is in time, and the whole is not: nothing was carried out, so the outcome is known."""
+    with talking_in_hands(body_s=2 * LONG_S, request_s=LONG_S) as (talk, hands):
+        slow = talk().say(EVENT + b"Content-Length: 100\r\n\r\n{")
+        for _ in range(2):
+            hands.let_pass(LONG_S / 2)
+            slow.say(b" ")
+        problem(slow.heard(), 408, "request-timeout")
+
+
 @pytest.mark.parametrize(
     "said",
     [
         b"nonsense\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /healthz\r\n\r\n",
+        b"GET /healthz HTTP/0.9\r\n" + HERE + b"\r\n",
+        b"GET /healthz HTTP/2.0\r\n" + HERE + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + HERE + HERE + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + HERE + b"Host: evil.test\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: local host\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: me@localhost\r\n\r\n",
+        b"GET http://evil.test/healthz HTTP/1.1\r\n" + HERE + b"\r\n",
+        b"GET http://localhost HTTP/1.1\r\n" + HERE + b"\r\n",
+        b"CONNECT localhost:80 HTTP/1.1\r\n" + HERE + b"\r\n",
+        b"GET * HTTP/1.1\r\n" + HERE + b"\r\n",
+        b"GET /healthz#top HTTP/1.1\r\n" + HERE + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + HERE + b"X: a\r\n b\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost : localhost\r\n\r\n",
+        EVENT + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        EVENT + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        EVENT + UPGRADE + b"Content-Length: 2\r\n\r\n{}",
+        EVENT + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/prune HTTP/1.0\r\n" + HERE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\n" + HERE + b"\r\n",
         EVENT + b"Content-Length: x\r\n\r\n",
         EVENT + b"Content-Length: -5\r\n\r\n",
@@ -169,6 +201,39 @@ def test_what_is_no_http_is_answered_as_everything_else(said: bytes) -> None:
     """Also what two readers could read in two ways: two lengths, or a length and chunks."""
     with talking() as talk:
         problem(talk().say(said).heard(), 400, "invalid-request")
+
+
+@pytest.mark.parametrize("target", [b"/healthz", b"http://localhost/healthz", b"http://LOCALHOST/healthz?"])
+@pytest.mark.parametrize(
+    "head",
+    [b" HTTP/1.1\r\nHost: localhost\r\n", b" HTTP/1.1\r\nHost: localhost \t\r\n", b" HTTP/1.0\r\nHost: localhost\r\n"],
+)
+def test_every_form_of_a_good_head_is_read(target: bytes, head: bytes) -> None:
+    with talking() as talk:
+        assert b"200 OK" in talk().say(b"GET " + target + head + b"Connection: close\r\n\r\n").heard()
+        assert b"200 OK" in talk().say(b"GET /healthz HTTP/1.0\r\n\r\n").heard(), "which had no Host"
+
+
+def test_another_protocol_is_not_spoken_and_nothing_after_it_is_read_as_a_request() -> None:
+    with talking() as talk:
+        asked = talk().say(b"GET /healthz HTTP/1.1\r\n" + HERE + UPGRADE + b"\r\n", b"GET /readyz HTTP/1.1\r\n" + HERE)
+        answer = asked.say(b"\r\n").heard()
+        assert re.findall(rb"HTTP/1.1 \d+", answer) == [b"HTTP/1.1 200"]
+        assert b"connection: close" in answer
+
+
+def test_what_is_no_http_is_not_answered_in_the_place_of_another_request() -> None:
+    """The first request may have been carried out: the client must not read a 400 as its answer."""
+    with talking_in_hands() as (talk, hands):
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 13\r\n\r\n"
+        with hands.held():
+            both = talk().say(start + b'{"id": "t-1"}' + b"nonsense\r\n\r\n")
+        assert b"HTTP/1.1 400" not in both.heard()
+        batch = b"POST /v1/events:batch HTTP/1.1\r\n" + HERE + b"Transfer-Encoding: chunked\r\n\r\n"
+        begun = talk().say(batch + b"3\r\n{}\n\r\n")
+        first = begun.until(b"}")
+        assert first.startswith(b"HTTP/1.1 200")
+        assert b"HTTP/1.1 400" not in begun.say(b"ZZ\r\n").heard()
 
 
 def test_a_client_that_reads_nothing_is_cut_off() -> None:
@@ -210,11 +275,81 @@ def test_a_body_in_chunks_is_read_and_bounded() -> None:
         assert announced.until(b"limit_bytes").startswith(b"HTTP/1.1 413"), "before anything of it is read"
 
 
+REFUSED = {
+    "no such path": b"POST /v1/nothing HTTP/1.1\r\n" + HERE,
+    "another type": EVENT + b"Content-Type: text/html\r\n",
+    "a foreign page": EVENT + b"Origin: http://evil.test\r\n",
+    "refused at the door": b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE,
+}
+HUGE_BYTES = 10**12
+MUCH_BYTES = 256 * 1024 * 1024
+"""More than sockets hold on both sides."""
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: %d\r\n" % HUGE_BYTES, b"Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize("head", REFUSED.values(), ids=list(REFUSED))
+def test_the_body_of_a_refused_request_is_not_read_to_its_end(head: bytes, length: bytes) -> None:
+    """The answer is there, the connection ends with it, and what a client sends on is not read for ever."""
+    with talking_in_hands(admission=Admission(rate_per_s=0.001, burst=1)) as (talk, hands):
+        start = b"POST /v1/machines/ticket/workflows HTTP/1.1\r\n" + HERE + b"Content-Length: 13\r\n\r\n"
+        assert talk().say(start + b'{"id": "t-1"}').until(b"}").startswith(b"HTTP/1.1 201")
+        refused = talk().say(head + length + b"\r\n" + b"ffffffff\r\n" + b"x" * 1_000)
+        answer = refused.heard()
+        assert re.match(rb"HTTP/1.1 4\d\d ", answer), answer
+        assert b"\r\nconnection: close\r\n" in answer
+        assert answer.endswith(b"}"), "as a whole"
+        assert unread(refused, hands) < MUCH_BYTES
+
+
+def test_a_batch_that_is_over_before_its_body_is_not_read_to_its_end() -> None:
+    head = b"POST /v1/events:batch HTTP/1.1\r\n" + HERE + b"Content-Length: %d\r\n\r\n" % HUGE_BYTES
+    with talking_in_hands(batch_lines_max=1) as (talk, hands):
+        over = talk().say(head + b"{}\n" * 3)
+        assert b"batch_lines_max" in over.until(b"0\r\n\r\n")
+        assert unread(over, hands) < MUCH_BYTES
+
+
+def unread(talk: Talk, hands: Hands) -> int:
+    """Send on until the server has closed the connection; returns how much it has taken."""
+    talk.socket.settimeout(0.05)
+    taken = 0
+    with suppress(ConnectionError):
+        while taken < MUCH_BYTES:
+            try:
+                taken += talk.socket.send(b"x" * PIECE)
+            except TimeoutError:
+                hands.let_pass(DRAIN_S)
+    return taken
+
+
+def test_a_small_body_that_nobody_reads_keeps_its_connection_if_it_comes_soon() -> None:
+    ask = b"POST /v1/nothing HTTP/1.1\r\n" + HERE + b"Content-Length: 9\r\n\r\n"
+    with talking_in_hands() as (talk, hands):
+        soon, slow = talk(), talk()
+        for _ in range(3):
+            assert b"connection: close" not in soon.say(ask).until(b"}")
+            soon.say(b"POST / HT")
+        slow.say(ask).until(b"}")
+        slow.say(b"P")
+        hands.let_pass(DRAIN_S)
+        assert slow.heard() == b""
+        assert soon.say(b"GET /healthz HTTP/1.1\r\n" + HERE + b"\r\n").until(b"ok").startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body_is_not_left_in_doubt() -> None:
+    """After an answer without 100 it may send the body or another request: only a new connection is clear."""
+    ask = b"POST /v1/nothing HTTP/1.1\r\n" + HERE + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    with talking() as talk:
+        answer = talk().say(ask).heard()
+        problem(answer, 404, "not-found")
+        assert b"connection: close" in answer
+
+
 def test_requests_that_come_together_are_answered_in_order() -> None:
     with talking() as talk:
         ask = b"GET /v1/workflows/%b HTTP/1.1\r\n" + HERE + b"%b\r\n"
         both = talk().say(ask % (b"a", b"") + ask % (b"b", b"Connection: close\r\n")).heard()
-        assert re.findall(rb"there is no workflow '(\w)'", both) == [b"a", b"b"]
+        assert re.findall(rb"\"what\":\"there is no workflow '(\w)'", both) == [b"a", b"b"]
 
 
 def test_connections_are_bounded() -> None:

@@ -89,7 +89,7 @@ def test_a_full_disk_says_so_to_everything_that_grows_on_it_and_to_nothing_elsew
 
 async def _grow(path: Path) -> None:
     with opened(path) as lane:
-        await asyncio.wait_for(lane.run(sql("CREATE TABLE made (id INTEGER)")), 20)
+        await asyncio.wait_for(lane.run(sql("CREATE TABLE made (id INTEGER)")), 300)
 
 
 def test_nothing_is_left_of_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.cli.running import plain_environment, program
 
-END_S = 60
+END_S = 300
 
 
 class Lasting:

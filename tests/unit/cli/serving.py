@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from interlock.server.app import App
 from interlock.server.running import Listening, serve
 
-END_S = 30
+END_S = 300
 
 
 @contextmanager

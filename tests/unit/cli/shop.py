@@ -101,7 +101,7 @@ async def refund(order: Order, done: Charged | None, ctx: StepContext) -> None:
     pass
 
 
-@order.effect(State.DONE)
+@order.effect(State.DONE, dependency="gateway")
 async def mail(order: Order, ctx: StepContext) -> None:
     pass
 

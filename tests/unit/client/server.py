@@ -45,10 +45,11 @@ def problem(error: InterlockError, **more: object) -> dict[str, object]:
     known = {name: value for name, value in vars(error).items() if name not in {"what", "why", "fix"}}
     document: dict[str, object] = {
         "type": f"urn:interlock:{error.code}",
-        "title": error.what,
+        "title": "The same sentence each time.",
         "status": STATUSES.get(error.code, 400),
-        "detail": error.why,
+        "detail": f"{error.what} {error.why}",
         "code": error.code,
+        "what": error.what,
         "fix": error.fix,
     }
     return {**document, **({} if error.retry == "never" else {"retry": error.retry}), **known, **more}
@@ -174,7 +175,7 @@ class Server:
                 moved = self._send(
                     workflow,
                     body,
-                    key=got.headers.get("idempotency-key"),
+                    key=body.get("key") or got.headers.get("idempotency-key"),
                     if_allowed=got.query.get("if_allowed") == "true",
                     version=got.headers.get("if-match"),
                 )

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import access, errors
 from interlock.client.problems import CLASSES, MEMBERS, class_for, error_of
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, UserCodeError
 from tests.unit.client.server import problem
 
 SAMPLES: list[InterlockError] = [
@@ -39,6 +39,10 @@ def test_every_public_error_is_in_the_table_under_its_own_code() -> None:
     assert len(CLASSES) == len(public_errors())
 
 
+def test_a_former_code_is_still_known() -> None:
+    assert type(error_of({"code": "user-code", "title": "action 'pay' raised."}, status=500)) is UserCodeError
+
+
 @pytest.mark.parametrize("cls", public_errors(), ids=lambda cls: cls.__name__)
 def test_every_public_error_arrives_as_it_was_sent(cls: type[InterlockError]) -> None:
     sent = next((each for each in SAMPLES if type(each) is cls), None) or cls("what.", why="why.", fix="fix.")
@@ -48,6 +52,13 @@ def test_every_public_error_arrives_as_it_was_sent(cls: type[InterlockError]) ->
     assert str(got) == str(sent)
     assert vars(got).items() >= vars(sent).items()
     assert (got.code, got.retry, got.args) == (sent.code, sent.retry, (sent.what,))
+
+
+def test_a_document_of_an_older_server_says_the_same() -> None:
+    """It had what happened in `title`, and the reason alone in `detail`."""
+    sent = errors.WorkflowNotFound("there is no workflow 'o-1'.", why="Nothing was started under it.", fix="Start it.")
+    older = {"code": sent.code, "title": sent.what, "detail": sent.why, "fix": sent.fix}
+    assert str(error_of(older, status=404)) == str(sent) == str(error_of(problem(sent), status=404))
 
 
 def test_every_error_that_takes_more_than_its_text_has_its_members_listed() -> None:

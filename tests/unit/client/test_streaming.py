@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock import Signal, TransitionApplied
+from interlock.client.client import RETRY
 from interlock.client.messages import Garbage
 from interlock.client.streaming import EVENT_BYTES_MAX, KINDS, SILENCE_S, Parser, Streamed
 from interlock.errors import RequestError, UnavailableError
@@ -81,6 +82,26 @@ def test_a_stream_that_is_cut_off_goes_on_behind_the_last_event() -> None:
         lasts = [got.headers.get("last-event-id") for got in source.net.got]
         assert lasts == [None, "life-0", "life-1", "life-1"]
         assert not source.net.wires
+
+    run(test)
+
+
+def test_a_quiet_stream_may_end_more_often_than_a_call_may_be_retried() -> None:
+    """A server that our app is mounted in ends each stream after a while, so that it can stop."""
+
+    async def test() -> None:
+        quiet = b"id: life-0\n: interlock\n\n: alive\n\n"
+        source = Source(*[quiet] * 3 * RETRY.attempts, told(1, applied(2)))
+        assert [event.signal for event in await some(WiredClient(source.net), 1)] == [applied(2)]
+
+    run(test)
+
+
+def test_a_stream_that_ends_as_soon_as_it_begins_is_a_failure() -> None:
+    async def test() -> None:
+        source = Source(*[b"id: life-0\n: interlock\n\n"] * (RETRY.attempts + 1))
+        with pytest.raises(UnavailableError):
+            await some(WiredClient(source.net), 1)
 
     run(test)
 

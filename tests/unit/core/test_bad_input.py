@@ -169,3 +169,20 @@ def test_the_neighbours_of_bad_input_are_good() -> None:
     simple = simple_machine()
     event = simple.codec.decode_event("RESIZE", b'{"size": 2}')
     assert simple.apply(simple.begin(Box()), event).context == Box(size=2)
+
+
+class Mute(Exception):
+    """An exception whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_exception_whose_text_cannot_be_read_is_an_error_of_user_code_all_the_same() -> None:
+    from interlock.core.refusals import action_raised  # noqa: PLC0415 -- this test alone needs it.
+
+    machine = box_machine()
+    node = next(iter(machine.compiled.nodes.values()))
+    error = action_raised(machine.compiled, node, "BREAK", print, Mute())
+    assert error.what.endswith("raised Mute: (its text cannot be read)")
+    assert (error.machine, error.event) == (machine.name, "BREAK")

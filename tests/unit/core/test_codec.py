@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from interlock.core.codec import CONTEXT_BYTES_MAX, DEPTH_MAX, Codec
 from interlock.core.events import Event
 from interlock.core.storable import not_storable
+from interlock.core.values import StoredJson
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -364,9 +366,65 @@ def test_why_a_type_cannot_be_stored(kind: object, word: str) -> None:
 def test_what_is_stored_can_be_read_back() -> None:
     """G2: an action or a step may have put a text where a number belongs; it is refused before it is written."""
     made = codec()
-    assert made.decode_context(made.stored_context(Cart())) == Cart()
+    assert made.stored_context(Cart()) == (made.encode_context(Cart()), Cart())
     with pytest.raises(InvalidPayload, match="the context does not fit"):
         made.stored_context(Cart(items=17))  # type: ignore[arg-type]
     assert made.decode_event("ADD_ITEM", made.stored_event(AddItem(weight=2.0))) == AddItem(weight=2.0)
     with pytest.raises(InvalidPayload, match="the payload of ADD_ITEM does not fit"):
         made.stored_event(AddItem(weight="heavy"))  # type: ignore[arg-type]
+
+
+class Tagged(Event):
+    pass
+
+
+@dataclass(frozen=True)
+class Labelled(Tagged):
+    labels: frozenset[str] = frozenset()
+    price: Decimal | None = None
+    share: float = 0.0
+    parts: tuple[int, ...] = ()
+    note: str = ""
+
+
+LABELLED: Codec[Labelled, Tagged] = Codec("labelled", Labelled, {"LABELLED": Labelled})
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"{}",
+        b'{"note":"x"}',
+        b'{"labels":["b","a","c"]}',
+        b'{"share":5,"price":12}',
+        b'{"parts":[1,2],"share":0.5}',
+    ],
+    ids=str,
+)
+def test_what_an_earlier_version_stored_is_read_where_nothing_is_lost(stored: bytes) -> None:
+    assert isinstance(LABELLED.read_context(stored), Labelled)
+    assert isinstance(LABELLED.read_event("LABELLED", stored), Labelled)
+
+
+@pytest.mark.parametrize(
+    ("stored", "place"),
+    [
+        (b'{"cents":5}', "cents"),
+        (b'{"labels":["a","a"]}', "labels"),
+        (b'{"share":9007199254740993}', "share"),
+        (b'{"price":"1.0","share":true}', "share"),
+        (b'{"note":5}', "note"),
+    ],
+    ids=str,
+)
+def test_what_the_class_cannot_hold_is_shown_as_it_is_stored(stored: bytes, place: str) -> None:
+    for read in (LABELLED.read_context(stored), LABELLED.read_event("LABELLED", stored)):
+        assert isinstance(read, StoredJson)
+        assert read.text == stored.decode()
+        assert place in read.why
+
+
+def test_an_event_that_the_machine_no_longer_has_is_shown_as_it_is_stored() -> None:
+    read = LABELLED.read_event("GONE", b'{"cents":5}')
+    assert isinstance(read, StoredJson)
+    assert "GONE" in read.why

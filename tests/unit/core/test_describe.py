@@ -5,7 +5,7 @@ import msgspec
 from interlock.core.description import StepDescription, description_from_json
 from interlock.core.events import wire_name
 from interlock.core.machine import Machine
-from tests.unit.core.machines import Order, OrderEvent, State, Submit, order_machine
+from tests.unit.core.machines import Cancel, Order, OrderEvent, State, Submit, blank_machine, order_machine
 
 
 def test_states_carry_everything_attached_to_them() -> None:
@@ -20,7 +20,7 @@ def test_states_carry_everything_attached_to_them() -> None:
     assert by_name["done"].effects == ("mail",)
     charge = by_name["charging"].step
     assert charge is not None
-    assert (charge.name, charge.timeout_s, charge.attempts, charge.dependency) == ("charge", 4, 5, "gateway")
+    assert (charge.name, charge.timeout_s, charge.attempts, charge.dependency) == ("charge", 4, 60, "gateway")
     assert (charge.returns, charge.undoes) == (("CHARGED", "AGAIN"), ("CHARGED", "AGAIN"))
     assert by_name["draft"].step is None
     assert order.state("charging") is by_name["charging"]
@@ -81,6 +81,22 @@ def test_old_names_are_told() -> None:
 def test_a_description_survives_json() -> None:
     described = order_machine().describe()
     assert description_from_json(described.to_json()) == described
+
+
+def test_only_a_transition_that_settles_says_so() -> None:
+    """C21: the text of a description saved before there was `settle` stays the same."""
+    assert b"settle" not in order_machine().describe().to_json()
+    order = blank_machine()
+    order.on(Submit, State.DRAFT, to=State.DONE, settle=True)
+    order.on(Cancel, order.any, to=State.UNDOING, settle=False)
+    described = order.describe()
+    assert {each.event: each.settle for each in described.transitions if each.event != "UNWOUND"} == {
+        "SUBMIT": True,
+        "CANCEL": msgspec.UNSET,
+    }
+    assert description_from_json(described.to_json()) == described
+    for picture in (order.table(), order.mermaid(), order.dot(), order.svg()):
+        assert picture.count("settles") >= 1
 
 
 def test_a_step_without_a_heartbeat_is_written_as_before_there_were_heartbeats() -> None:

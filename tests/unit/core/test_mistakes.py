@@ -206,6 +206,9 @@ IN_TRANSITION: list[tuple[str, str, Build]] = [
     ("exit-from-unwinding", "undoing", lambda: m().on(Submit, State.UNDOING, to=State.DRAFT)),
     ("exit-from-unwinding", "undoing", lambda: m().on(Submit, State.UNDOING, to=State.UNDOING)),
     ("contradiction", "keep", lambda: two_actions(m())),
+    ("contradiction", "settle=1", lambda: m().on(Submit, State.DRAFT, to=State.DONE, settle=1)),
+    ("contradiction", "settle=True leaves nothing", lambda: m().on(Submit, State.DRAFT, to=State.UNDOING, settle=True)),
+    ("contradiction", "settle=True in an unwinding", lambda: m().on(Submit, State.UNDOING, settle=True)),
 ]
 
 IN_STEP: list[tuple[str, str, Build]] = [

@@ -32,7 +32,7 @@ def test_the_ceiling_doubles_until_it_is_capped() -> None:
 
 
 def test_the_defaults_are_those_that_are_documented() -> None:
-    assert Retry() == Retry(attempts=5, first_s=0.1, factor=2.0, max_s=30.0)
+    assert Retry() == Retry(attempts=60, first_s=0.1, factor=2.0, max_s=30.0)
     assert Breaker() == Breaker(failures=5, reset_s=30.0, probes=1)
     assert Dependency("x") == Dependency("x", 50, None, Breaker(), 0.2)
     assert Budget() == Budget(share=0.2, free=10, window_s=10.0)
@@ -40,10 +40,19 @@ def test_the_defaults_are_those_that_are_documented() -> None:
 
 @given(retries, attempts, fractions)
 def test_full_jitter_is_between_nothing_and_the_ceiling(retry: Retry, attempt: int, fraction: float) -> None:
-    delay_s = retry.delay_s(attempt, fraction)
-    assert 0 <= delay_s <= retry.ceiling_s(attempt) <= retry.max_s
-    assert retry.delay_s(attempt, 0) == 0
-    assert delay_s == pytest.approx(fraction * retry.ceiling_s(attempt))
+    """C5. A wait that grows no more is at least half of the longest."""
+    delay_s, ceiling_s = retry.delay_s(attempt, fraction), retry.ceiling_s(attempt)
+    assert 0 <= delay_s <= ceiling_s <= retry.max_s
+    floor_s = ceiling_s / 2 if ceiling_s == retry.max_s else 0
+    assert retry.delay_s(attempt, 0) == floor_s
+    assert delay_s == pytest.approx(floor_s + fraction * (ceiling_s - floor_s))
+
+
+def test_the_defaults_last_longer_than_ten_minutes_with_the_worst_luck() -> None:
+    """C18."""
+    retry = Retry()
+    assert sum(retry.delay_s(attempt, 0) for attempt in range(1, retry.attempts)) > 600
+    assert retry.waits_s_max() < 1_800
 
 
 @given(retries, st.integers(1, 2_000))

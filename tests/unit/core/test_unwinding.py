@@ -32,6 +32,8 @@ from tests.unit.core.machines import (
     State,
     Submit,
     blank_machine,
+    declare_charge,
+    declare_undos,
     order_machine,
 )
 
@@ -87,6 +89,56 @@ def test_a_result_that_stays_is_logged_once_and_ends_the_run() -> None:
     assert stayed.visit == 9
     left = order.decide(stayed, Reserved()).snapshot
     assert left.undo_log == stayed.undo_log
+
+
+# --- what is settled (C21) -----------------------------------------------------------------------------------------
+
+
+def settling_machine() -> OrderMachine:
+    """Charge again and again; every receipt is final, and so is what was done before a note."""
+    order = blank_machine(resting=frozenset({State.RESERVING}))
+    order.on(Submit, State.DRAFT, State.RESERVING, to=State.CHARGING)
+    order.on(Charged, State.CHARGING, to=State.RESERVING, settle=True)
+    order.on(Declined, State.CHARGING, settle=True)
+    order.on(Reserved, State.CHARGING, to=State.RESERVING, settle=True)
+    order.on(Note, State.RESERVING, State.CHARGING, settle=True)
+    order.on(Reserved, State.RESERVING, to=State.DRAFT, settle=True)
+    order.on(Reserved, State.DRAFT, to=State.DONE)
+    order.on(Cancel, order.any, to=State.UNDOING)
+    charge = declare_charge(order)
+    declare_undos(charge)
+    return order
+
+
+@pytest.mark.parametrize("by_step", [True, False])
+def test_a_settling_outcome_leaves_nothing_to_undo_and_its_own_run_neither(by_step: bool) -> None:
+    """Also when the outcome comes from outside, as by a webhook, while the step that caused it still runs."""
+    before = at(State.CHARGING, CHARGE, attempted=True)
+    moved = decide.decide(settling_machine().compiled, before, Charged("r-2"), result=by_step).snapshot
+    assert (moved.state, moved.undo_log, moved.attempted) == (State.RESERVING, (), False)
+    assert before.undo_log == (CHARGE,)
+
+
+def test_a_run_that_a_settling_move_cuts_off_is_not_settled() -> None:
+    order = settling_machine()
+    assert order.apply(at(State.CHARGING, CHARGE, attempted=True), Reserved()).undo_log == (Run("charge", 9, None),)
+    assert order.apply(at(State.CHARGING, CHARGE), Reserved()).undo_log == ()
+
+
+def test_an_internal_transition_settles_what_is_done_and_not_what_still_runs() -> None:
+    order = settling_machine()
+    stayed = order.apply(at(State.CHARGING, CHARGE, attempted=True), Note())
+    assert (stayed.undo_log, stayed.attempted, stayed.visit) == ((), True, 9)
+    assert order.apply(stayed, Cancel()).undo_log == (Run("charge", 9, None),)
+    ended = result(order, at(State.CHARGING, CHARGE, attempted=True), Declined()).snapshot
+    assert (ended.undo_log, ended.attempted) == ((), False)
+
+
+def test_a_move_between_states_without_undos_settles_too() -> None:
+    order = settling_machine()
+    assert order.apply(at(State.RESERVING, CHARGE), Reserved()).undo_log == ()
+    unwound = order.decide(at(State.DRAFT), Cancel()).snapshot
+    assert unwound.state is State.CANCELLED
 
 
 def order_machine_with_internal_result() -> OrderMachine:

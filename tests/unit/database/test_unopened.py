@@ -2,21 +2,25 @@
 
 import asyncio
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
+from interlock import Engine
 from interlock.catalog import opening
 from interlock.catalog.opening import OPENING_AT_ONCE
 from interlock.catalog.places import Place
 from interlock.database.database import Database, Opening
 from interlock.database.on_lanes import OnLane
 from interlock.errors import BadUsage, CorruptionError, InterlockError, LaneOwned, UnavailableError, UnusableFile
+from interlock.examples.order import order
 from interlock.lanes.arriving import Arrived
 from interlock.lanes.lane import Lane
 from interlock.lanes.ownership import owner_of
@@ -231,3 +235,35 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
         process = processes.start("tests.unit.database.forking:fork")
         assert list(process.lines()) == ["parent: opened", "child: ended 0", "parent: opened"]
         assert process.end() == 0
+
+
+@pytest.mark.parametrize("first", range(4), ids=lambda first: f"from thread {first}")
+@pytest.mark.parametrize("kind", ["database", "engine"])
+def test_without_a_thread_a_lane_is_given_back(
+    tmp_path: Path, kind: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system starts `first` threads and no more: whatever fails, the lane has no owner afterwards."""
+    url, path = {
+        "database": (f"lanes://{tmp_path}/stock", tmp_path / "stock.lane"),
+        "engine": (f"lanes://{tmp_path}", tmp_path / "workflows.lane"),
+    }[kind]
+    started = itertools.count()
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if next(started) >= first:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    async def scenario() -> None:
+        opened = Database.open(url) if kind == "database" else Engine.open(url, machines=[order], worker=False)
+        with monkeypatch.context() as scarce:
+            scarce.setattr(opening, "_threads", opening._fresh_threads())
+            scarce.setattr(threading.Thread, "start", start)
+            with suppress(UnavailableError):
+                await (await opened).close()
+            assert owner_of(path) is None
+        async with Database.open(f"lanes://{path.with_suffix('')}"):
+            pass
+
+    asyncio.run(scenario())

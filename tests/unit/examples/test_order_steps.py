@@ -14,6 +14,7 @@ from interlock.errors import NonRetryable
 from interlock.examples import order as shop
 from interlock.examples.order import Item, Order, PaymentFailed, PaymentStarted, PaymentSucceeded, State
 from interlock.examples.world import FakePayments, FakeWarehouse, World, world
+from interlock.testing import Harness
 
 ORDER = Order(order_id="o-1", items=(Item("book", 2), Item("pen", 1)))
 PAYING = replace(ORDER, payment_intent_id="pi-o-1")
@@ -127,3 +128,25 @@ def test_each_world_has_books_of_its_own() -> None:
     run(one.warehouse.release("o-1", key="k"))
     run(one.warehouse.release("o-1", key="k"))
     assert one.warehouse.reserved == {}
+
+
+def test_one_order_alone_survives_an_outage_of_the_bank_of_ten_minutes(
+    payments: FakePayments, warehouse: FakeWarehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C18: as the README says of what steps call."""
+    create = payments.create_intent
+
+    async def create_intent(order_id: str, *, key: str) -> str:
+        if h.clock.now_s < began_s + 600:
+            raise ConnectionRefusedError("the bank is down")
+        return await create(order_id, key=key)
+
+    monkeypatch.setattr(payments, "create_intent", create_intent)
+    with Harness(shop.order) as h:
+        began_s = h.clock.now_s
+        h.start("o-1", ORDER)
+        h.send("o-1", shop.Submit())
+        h.drain()
+        assert h.view("o-1").state is not State.PAYMENT_FAILED
+        assert payments.charged == {"pi-o-1"}
+        assert h.dead_letters() == []

@@ -12,7 +12,7 @@ from interlock.lanes.leaving import Leaving
 from interlock.seams import SystemClock
 
 THERE = "postgresql://clerk:hidden@there/stock"
-WAIT_S = 30.0
+WAIT_S = 300.0
 
 
 @contextmanager

@@ -1,15 +1,17 @@
 """A draft is opened by its mover, and by whoever has seen that it is the truth; by nobody else."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from interlock.errors import MovedElsewhere, TargetNotFound, UnavailableError
-from interlock.lanes.arriving import Arrived, Draft, arrival, departure, draft_of
+from interlock.lanes.arriving import Arrived, Draft, admit, arrival, departure, draft_of, left_for
 from interlock.lanes.backup import back_up
-from interlock.lanes.connection import open_beside
+from interlock.lanes.connection import open_beside, open_writer
 from interlock.lanes.doctor import examine
+from interlock.lanes.tombstone import Tombstone, write_tombstone
 from interlock.seams import RandomIds, SystemClock
 from tests.unit.lanes.lanes import count, group, increment, make_counter, opened, run
 from tests.unit.lanes.movers import THERE, leave, leaving
@@ -115,3 +117,23 @@ def test_the_doctor_and_a_backup_know_where_everything_lives(tmp_path: Path) -> 
         copy("x")
     with pytest.raises(TargetNotFound):
         copy("nothing")
+
+
+@pytest.mark.parametrize("mark", ["interlock_arriving", "interlock_moved"])
+def test_a_mark_that_goes_while_it_is_looked_at_is_seen_whole(tmp_path: Path, mark: str) -> None:
+    """Another process lets the draft arrive between the look at the schema and the read of the mark."""
+    path = tmp_path / "x.lane"
+    with contextlib.closing(open_writer(path)) as writer, contextlib.closing(open_beside(path)) as reader:
+        admit(writer, DRAFT, path)
+        write_tombstone(writer.cursor().execute, Tombstone("lanes:///there", 3, 0))
+
+        def arrive(_cursor: object, sql: str, _values: object) -> bool:
+            if f"FROM {mark}" in sql:
+                reader.exec_trace = None
+                admit(writer, Arrived(DRAFT.epoch), path)
+            return True
+
+        reader.exec_trace = arrive
+        assert left_for(reader, None) == Tombstone("lanes:///there", 3, 0)
+        assert draft_of(reader) is None
+        assert left_for(reader, None) is None

@@ -214,7 +214,7 @@ def test_attempts_are_not_burnt_while_the_breaker_is_open_or_probed() -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("error", [NonRetryable("declined"), KeyError("a mistake")])
+@pytest.mark.parametrize("error", [NonRetryable("declined"), MemoryError("a machine that is too small"), KeyError("x")])
 def test_what_is_no_failure_of_the_infrastructure_opens_no_breaker(error: Exception) -> None:
     async def scenario() -> None:
         async def call(ctx: StepContext) -> None:
@@ -223,8 +223,12 @@ def test_what_is_no_failure_of_the_infrastructure_opens_no_breaker(error: Except
         machine = jobs(call, attempts=1)
         async with engine_of(machine, dependencies=[ONE]) as engine:
             await begun(engine, machine, "j-1", "j-2", "j-3")
+            await settled(engine)
+            given_up = {letter.workflow for letter in await engine.dead_letters("step")}
+            assert given_up == (set() if isinstance(error, NonRetryable) else {"j-1", "j-2", "j-3"})
             for workflow in ("j-1", "j-2", "j-3"):
-                assert (await engine.wait(workflow)).state is State.FAILED
+                state = State.CALLING if workflow in given_up else State.FAILED
+                assert (await engine.get(workflow)).state is state
             assert engine.breakers()["gateway"].state == "closed"
 
     play(scenario)

@@ -29,7 +29,8 @@ def test_every_retry_waits_a_part_of_its_growing_ceiling(fraction: float, attemp
     """Retries without backoff are a death spiral: the wait grows, and its luck is spread over all of it."""
     retry = Retry(attempts=30, first_s=0.1, factor=2, max_s=30)
     failure = Judge(Luck(fraction)).failure(OSError("net"), retry, attempt)
-    assert failure.delay_s == fraction * min(30, 0.1 * 2 ** (attempt - 1))
+    ceiling_s = min(30, 0.1 * 2 ** (attempt - 1))
+    assert failure.delay_s == (fraction * ceiling_s if ceiling_s < 30 else 15 + fraction * 15)
     assert failure.retryable
     assert Judge(Luck(fraction)).timeout("it took longer than 4 s", retry, attempt).delay_s == failure.delay_s
 
@@ -46,7 +47,7 @@ def test_retry_after_is_at_least_what_was_asked_for() -> None:
         (OSError("net"), True, "OSError: net"),
         (Retryable("busy"), True, "retryable: busy"),
         (NonRetryable("no card"), False, "non-retryable: no card"),
-        (ValueError(), True, "ValueError"),
+        (MemoryError(), True, "MemoryError"),
         (asyncio.CancelledError(), True, "CancelledError"),
     ],
     ids=lambda each: type(each).__name__,
@@ -67,7 +68,7 @@ def http_error(status: int, **headers: str) -> httpx.HTTPStatusError:
     [
         (http_error(500), Kind.INFRASTRUCTURE, True),
         (http_error(402), Kind.BUSINESS, False),
-        (KeyError("x"), Kind.UNEXPECTED, True),
+        (FileNotFoundError("x"), Kind.UNEXPECTED, True),
         (asyncpg.UniqueViolationError("x"), Kind.BUSINESS, False),
         (ExceptionGroup("", [NonRetryable("x"), http_error(404)]), Kind.BUSINESS, False),
         (ExceptionGroup("", [NonRetryable("x"), OSError()]), Kind.INFRASTRUCTURE, True),
@@ -112,7 +113,7 @@ def classify(error: BaseException) -> Classification | None:
         (TypeError("x"), Kind.INFRASTRUCTURE),
         (OSError("x"), Kind.INFRASTRUCTURE),
         (PermissionError("x"), Kind.UNEXPECTED),
-        (ValueError("it raises"), Kind.UNEXPECTED),
+        (MemoryError("it raises"), Kind.UNEXPECTED),
         (http_error(404), Kind.BUSINESS),
     ],
 )

@@ -38,6 +38,7 @@ from interlock import (
 )
 from interlock.errors import BadUsage
 from interlock.runtime.waiters import Waiter
+from tests.interrupts import interrupts
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
@@ -280,7 +281,7 @@ def test_an_interrupted_wait_leaves_the_engine_usable(engine: BlockingEngine) ->
         signal.pthread_kill(main, signal.SIGINT)
 
     waiters.add = interrupting  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
+    with interrupts(), pytest.raises(KeyboardInterrupt):
         engine.wait("j-1", State.DONE)
     waiters.add = add  # type: ignore[method-assign]
     engine.send("j-1", Begin(worth=1))

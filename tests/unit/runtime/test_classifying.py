@@ -28,7 +28,7 @@ from interlock.runtime import classifying
 from interlock.runtime.classifying import CLASSES_MAX, Kind, kind_of
 from tests.unit.cli.running import plain_environment
 
-INFRASTRUCTURE, BUSINESS, UNEXPECTED = Kind.INFRASTRUCTURE, Kind.BUSINESS, Kind.UNEXPECTED
+INFRASTRUCTURE, BUSINESS, UNEXPECTED, MISTAKE = Kind
 
 
 def foreign(module: str, name: str, *bases: type[BaseException]) -> type[BaseException]:
@@ -115,7 +115,10 @@ OWN = [
     (errors.ConstraintViolation("unique"), BUSINESS),
     (errors.WorkflowNotFound("o-1"), UNEXPECTED),
     (errors.VersionConflict("o-1"), UNEXPECTED),
-    (errors.MissingExtra("x", extra="redis"), UNEXPECTED),
+    (errors.BadUsage("an engine was entered with `with`"), MISTAKE),
+    (errors.InvalidPayload("cents"), MISTAKE),
+    (errors.UserCodeError("a guard"), MISTAKE),
+    (errors.MissingExtra("x", extra="redis"), MISTAKE),
     (errors.InternalError("a bug"), INFRASTRUCTURE),
 ]
 STANDARD = [
@@ -136,21 +139,21 @@ STANDARD = [
     (PermissionError(), UNEXPECTED),
     (IsADirectoryError(), UNEXPECTED),
     (NotADirectoryError(), UNEXPECTED),
-    (TypeError(), UNEXPECTED),
-    (AttributeError(), UNEXPECTED),
-    (NameError(), UNEXPECTED),
-    (UnboundLocalError(), UNEXPECTED),
-    (AssertionError(), UNEXPECTED),
-    (LookupError(), UNEXPECTED),
-    (KeyError("x"), UNEXPECTED),
-    (IndexError(), UNEXPECTED),
-    (ZeroDivisionError(), UNEXPECTED),
-    (NotImplementedError(), UNEXPECTED),
-    (RecursionError(), UNEXPECTED),
-    (ImportError(), UNEXPECTED),
-    (ModuleNotFoundError(), UNEXPECTED),
-    (ValueError(), UNEXPECTED),
-    (ValidationError(), UNEXPECTED),
+    (TypeError(), MISTAKE),
+    (AttributeError(), MISTAKE),
+    (NameError(), MISTAKE),
+    (UnboundLocalError(), MISTAKE),
+    (AssertionError(), MISTAKE),
+    (LookupError(), MISTAKE),
+    (KeyError("x"), MISTAKE),
+    (IndexError(), MISTAKE),
+    (ZeroDivisionError(), MISTAKE),
+    (NotImplementedError(), MISTAKE),
+    (RecursionError(), MISTAKE),
+    (ImportError(), MISTAKE),
+    (ModuleNotFoundError(), MISTAKE),
+    (ValueError(), MISTAKE),
+    (ValidationError(), MISTAKE),
     (unicode_error(), UNEXPECTED),
     (json.JSONDecodeError("not JSON", "<html>", 0), UNEXPECTED),
     (KeyboardInterrupt(), UNEXPECTED),
@@ -211,7 +214,8 @@ DATABASES = [
     (asyncpg.ForeignKeyViolationError("x"), BUSINESS),
     (asyncpg.NumericValueOutOfRangeError("x"), BUSINESS),
     (asyncpg.InvalidPasswordError("x"), BUSINESS),
-    (asyncpg.UndefinedTableError("x"), BUSINESS),
+    (asyncpg.UndefinedTableError("x"), MISTAKE),
+    (asyncpg.InvalidSQLStatementNameError("a pooler has lost it"), UNEXPECTED),
     (asyncpg.InsufficientPrivilegeError("x"), BUSINESS),
     (asyncpg.ConnectionDoesNotExistError("x"), INFRASTRUCTURE),
     (asyncpg.SerializationError("x"), INFRASTRUCTURE),
@@ -222,9 +226,9 @@ DATABASES = [
     (asyncpg.ReadOnlySQLTransactionError("a standby now"), INFRASTRUCTURE),
     (asyncpg.InternalServerError("x"), INFRASTRUCTURE),
     (asyncpg.RaiseError("a function of the database says so"), UNEXPECTED),
-    (asyncpg.FeatureNotSupportedError("x"), UNEXPECTED),
+    (asyncpg.FeatureNotSupportedError("x"), MISTAKE),
     (asyncpg.InterfaceError("connection is closed"), INFRASTRUCTURE),
-    (asyncpg.exceptions._base.DataError("an argument that cannot be sent"), UNEXPECTED),
+    (asyncpg.exceptions._base.DataError("an argument that cannot be sent"), MISTAKE),
     (asyncpg.PostgresError("without a state"), INFRASTRUCTURE),
     (psycopg.errors.UniqueViolation("x"), BUSINESS),
     (psycopg.errors.SerializationFailure("x"), INFRASTRUCTURE),
@@ -232,19 +236,19 @@ DATABASES = [
     (psycopg.OperationalError("the connection is lost"), INFRASTRUCTURE),
     (psycopg.InterfaceError("the connection is closed"), INFRASTRUCTURE),
     (psycopg.IntegrityError("x"), BUSINESS),
-    (psycopg.ProgrammingError("1 placeholder and 2 parameters"), UNEXPECTED),
+    (psycopg.ProgrammingError("1 placeholder and 2 parameters"), MISTAKE),
     (carrying(foreign("psycopg2", "Error")("x"), pgcode="23505"), BUSINESS),
     (foreign("pymysql.err", "IntegrityError", MySQLDatabaseError)(1062, "duplicate"), BUSINESS),
     (foreign("pymysql.err", "OperationalError", MySQLDatabaseError)(2006, "gone away"), INFRASTRUCTURE),
     (carrying(foreign("mysql", "DatabaseError", MySQLError)(), sqlstate="HY000"), INFRASTRUCTURE),
     (sqlite3.OperationalError("database is locked"), INFRASTRUCTURE),
     (sqlite3.IntegrityError("UNIQUE constraint failed"), BUSINESS),
-    (sqlite3.ProgrammingError("Cannot operate on a closed database."), UNEXPECTED),
+    (sqlite3.ProgrammingError("Cannot operate on a closed database."), MISTAKE),
     (sqlite3.DatabaseError("malformed"), INFRASTRUCTURE),
     (wrapped(asyncpg.UniqueViolationError("x")), BUSINESS),
     (wrapped(asyncpg.UniqueViolationError("x"), disconnected=True), INFRASTRUCTURE),
     (wrapped(psycopg.OperationalError("x")), INFRASTRUCTURE),
-    (sqlalchemy.exc.StatementError("x", None, None, ValueError("a bind")), UNEXPECTED),
+    (sqlalchemy.exc.StatementError("x", None, None, ValueError("a bind")), MISTAKE),
     (sqlalchemy.exc.StatementError("x", None, None, None), UNEXPECTED),
     (sqlalchemy.exc.StatementError("x", None, None, wrapped(TypeError())), UNEXPECTED),
     (sqlalchemy.exc.TimeoutError("the pool"), INFRASTRUCTURE),
@@ -275,7 +279,8 @@ def test_a_status_of_http_is_a_refusal_only_where_nothing_can_have_happened(stat
     ("state", "kind"),
     [
         *((state, INFRASTRUCTURE) for state in ("08006", "40001", "53300", "55P03", "57P01", "58030", "XX000")),
-        *((state, BUSINESS) for state in ("22003", "23505", "28P01", "42P01")),
+        *((state, BUSINESS) for state in ("22003", "23505", "28P01", "42501")),
+        *((state, MISTAKE) for state in ("0A000", "42P01", "42703", "42601")),
         *((state, INFRASTRUCTURE) for state in ("99999", "", "2", "x")),
     ],
 )
@@ -313,7 +318,9 @@ def test_the_wait_that_was_asked_for_is_read(error: BaseException, asked_s: floa
     ("members", "kind"),
     [
         ([errors.NonRetryable("x"), answered(404)], BUSINESS),
-        ([errors.NonRetryable("x"), ValueError()], UNEXPECTED),
+        ([errors.NonRetryable("x"), ValueError()], MISTAKE),
+        ([errors.NonRetryable("x"), MemoryError()], UNEXPECTED),
+        ([MemoryError(), ValueError()], MISTAKE),
         ([errors.NonRetryable("x"), ValueError(), OSError()], INFRASTRUCTURE),
         ([ValueError(), ExceptionGroup("", [TypeError(), ExceptionGroup("", [OSError()])])], INFRASTRUCTURE),
         ([ExceptionGroup("", [errors.NonRetryable("x")]), answered(422)], BUSINESS),
@@ -343,5 +350,5 @@ def test_nothing_is_loaded_that_the_user_has_not() -> None:
 
 def test_classes_that_are_made_at_run_time_do_not_fill_the_memory() -> None:
     for number in range(CLASSES_MAX + 10):
-        assert kind_of(type(f"Error{number}", (KeyError,), {})())[0] is UNEXPECTED
+        assert kind_of(type(f"Error{number}", (KeyError,), {})())[0] is MISTAKE
     assert len(classifying._remembered) <= CLASSES_MAX

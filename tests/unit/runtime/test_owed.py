@@ -3,6 +3,7 @@
 import uuid
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +81,27 @@ def test_keys_have_the_name_in_front_and_are_new_each_time() -> None:
     assert {uuid.UUID(key.removeprefix("charge-")).version for key in keys} == {4}
     assert {named_in(key) for key in keys} == {"charge"}
     assert fresh_key("charge", SeededIds(7)) == fresh_key("charge", SeededIds(7))
+
+
+@pytest.mark.parametrize(
+    ("run", "is_retry"),
+    [
+        (StepRun("k"), False),
+        (StepRun("k", retry_us=9, parked=True), False),
+        (StepRun("k", 2), False),
+        (StepRun("k", 2, retry_us=9), True),
+        (StepRun("k", 2, retry_us=9, crashed=True), False),
+    ],
+)
+def test_only_an_attempt_that_has_failed_is_repeated_at_the_cost_of_the_retry_budget(
+    run: StepRun, *, is_retry: bool
+) -> None:
+    """What a crash has ended says nothing about its dependency, also while it backs off and in the next life."""
+    found = decode_owed(encode_owed(Owed(run))).run
+    assert found is not None
+    assert found.is_retry is is_retry
+
+
+def test_a_run_that_has_not_crashed_is_written_as_before() -> None:
+    written = encode_owed(Owed(StepRun("k", 2, 2, retry_us=9)))
+    assert written == b'{"run":{"key":"k","attempts":2,"token":2,"retry_us":9}}'

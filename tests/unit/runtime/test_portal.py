@@ -11,6 +11,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.runtime.portal import Portal
+from tests.interrupts import interrupts
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_an_interrupted_caller_takes_its_call_with_it_and_the_portal_goes_on(por
 
     for _ in range(20):
         cancelled.clear()
-        with pytest.raises(KeyboardInterrupt):
+        with interrupts(), pytest.raises(KeyboardInterrupt):
             portal.call(hang)
         assert cancelled.wait(60)
     assert portal.call(answer) == 42

@@ -105,7 +105,7 @@ def test_a_charge_that_is_never_sent_has_had_no_effect() -> None:
 
 @pytest.mark.parametrize(
     ("statement", "kind"),
-    [("INSERT INTO orders VALUES (1)", BUSINESS), ("SELECT * FROM nowhere", UNEXPECTED), ("SELEKT", UNEXPECTED)],
+    [("INSERT INTO orders VALUES (1)", BUSINESS), ("SELECT * FROM nowhere", Kind.MISTAKE), ("SELEKT", Kind.MISTAKE)],
 )
 def test_what_sqlalchemy_raises_for_a_real_database_is_of_its_kind(statement: str, kind: Kind) -> None:
     engine = sqlalchemy.create_engine("sqlite://")

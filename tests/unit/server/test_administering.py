@@ -70,7 +70,7 @@ def test_a_wait_that_can_never_end_well_says_so_at_once() -> None:
         await app.start()
         task = await waiting(app, "?state=done")
         await app.send("CANCEL")
-        assert "ended in state 'cancelled', not in 'done'" in problem(await task, 409, "wait-failed")["title"]
+        assert "ended in state 'cancelled', not in 'done'" in problem(await task, 409, "wait-failed")["what"]
         problem(await app.get("/v1/workflows/o-1/wait?state=shipped"), 400, "invalid-payload")
         problem(await app.get("/v1/workflows/o-1/wait?state=done,,"), 400, "invalid-payload")
         problem(await app.get("/v1/workflows/nobody/wait"), 404, "workflow-not-found")
@@ -88,7 +88,7 @@ def test_a_wait_has_an_end(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(app: Served) -> None:
         await app.start()
         told = problem(await app.get(f"/v1/workflows/o-1/wait{query}"), 408, "wait-timeout")
-        assert "it is in state 'draft' at version 1" in told["title"]
+        assert "it is in state 'draft' at version 1" in told["what"]
         assert not len(app.engine._inside.waiters)
 
     served(test)
@@ -161,7 +161,7 @@ def test_the_limits_of_a_dependency_are_changed_while_everything_runs() -> None:
         assert (await app.put("/v1/limits/gateway", json={"rate_per_s": None})).json()["rate_per_s"] is None
         assert app.engine.breakers()["gateway"].concurrency_max == 3
         missing = problem(await app.put("/v1/limits/gatewy", json={"rate_per_s": 5}), 404, "usage")
-        assert "Did you mean 'gateway'?" in missing["title"]
+        assert "Did you mean 'gateway'?" in missing["what"]
         entries = [(each.action, each.target, each.failed) for each in await audit.read()]
         assert entries[-1] == ("limit.set", "gateway", "")
         assert entries[0] == ("limit.set", "gatewy", "usage")

@@ -4,16 +4,20 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from interlock import UnavailableError
+from interlock.client.problems import CLASSES
 from interlock.errors import InterlockError, TransactionError
+from interlock.server import problems
 from interlock.server.dashboard import DASHBOARD
 from interlock.server.describing import PAGES
 from interlock.server.limits import Limits
-from interlock.server.problems import STATUS, answer_to, problem_of, status_of
+from interlock.server.problems import STATUS, TITLES, answer_to, problem_of, status_of
 from interlock.server.routes import ROUTES
 from interlock.server.security.routes import Subject, route_for
 from tests.unit.server.serving import Served, problem, served
@@ -99,6 +103,36 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "version", "closes"),
+    [
+        ([(b"content-length", b"1000000")], "1.1", True),
+        ([(b"transfer-encoding", b"chunked")], "1.1", True),
+        ([(b"content-length", b"1000")], "1.1", False),
+        ([], "1.1", False),
+        ([(b"content-length", b"1000000")], "2", False),
+    ],
+    ids=["large", "of no known length", "small", "none", "HTTP/2, which has no such header"],
+)
+def test_an_answer_before_the_body_ends_the_connection_of_any_server(
+    headers: list[tuple[bytes, bytes]], version: str, *, closes: bool
+) -> None:
+    """Mounted too: the server that the app runs in would read the rest for nothing."""
+
+    async def test(app: Served) -> None:
+        seen: list[dict[str, Any]] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            seen.append(message)
+
+        scope = {"type": "http", "http_version": version, "method": "POST", "path": "/v1/nothing", "headers": headers}
+        await app.app(scope, never, send)  # type: ignore[arg-type]
+        assert seen[0]["status"] == 404
+        assert ((b"connection", b"close") in seen[0]["headers"]) == closes
+
+    served(test)
+
+
+@pytest.mark.parametrize(
     ("body", "told"),
     [
         (b"", "the body is empty."),
@@ -115,7 +149,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
 def test_a_body_that_cannot_be_read_is_told_for_what_it_is(body: bytes, told: str) -> None:
     async def test(app: Served) -> None:
         response = await app.post("/v1/machines/order/workflows", content=body)
-        assert problem(response, 400, "invalid-payload")["title"] == told
+        assert problem(response, 400, "invalid-payload")["what"] == told
 
     served(test)
 
@@ -194,7 +228,7 @@ def test_what_nobody_expected_is_in_the_log_and_not_in_the_answer(
         document = problem(response, 500, "internal")
         assert "a secret" not in response.text
         [record] = caplog.records
-        number = document["title"].split()[-1].rstrip(".")
+        number = document["what"].split()[-1].rstrip(".")
         assert number in record.getMessage()
 
     served(test)
@@ -306,6 +340,32 @@ def _every_error() -> list[type[InterlockError]]:
         found.append(cls)
         waiting += cls.__subclasses__()
     return found
+
+
+def test_a_title_is_the_same_each_time_and_the_detail_says_what_happened() -> None:
+    """RFC 9457: a title does not change from occurrence to occurrence."""
+
+    async def test(app: Served) -> None:
+        told = [problem(await app.get(f"/v1/workflows/{each}"), 404, "workflow-not-found") for each in ("a", "b")]
+        assert told[0]["title"] == told[1]["title"] == TITLES["workflow-not-found"]
+        for name, document in zip("ab", told, strict=True):
+            assert document["what"] == f"there is no workflow '{name}'."
+            assert str(document["detail"]).startswith(document["what"] + " ")
+        missing = [problem(await app.get(path), 404, "not-found")["title"] for path in ("/none", "/nothing")]
+        assert missing == [TITLES["not-found"]] * 2
+
+    served(test)
+
+
+def test_every_problem_has_a_title() -> None:
+    sources = [path.read_text() for path in Path(problems.__file__).parent.rglob("*.py")]
+    codes = {code for source in sources for code in re.findall(r'code="([a-z-]+)"', source)}
+    assert codes | set(CLASSES) == set(TITLES)
+
+    class Ours(UnavailableError):
+        code = "ours"
+
+    assert problem_of(Ours("x.")).title == TITLES["unavailable"]
 
 
 def test_every_error_has_a_status() -> None:

@@ -137,7 +137,7 @@ def test_a_client_that_sends_everything_before_it_reads_is_not_waited_for() -> N
             "query_string": b"",
             "headers": [],
         }
-        await asyncio.wait_for(app.app(scope, receive, send), 30)  # type: ignore[arg-type]
+        await asyncio.wait_for(app.app(scope, receive, send), 300)  # type: ignore[arg-type]
         assert b"".join(got).count(b"\n") == 51
 
     served(test)
@@ -187,7 +187,7 @@ def test_a_line_is_answered_while_the_client_waits_with_the_next() -> None:
                 answered.release()
 
         scope = {"type": "http", "method": "POST", "path": "/v1/events:batch", "query_string": b"", "headers": []}
-        await asyncio.wait_for(app.app(scope, pieces().__anext__, send), 30)  # type: ignore[arg-type]
+        await asyncio.wait_for(app.app(scope, pieces().__anext__, send), 300)  # type: ignore[arg-type]
         assert [msgspec.json.decode(each)["version"] for each in got] == [2, 3, 4]
 
     served(test)
@@ -205,10 +205,10 @@ def test_a_bad_line_between_good_ones_harms_neither(together: int) -> None:
             app, good, b"{", good, {**good, "data": {"not": "x"}}, good, deep, {**good, "id": ""}, good
         )
         assert [each.get("version") for each in answers] == [2, None, 3, None, 4, None, None, 5]
-        assert str(answers[1]["title"]).startswith("line 2 does not fit")
+        assert str(answers[1]["what"]).startswith("line 2 does not fit")
         assert answers[3]["id"] == "o-1"
-        assert "'not'" in str(answers[3]["title"])
-        assert "nested too deeply" in str(answers[5]["title"])
+        assert "'not'" in str(answers[3]["what"])
+        assert "nested too deeply" in str(answers[5]["what"])
         assert answers[6]["id"] == ""
 
     served(test, limits=Limits(batch_group_max=together))

@@ -58,6 +58,17 @@ def test_a_key_makes_a_transaction_happen_once(home: str) -> None:
     served(test, home=home)
 
 
+def test_a_document_is_passed_as_it_is_and_not_as_its_text(home: str) -> None:
+    async def test(app: Served) -> None:
+        await run(app, "CREATE TABLE d (id bigint PRIMARY KEY, doc jsonb)")
+        insert = "INSERT INTO d VALUES ($1, $2) RETURNING doc"
+        done = await run(app, {"sql": insert, "params": [1, {"a": 1}]})
+        assert done.json()["results"][0]["rows"] == [{"doc": {"a": 1}}]
+        problem(await run(app, {"sql": insert, "params": [2, '{"a": 1}']}), 422, "transaction")
+
+    served(test, home=home)
+
+
 @pytest.mark.parametrize(
     ("sql", "status", "code"),
     [
@@ -70,6 +81,7 @@ def test_a_key_makes_a_transaction_happen_once(home: str) -> None:
 )
 def test_a_bad_statement_is_refused(sql: str, status: int, code: str) -> None:
     async def test(app: Served) -> None:
+        await run(app, MAKE)
         problem(await run(app, sql), status, code)
 
     served(test)
@@ -98,6 +110,32 @@ def test_the_workflows_themselves_are_not_reachable(tmp_path: Path) -> None:
     served(test, home=f"lanes://{tmp_path}")
 
 
+def test_a_misspelled_name_makes_no_database_and_does_not_count_as_an_open_one(home: str, tmp_path: Path) -> None:
+    async def test(app: Served) -> None:
+        assert (await run(app, MAKE)).status_code == 200
+        for name in ("stokc", "stck", "Stock"):
+            for sql in ("SELECT n FROM stock", " insert into stock VALUES ('A-1', 5)", "UPDATE stock SET n = 1"):
+                problem(await run(app, sql, name=name), 404, "database-not-found")
+        assert list(app.app.served.databases.open_now()) == ["stock"]
+        assert (await run(app, "SELECT n FROM stock")).status_code == 200
+        assert (await run(app, MAKE, name="other")).status_code == 200, "that is how one is made"
+
+    served(test, home=home, limits=Limits(databases_max=2))
+    made = sorted(path.stem for path in tmp_path.glob("*.lane"))
+    assert made == ([] if home == "memory:" else ["other", "stock"])
+
+
+def test_a_database_that_was_made_before_is_found(tmp_path: Path) -> None:
+    async def make(app: Served) -> None:
+        assert (await run(app, MAKE)).status_code == 200
+
+    async def look(app: Served) -> None:
+        assert (await run(app, "SELECT n FROM stock")).status_code == 200
+
+    for test in (make, look):
+        served(test, home=f"lanes://{tmp_path}")
+
+
 def test_without_a_home_there_is_no_database() -> None:
     async def test(app: Served) -> None:
         problem(await run(app, "SELECT 1"), 404, "database-not-found")
@@ -116,6 +154,7 @@ def test_everything_is_bounded(limits: Limits, make: Callable[[Served], object])
     """G6."""
 
     async def test(app: Served) -> None:
+        await run(app, MAKE)
         response = await make(app)  # type: ignore[misc]
         assert response.status_code in {400, 409}, response.text
 
@@ -124,8 +163,8 @@ def test_everything_is_bounded(limits: Limits, make: Callable[[Served], object])
 
 def test_databases_that_are_open_are_bounded() -> None:
     async def test(app: Served) -> None:
-        assert (await run(app, "SELECT 1", name="a")).status_code == 200
-        problem(await run(app, "SELECT 1", name="b"), 409, "limit-reached")
+        assert (await run(app, MAKE, name="a")).status_code == 200
+        problem(await run(app, MAKE, name="b"), 409, "limit-reached")
 
     served(test, limits=Limits(databases_max=1))
 

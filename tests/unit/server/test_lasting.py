@@ -63,7 +63,7 @@ class Keyed:
         try:
             yield
         finally:
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, 300)
 
 
 @asynccontextmanager

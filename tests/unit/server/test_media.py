@@ -16,6 +16,8 @@ from tests.unit.server.raw import home, told
     [
         "application/xml",
         "text/html",
+        "text/plain",
+        "text/plain; charset=utf-8",
         "multipart/form-data; boundary=x",
         "image/png",
         "application/json; charset=utf-16",
@@ -61,8 +63,8 @@ def test_a_compressed_body_is_refused(route: Route[Everything], coding: str) -> 
         "application/json; charset=UTF-8",
         'Application/JSON;charset="utf-8"',
         "application/merge-patch+json",
-        "text/plain",
         "application/x-www-form-urlencoded",
+        "application/octet-stream",
         "",
     ],
 )

@@ -1,13 +1,16 @@
 """The stream of events, and how one that was cut off catches up (A9)."""
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 import interlock
 from interlock.server.limits import Limits
+from interlock.server.stop_signals import SIGNALS
 from tests.unit.server.serving import Served, problem, served
 
 
@@ -43,7 +46,7 @@ class Listener:
     async def until(self, count: int) -> None:
         while len(self.events) < count and not self.ended:
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 30)
+            await asyncio.wait_for(self.changed.wait(), 300)
 
 
 @asynccontextmanager
@@ -63,7 +66,7 @@ async def listening(app: Served, *, query: str = "", last: str | None = None) ->
         yield listener
     finally:
         listener.gone.set()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 300)
 
 
 def test_everything_that_happens_is_told() -> None:
@@ -161,6 +164,63 @@ def test_streams_are_bounded_and_end_when_the_server_leaves() -> None:
     served(test, limits=Limits(streams_max=1))
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_to_stop_ends_the_streams_and_reaches_the_handler_of_the_server(number: signal.Signals) -> None:
+    """A mounted app learns of it in no other way: its server waits for the stream, and then ends the lifespan."""
+    received: list[int] = []
+
+    def handler(number: int, frame: object) -> None:
+        del frame
+        received.append(number)
+
+    async def test(app: Served) -> None:
+        before = signal.signal(number, handler)
+        try:
+            async with listening(app) as one, listening(app) as other:
+                signal.raise_signal(number)
+                await asyncio.gather(one.until(99), other.until(99))
+                assert one.ended
+                assert other.ended
+                async with listening(app) as again:
+                    await again.until(99)
+                    assert again.ended, "the socket of the server may still be open"
+            assert signal.getsignal(number) is handler
+            assert (await app.get("/readyz")).status_code == 200, "the handler may have decided to go on"
+        finally:
+            signal.signal(number, before)
+        assert received == [number]
+
+    served(test)
+
+
+def test_a_handler_that_is_set_later_stays() -> None:
+    async def test(app: Served) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            async with listening(app):
+                later = signal.default_int_handler
+                signal.signal(signal.SIGINT, later)
+            assert signal.getsignal(signal.SIGINT) is later
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    served(test)
+
+
+def test_a_stream_of_a_mounted_app_ends_by_itself_and_is_continued() -> None:
+    """A server may stop without a signal, or run in another thread than the main one."""
+
+    async def test(app: Served) -> None:
+        async with listening(app) as listener:
+            await app.start("o-1")
+            await listener.until(99)
+            assert listener.ended
+        async with listening(app, last=listener.events[-1][0]) as again:
+            assert again.events[0][1] == "", "nothing was missed"
+
+    served(test, limits=Limits(stream_s=0.01))
+
+
 def test_a_silent_stream_says_that_it_is_there() -> None:
     async def test(app: Served) -> None:
         listener = Listener()
@@ -172,7 +232,7 @@ def test_a_silent_stream_says_that_it_is_there() -> None:
 
         scope = {"type": "http", "method": "GET", "path": "/v1/stream", "query_string": b"", "headers": []}
         running = asyncio.ensure_future(app.app(scope, listener.receive, send))  # type: ignore[arg-type]
-        await asyncio.wait_for(said.wait(), 30)
+        await asyncio.wait_for(said.wait(), 300)
         listener.gone.set()
         await running
 

@@ -91,7 +91,7 @@ def test_a_mapper_may_name_the_event() -> None:
         await app.start()
         body = b'{"named": "o-1", "event": "%b"}'
         unknown = problem(await deliver(app, body % b"NOBODY"), 400, "invalid-payload")
-        assert "there is no event 'NOBODY'" in str(unknown["title"])
+        assert "there is no event 'NOBODY'" in str(unknown["what"])
         problem(await deliver(app, body % b"SUBMIT"), 400, "invalid-payload")
         problem(await deliver(app, b'{"named": "nobody", "event": "CANCEL"}'), 404, "workflow-not-found")
         problem(await deliver(app, b'{"named": "a/b", "event": "CANCEL"}'), 400, "invalid-payload")
@@ -106,8 +106,8 @@ def test_a_mapper_may_name_the_event() -> None:
 def test_a_mapper_that_returns_something_else_is_told_by_its_types() -> None:
     async def test(app: Served) -> None:
         await app.start()
-        document = problem(await deliver(app, b'{"wrong": ["4711"]}'), 500, "user-code")
-        assert document["title"] == "the mapper of webhook 'shop' returned (list, Close, NoneType)."
+        document = problem(await deliver(app, b'{"wrong": ["4711"]}'), 500, "user-code-error")
+        assert document["what"] == "the mapper of webhook 'shop' returned (list, Close, NoneType)."
 
     served(test, **HOW)
 
@@ -191,8 +191,8 @@ def test_a_secret_without_its_prefix_is_taken_as_it_is_or_as_base64() -> None:
     [
         (b"", 400, "invalid-payload"),
         (b"[]", 400, "invalid-payload"),
-        (b'{"wrong": 1}', 500, "user-code"),
-        (b'{"raise": 1}', 500, "user-code"),
+        (b'{"wrong": 1}', 500, "user-code-error"),
+        (b'{"raise": 1}', 500, "user-code-error"),
         (b'{"order": "a/b"}', 400, "invalid-payload"),
         (b'{"order": "o-1", "cents": 0}', 422, "guard-rejected"),
     ],
@@ -305,13 +305,16 @@ def test_a_mapper_that_raises_tells_neither_secret_nor_payload(caplog: pytest.Lo
         await app.start()
         body = b'{"raise": "4111 1111 1111 1111"}'
         response = await deliver(app, body)
-        document = problem(response, 500, "user-code")
-        assert document["title"] == "the mapper of webhook 'shop' raised KeyError."
+        document = problem(response, 500, "user-code-error")
+        assert document["what"] == "the mapper of webhook 'shop' raised KeyError."
+        assert document["title"] == "A function of the application failed."
         for hidden in ("a secret", "4111", SECRET):
             assert hidden not in response.text
             assert hidden not in caplog.text
-        assert "raised KeyError at " in caplog.text  # Whoever wrote it has to find it.
-        assert f"{__file__}:" in caplog.text
+        [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert document["correlation_id"] in record.getMessage()
+        assert "raised KeyError" in caplog.text
+        assert f'File "{__file__}", line' in caplog.text
         assert "'msg_1'" in caplog.text
 
     served(test, **HOW)

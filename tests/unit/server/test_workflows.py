@@ -101,7 +101,7 @@ def test_if_match_depends_on_the_version() -> None:
         await app.start()
         problem(await app.send("SUBMIT", headers={"If-Match": '"2"'}, cents=5), 412, "version-conflict")
         other = problem(await app.send("SUBMIT", headers={"If-Match": '"other"'}, cents=5), 412, "version-conflict")
-        assert other["title"] == "If-Match is '\"other\"', which is no version of workflow 'o-1'."
+        assert other["what"] == "If-Match is '\"other\"', which is no version of workflow 'o-1'."
         problem(await app.send("SUBMIT", headers={"If-Match": '"1", "2"'}, cents=5), 400, "invalid-payload")
         keyed = {"If-Match": '"1"', "Idempotency-Key": "k"}
         assert (await app.send("SUBMIT", headers=keyed, cents=5)).status_code == 200
@@ -256,7 +256,7 @@ def test_a_bad_start_stores_nothing(body: bytes) -> None:
         (b'{"event": "SUBMIT"}', ""),
         (b'{"event": "SUBMIT", "data": {"cents": 5, "more": 1}}', ""),
         (b'{"event": "SUBMIT", "data": null}', ""),
-        (b'{"event": "SUBMIT", "data": {"cents": 5}, "key": "k"}', ""),
+        (b'{"event": "SUBMIT", "data": {"cents": 5}, "keys": "k"}', ""),
         (b'{"event": "CANCEL"}', "?if_allowed=perhaps"),
         (b'{"event": "CANCEL"}', "?if_alowed=true"),
         (b'{"event": "CANCEL"}', "?if_allowed=true&if_allowed=false"),
@@ -285,7 +285,7 @@ def test_a_bad_key_is_refused(key: str) -> None:
 def test_a_machine_that_is_not_served_is_not_found() -> None:
     async def test(app: Served) -> None:
         document = problem(await app.start("x", "ordr"), 404, "machine-not-found")
-        assert "order" in document["title"]
+        assert "order" in document["what"]
 
     served(test)
 

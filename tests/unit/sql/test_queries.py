@@ -58,6 +58,8 @@ def test_windows_say_where_nulls_go() -> None:
         ("INSERT INTO shop.counter (id) VALUES (1)", "another schema", "one after the other"),
         ("DELETE FROM shop.counter", "another schema", "one after the other"),
         ("INSERT INTO counter (id) VALUES (1), (2) ON CONFLICT (n) DO UPDATE SET i = 1", "several rows", "one row"),
+        ("DELETE FROM 'counter'", "Expected table name but got 'counter'. Line 1", "documented subset"),
+        ("DROP TABLE 'two\nlines, line: 1'", "Expected table name but got 'two", "documented subset"),
     ],
 )
 def test_a_refusal_says_what_to_write_instead(sql: str, what: str, fix: str) -> None:

@@ -185,6 +185,14 @@ def test_every_parameter_has_one_value(args: tuple[object, ...]) -> None:
         Statement("", "read", (INT8,)).encode(args)
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_zero_has_no_sign(checked: bool) -> None:
+    statement = Statement("SELECT ?1", "read", (FLOAT8,), (ResultColumn("d", FLOAT8, checked=checked),))
+    [stored] = statement.encode([-0.0])
+    assert str(stored) == "0.0"
+    assert str(statement.decode([-0.0])[0]) == "0.0"
+
+
 def test_a_computed_number_is_verified_when_it_is_read() -> None:
     statement = Statement(
         "", "read", (), (ResultColumn("n", INT4, checked=True), ResultColumn("d", FLOAT8, checked=True))

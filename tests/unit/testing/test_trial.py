@@ -122,7 +122,7 @@ def build_counter() -> Machine[Count, Number, CountEvent]:
 
 @pytest.mark.parametrize(
     ("by", "code", "told"),
-    [(0.0, "user-code", "ZeroDivisionError"), (1e-320, "invalid-payload", "contains inf")],
+    [(0.0, "user-code-error", "ZeroDivisionError"), (1e-320, "invalid-payload", "contains inf")],
 )
 def test_user_code_that_goes_wrong_is_found_with_the_way_to_it(by: float, code: str, told: str) -> None:
     trial = explore(build_counter(), samples=[Divide(2.0), Divide(by), Stop()], context=Number())

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import cast
 
 import msgspec
@@ -107,7 +107,7 @@ class Calling(Lines):
         """Void the intent, or give back what was taken."""
         await self._ask("cancel", order_of(intent_id), key)
 
-    async def reserve(self, order_id: str, items: dict[str, int], *, key: str) -> None:
+    async def reserve(self, order_id: str, items: Mapping[str, int], *, key: str) -> None:
         """Put the goods aside."""
         del items
         await self._ask("reserve", order_id, key)

@@ -14,7 +14,7 @@ from interlock.cli.demo.observers import FAILS_EVERY
 from interlock.cli.demo.outcome import Kill, Outage, Outcome, Stall
 from interlock.cli.output import counted
 from interlock.core.events import Event
-from interlock.core.values import StepFailure
+from interlock.core.values import StepFailure, StoredJson
 from interlock.examples.order import order
 
 DETAIL_CHARACTERS_MAX = 44
@@ -66,8 +66,8 @@ def _show_history(console: Console, outcome: Outcome) -> None:
     console.print(table)
 
 
-def _detail(payload: Event | StepFailure | None) -> str:
-    if payload is None or isinstance(payload, StepFailure):
+def _detail(payload: Event | StepFailure | StoredJson | None) -> str:
+    if payload is None or isinstance(payload, StepFailure | StoredJson):
         return ""
     values = [str(getattr(payload, each.name)) for each in fields(payload)]  # type: ignore[arg-type]  # Events are.
     told = ", ".join(value for value in values if value)

@@ -12,7 +12,8 @@ import msgspec
 from interlock.core.checks.advice import advice
 from interlock.core.checks.compensation import compensation
 from interlock.core.checks.soundness import soundness
-from interlock.core.table import Table
+from interlock.core.mutability import changeable_parts
+from interlock.core.table import Table, name_of
 from interlock.core.values import Finding
 from interlock.errors import DefinitionError, InvalidPayload, PayloadTooLarge
 
@@ -32,7 +33,13 @@ _ORDER = ("error", "warning", "info")
 
 def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
     """Everything there is to say about the machine, errors first; `codec` makes what would write its values."""
-    found = [*soundness(table), *_unwritable(table, codec), *compensation(table), *advice(table)]
+    found = [
+        *soundness(table),
+        *_unwritable(table, codec),
+        *_mutable_context(table),
+        *compensation(table),
+        *advice(table),
+    ]
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
 
 
@@ -55,6 +62,31 @@ def _unwritable(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
         )
         return [msgspec.structs.replace(found, code=error.rule) if isinstance(error, DefinitionError) else found]
     return []
+
+
+def _mutable_context(table: Table) -> list[Finding]:
+    """The one error that does not stop the first use.
+
+    User code receives copies of such a context, so it is stored and shown as it was returned, and a machine whose
+    workflows are stored must not stop with an upgrade. But every call pays for the copies, and what a function changes
+    without returning it is lost without a word.
+    """
+    parts = [part for part in changeable_parts(table.declared.context) if part.certain]
+    if not parts:
+        return []
+    places = "; ".join(part.what for part in parts)
+    return [
+        Finding(
+            code="mutable-context",
+            severity="error",
+            what=f"the context {name_of(table.declared.context)} can be changed in place: {places}.",
+            why="Guards, actions and steps receive a copy of it with every call, and a change that is not returned "
+            "is lost.",
+            fix="Use a frozen class, with tuple instead of list, frozenset instead of set, Mapping instead of dict and "
+            "bytes instead of bytearray. Return a changed copy: dataclasses.replace(context, ...).",
+            location=table.declared.location,
+        )
+    ]
 
 
 def demand_sound(table: Table) -> None:

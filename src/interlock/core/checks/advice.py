@@ -4,7 +4,7 @@ A finding here never keeps a machine from being used. Each says how to silence i
 """
 
 from interlock.core.events import wire_name
-from interlock.core.table import Node, Table, Transition, name_of
+from interlock.core.table import Node, Table, Transition
 from interlock.core.values import Finding
 
 
@@ -16,7 +16,6 @@ def advice(table: Table) -> list[Finding]:
         *_refused_results(table),
         *_guarded_results(table),
         *_internal_results(table),
-        *_mutable_context(table),
         *_catch_alls(table),
         *_overlapping_guards(table),
         *_silent_steps(table),
@@ -106,23 +105,6 @@ def _internal_results(table: Table) -> list[Finding]:
         if node.step is not None
         for event in node.step.returns
         if any(move.target is None for move in node.moves.get(event, ()))
-    ]
-
-
-def _mutable_context(table: Table) -> list[Finding]:
-    context = table.declared.context
-    parameters = getattr(context, "__dataclass_params__", None) or getattr(context, "__struct_config__", None)
-    if parameters is None or parameters.frozen:
-        return []
-    return [
-        Finding(
-            code="mutable-context",
-            severity="warning",
-            what=f"the context {name_of(context)} can be changed in place.",
-            why="An action that changes it and then fails would have changed a workflow that was refused.",
-            fix="Make it frozen, and return a changed copy from actions: dataclasses.replace(context, ...).",
-            location=table.declared.location,
-        )
     ]
 
 

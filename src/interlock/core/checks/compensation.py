@@ -1,9 +1,10 @@
 """The proof that every failing path is compensable, or says that it is not (G5, C9).
 
 A run of a step *holds* until it is undone: by an unwinding state when the step has an undo, by the step of a state in
-`undone_in` otherwise. A path *breaks* where a step gives up, where an event that is not one of its outcomes cuts a
-running step off, where a catch-all ends the workflow, where an unwinding begins, and where it ends in a state in which
-failures end. What holds at a break and reaches an end all the same stays done, and a finding here says so.
+`undone_in` otherwise; or until a transition with `settle=True` makes it final (C21). A path *breaks* where a step gives
+up, where an event that is not one of its outcomes cuts a running step off, where a catch-all ends the workflow, where
+an unwinding begins, and where it ends in a state in which failures end. What holds at a break and reaches an end all
+the same stays done, and a finding here says so. What holds in a cycle is undone with every earlier round (`_round`).
 
 The walk asks no guard: every arrow is taken for possible. What it takes on trust is that an event which a step may
 return is sent by that step alone. `tests/unit/core/checks/test_compensation.py` holds it against `decide` itself.
@@ -34,6 +35,11 @@ class Move(NamedTuple):
         return step is not None and self.event is not None and (not step.returns or self.event in step.returns)
 
     @property
+    def settles(self) -> bool:
+        """True when what was done before it is final."""
+        return self.transition is not None and self.transition.settles
+
+    @property
     def cuts_off(self) -> bool:
         """True when the source's step may be running, and this is not its outcome."""
         return self.source.step is not None and self.event is not None and not self.by_step
@@ -56,7 +62,7 @@ def compensation(table: Table) -> list[Finding]:
             skipped |= {id(move.transition): _skipped(node, move) for move in reversed(lost) if move.transition}
         elif lost:
             found.append(_irreversible(node, lost[0]) if node.step.irreversible else _without_undo(node, lost[0]))
-    return [*found, *skipped.values(), *_dead_undos(table)]
+    return [*found, *skipped.values(), *_unsettled_rounds(table), *_dead_undos(table)]
 
 
 def failure_ends(table: Table) -> set[Node]:
@@ -72,11 +78,15 @@ def failure_ends(table: Table) -> set[Node]:
 def lost_at(node: Node, failures: set[Node]) -> Iterator[Move]:
     """The breaks at which a run of the node's step holds, and behind which an end is reached before it is undone."""
     saved, saves = _saving(node)
-    first = [move for move in moves_of(node) if _leaves_something(move)]
+    first = [move for move in moves_of(node) if _leaves_something(move) and not _is_final(move)]
     held = _walk([move.target for move in first], saved)
     later = [move for each in held for move in moves_of(each)]
     for move in dict.fromkeys([*first, *later]):
-        if breaks(move, failures) and not saved(move) and _reaches_an_end(move.target, saved, saves):
+        if (
+            breaks(move, failures)
+            and (not saved(move) or (move.settles and move in first))
+            and _reaches_an_end(move.target, saved, saves)
+        ):
             yield move
 
 
@@ -106,9 +116,23 @@ def _saving(node: Node) -> tuple[Saved, Callable[[Node], bool]]:
     step = node.step
     assert step is not None
     if step.undos:
-        return (lambda move: is_unwinding(move.source)), is_unwinding
+        return (lambda move: is_unwinding(move.source) or move.settles), (
+            lambda other: is_unwinding(other) or _may_settle(other)
+        )
     undone_in = step.undone_in
-    return (lambda move: move.source.state in undone_in and move.by_step), (lambda other: other.state in undone_in)
+    return (
+        (lambda move: (move.source.state in undone_in and move.by_step) or move.settles),
+        (lambda other: other.state in undone_in or _may_settle(other)),
+    )
+
+
+def _may_settle(node: Node) -> bool:
+    return any(move.settles for moves in node.moves.values() for move in moves)
+
+
+def _is_final(move: Move) -> bool:
+    """True for an outcome of the source's step that settles the run itself. A run that is cut off is not settled."""
+    return move.transition is not None and move.transition.settles and move.transition.outcome
 
 
 def _leaves_something(move: Move) -> bool:
@@ -145,7 +169,8 @@ def _without_undo(node: Node, move: Move) -> Finding:
         what=f"step {name!r} has no undo, and the workflow may fail after it: {_shown(move)}.",
         why="Whatever it did outside stays done when the workflow fails.",
         fix=f"Declare @{name}.undo(...) and an unwinding state, or say undone_in={{...}} if other steps take it back, "
-        "read_only=True if it changes nothing outside, irreversible=True if nothing can be done about it.",
+        "read_only=True if it changes nothing outside, irreversible=True if nothing can be done about it."
+        + settle_first([node]),
         location=node.step.location,
     )
 
@@ -176,11 +201,80 @@ def _skipped(node: Node, move: Move) -> Finding:
         why="When it comes from outside while the step runs, what the step did or may have done stays done."
         if move.cuts_off
         else "The workflow ends as failures do, and what the step did stays done.",
-        fix="Let it lead to an unwinding state, or annotate the step with it if only the step sends it."
-        if move.cuts_off
-        else "Let it lead to an unwinding state.",
+        fix=(
+            "Let it lead to an unwinding state, or annotate the step with it if only the step sends it."
+            if move.cuts_off
+            else "Let it lead to an unwinding state."
+        )
+        + settle_first([node]),
         location=move.transition.declared.location,
     )
+
+
+def _unsettled_rounds(table: Table) -> list[Finding]:
+    """Cycles through an undoable step that keep the runs of every earlier round in the undo log."""
+    undone = [node for node in table.nodes.values() if node.undoable and any(map(is_unwinding, reached_from([node])))]
+    return [
+        Finding(
+            code="rounds-not-settled",
+            severity="warning",
+            what=f"step {step!r} may run in a cycle, and what it did in finished rounds is still undone.",
+            why="A round that fails and unwinds undoes all earlier rounds too: one failed renewal would refund every "
+            "month that was paid.",
+            fix=f"Say settle=True on the transition on {end.name} from {end.source.name!r} to {end.target.name!r}, if "
+            "a round that got there is final; settle=False, if a failure is meant to undo all rounds together.",
+            location=end.transition.declared.location if end.transition else table.declared.location,
+        )
+        for step, end in _round_ends(undone).items()
+    ]
+
+
+def settle_first(nodes: Iterable[Node]) -> str:
+    """What a fix that leads to an unwinding state has to add for steps in a cycle, so that it undoes one round only."""
+    ends = ", ".join(f"{end.name} from {end.source.name!r}" for end in _round_ends(nodes).values())
+    return f" Settle finished rounds first (settle=True on {ends}): an unwinding would undo them too." if ends else ""
+
+
+def _round_ends(nodes: Iterable[Node]) -> dict[str, Move]:
+    """By step: the move that ends a round of an unsettled cycle. A cycle through several steps begins at the first.
+
+    It is the first move that enters a resting state, or else the last that leaves one of the steps.
+    """
+    ends: dict[str, Move] = {}
+    passed: set[Node] = set()
+    for node in nodes:
+        path = [] if node in passed else _round(node)
+        if path:
+            assert node.step is not None
+            passed |= {move.source for move in path}
+            resting = [move for move in path if move.target.resting]
+            leaving = [move for move in path if move.source is node or move.source.undoable]
+            ends[node.step.name] = (resting[:1] or leaving[-1:])[0]
+    return ends
+
+
+def _round(node: Node) -> list[Move]:
+    """The moves of a shortest cycle from an outcome of the node's step back to it that settles and undoes nothing."""
+    step = node.step
+    assert step is not None
+    outcomes = {undo.event for undo in step.undos} or set(step.returns)
+    # After an outcome that is internal every move leaves what was done.
+    stays = any(move.target is None and not move.settles for each in outcomes for move in node.moves.get(each, ()))
+    waiting = [[move] for move in moves_of(node) if (stays or move.event in outcomes) and _goes_on(move)]
+    seen: set[Node] = set()
+    for path in waiting:  # Grows while it is read: breadth first.
+        last = path[-1].target
+        if last is node:
+            return path
+        if last not in seen:
+            seen.add(last)
+            waiting += [[*path, move] for move in moves_of(last) if _goes_on(move)]
+    return []
+
+
+def _goes_on(move: Move) -> bool:
+    """True for a move that leaves the undo log as it is, and does not say that this is meant."""
+    return not is_unwinding(move.source) and (move.transition is None or move.transition.declared.settle is None)
 
 
 def _dead_undos(table: Table) -> list[Finding]:

@@ -3,6 +3,7 @@
 One function per rule, each from the compiled table to its findings; the first finding is what the first use raises.
 """
 
+from interlock.core.checks.compensation import settle_first
 from interlock.core.events import events_below, mistake_in, wire_name
 from interlock.core.graph import may_owe, reached_from
 from interlock.core.table import Node, Table, Transition
@@ -80,7 +81,7 @@ def _hidden_transitions(table: Table) -> list[Finding]:
                 _hidden(node, move, earlier)
                 for index, move in enumerate(moves[: first + 1])
                 for earlier in moves[:index]
-                if move.guard is not None and move.guard is earlier.guard
+                if move.guard is not None and move.declared.guard is earlier.declared.guard
             ]
             found += [_hidden(node, hidden, moves[first]) for hidden in moves[first + 1 :]]
     return found
@@ -158,7 +159,8 @@ def _lost_undos(table: Table) -> list[Finding]:
             what=f"step {node.step.name!r} fails into {node.failed.name!r}, which is not unwinding, "
             "although a step with an undo may have run before.",
             why="What that step did outside would be left without its undo (G5).",
-            fix="Let it fail into an unwinding state: unwind={State.UNDOING: State.FAILED}, failed=State.UNDOING.",
+            fix="Let it fail into an unwinding state: unwind={State.UNDOING: State.FAILED}, failed=State.UNDOING."
+            + settle_first(other for other in table.nodes.values() if other.undoable),
             location=node.step.location,
         )
         for node in table.nodes.values()

@@ -36,7 +36,7 @@ class Gathered:
 
 def gather(description: MachineDescription) -> Gathered:
     """Separate the catch-alls worth gathering from the arrows drawn one by one."""
-    alike: dict[tuple[str | None, ...], list[TransitionDescription]] = {}
+    alike: dict[tuple[str | bool | None, ...], list[TransitionDescription]] = {}
     for transition in description.transitions:
         if transition.catch_all:
             alike.setdefault(_likeness(transition), []).append(transition)
@@ -49,9 +49,10 @@ def gather(description: MachineDescription) -> Gathered:
     return Gathered(single=single, catch_alls=_joined([members for key, members in alike.items() if key in gathered]))
 
 
-def _likeness(transition: TransitionDescription) -> tuple[str | None, ...]:
+def _likeness(transition: TransitionDescription) -> tuple[str | bool | None, ...]:
     target = None if transition.internal else transition.target
-    return (target, transition.event, transition.guard, transition.kind, transition.action)
+    settles = transition.settle is True
+    return (target, transition.event, transition.guard, transition.kind, transition.action, settles)
 
 
 def _joined(groups: list[list[TransitionDescription]]) -> tuple[CatchAll, ...]:

@@ -15,7 +15,7 @@ from typing import Literal
 from interlock.core.description import MachineDescription, StateDescription, TransitionDescription, TransitionKind
 from interlock.core.diagrams.gather import CatchAll, gather, sources_in_words
 from interlock.core.diagrams.measure import text_width
-from interlock.core.diagrams.wording import guard, step_words, timer_words, trigger, visible
+from interlock.core.diagrams.wording import SETTLES, guard, step_words, timer_words, trigger, visible
 
 Look = Literal["plain", "step", "resting", "unwinding", "final", "start", "any"]
 Role = Literal["name", "detail", "visits", "event", "failed", "unwound", "guard", "pill"]
@@ -241,7 +241,8 @@ def _label_lines(transitions: list[TransitionDescription]) -> tuple[Line, ...]:
 
 def _label_spans(transition: TransitionDescription) -> tuple[Span, ...]:
     event = Span(visible(transition.event), transition.kind)
-    return (event,) if transition.guard is None else (event, Span(guard(transition), "guard"))
+    asked = () if transition.guard is None else (Span(guard(transition), "guard"),)
+    return (event, *asked, *([Span(SETTLES, "guard")] if transition.settle is True else []))
 
 
 def _note(transitions: list[TransitionDescription]) -> str:

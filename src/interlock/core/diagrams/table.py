@@ -37,6 +37,7 @@ def _transition_row(source: str, target: str, transition: TransitionDescription)
     guard = transition.guard or ""
     if transition.guard_reason is not None:
         guard += f" ({transition.guard_reason})"
+    target += " (settles)" if transition.settle is True else ""
     return (source, transition.event, guard, target, transition.action or "")
 
 

@@ -14,6 +14,8 @@ from interlock.core.description import StateDescription, TransitionDescription
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _DELETE = 0x7F
+SETTLES = "· settles"
+"""Of a transition after which nothing that was done before is undone."""
 _PICTURES = 0x2400
 # Control characters are shown by their pictures. XML allows neither the surrogates nor the last two of the plane.
 _SHOWN_AS = {
@@ -44,8 +46,9 @@ def duration(seconds: float) -> str:
 
 
 def trigger(transition: TransitionDescription) -> str:
-    """The event with its guard: `SUBMIT [has_items]`."""
-    return visible(transition.event) + (f" {guard(transition)}" if transition.guard is not None else "")
+    """The event with its guard, and whether it settles: `SUBMIT [has_items]`, `CHARGED · settles`."""
+    asked = f" {guard(transition)}" if transition.guard is not None else ""
+    return visible(transition.event) + asked + (f" {SETTLES}" if transition.settle is True else "")
 
 
 def guard(transition: TransitionDescription) -> str:

@@ -8,6 +8,7 @@ from interlock.core.plan.compare import plan
 from interlock.core.plan.findings import (
     Decoding,
     Incompatibility,
+    Obstacle,
     PayloadVerdict,
     RefusedEvent,
     Severity,
@@ -22,6 +23,7 @@ __all__ = [
     "Decoding",
     "Finding",
     "Incompatibility",
+    "Obstacle",
     "PayloadVerdict",
     "Plan",
     "RefusedEvent",

@@ -27,6 +27,7 @@ class _Way(NamedTuple):
     internal: bool
     guard: str | None
     action: str | None
+    settles: bool
 
 
 def compare_arrows(
@@ -56,7 +57,9 @@ def _ways(machine: MachineDescription, state: str, renames: Renames | None = Non
     for arrow in arrows_from(machine, state):
         if arrow.kind != "unwound":
             target = arrow.target if renames is None else renames.becomes(arrow.target) or arrow.target
-            way = _Way(target, arrow.target in unwinding, arrow.internal, arrow.guard, arrow.action)
+            way = _Way(
+                target, arrow.target in unwinding, arrow.internal, arrow.guard, arrow.action, arrow.settle is True
+            )
             ways.setdefault(arrow.event, []).append(way)
     return ways
 
@@ -91,6 +94,9 @@ def _differs(state: str, event: str, before: list[_Way], after: list[_Way]) -> F
     if targets != new_targets:
         what = f"{event} leads to {_listed(new_targets)} instead of {_listed(targets)}"
         return _finding(state, "event-target", "warning", what, "a parked workflow takes the new way", _NOTHING)
+    settles, new_settles = [way.settles for way in before], [way.settles for way in after]
+    if settles != new_settles:
+        return _settles(state, event, added=any(new_settles))
     guards, new_guards = [way.guard for way in before], [way.guard for way in after]
     if guards != new_guards:
         what = f"guard of {event}: {_listed(guards)} → {_listed(new_guards)}"
@@ -101,6 +107,14 @@ def _differs(state: str, event: str, before: list[_Way], after: list[_Way]) -> F
         return _finding(state, "event-action", "info", what, "the context is changed in another way", _NOTHING)
     what = f"{event} changed between staying (step and timers go on) and entering again"
     return _finding(state, "event-internal", "warning", what, "entering again restarts step and timers", _NOTHING)
+
+
+def _settles(state: str, event: str, *, added: bool) -> Finding:
+    if added:
+        what, why = f"{event} settles now", "what a parked workflow did before is final with it, and never undone"
+    else:
+        what, why = f"{event} does not settle any more", "an unwinding undoes what was done before it too"
+    return _finding(state, "event-settles", "warning", what, why, _NOTHING)
 
 
 def _listed(names: list[str] | list[str | None]) -> str:

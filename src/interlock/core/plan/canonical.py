@@ -13,8 +13,9 @@ from typing import cast
 import msgspec
 
 from interlock.core.plan.shapes import Document, Schema, reference_of
+from interlock.core.schemas import ANNOTATED
 
-_PROSE = frozenset({"title", "description", "examples", "discriminator", "$defs", "$schema"})
+_PROSE = frozenset({"title", "description", "examples", "discriminator", "$defs", "$schema", ANNOTATED})
 _LITERALS = frozenset({"default", "const", "enum"})
 
 

@@ -11,35 +11,37 @@ Compare with every version that still has stored workflows, not only with the la
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from interlock.core.description import MachineDescription, StateDescription
 from interlock.core.plan.arrows import compare_arrows
 from interlock.core.plan.attachments import compare_attachments
 from interlock.core.plan.contexts import context_findings
 from interlock.core.plan.events import compare_alphabets, compare_payloads, payload_findings
 from interlock.core.plan.exits import accepted_events
-from interlock.core.plan.findings import RefusedEvent, StateVerdict, Verdict, decoding_of, proves_safe
+from interlock.core.plan.findings import (
+    Incompatibility,
+    Obstacle,
+    RefusedEvent,
+    StateVerdict,
+    Verdict,
+    decoding_of,
+    proves_safe,
+)
 from interlock.core.plan.outcome import Plan
 from interlock.core.plan.renames import Renames
 from interlock.core.plan.schemas import accepts
 from interlock.core.plan.stranded import find_removed, find_stranded
+from interlock.core.schemas import ANNOTATED, without_annotations
 from interlock.core.values import Finding
 
 
 def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[str, str] | None = None) -> Plan:
     """What replacing `old` by `new` does to stored workflows; `renamed` (old -> new state) beats `new.renamed`."""
-    renames = Renames(old, new, renamed)
-    fates = [_fate(old, state, new, renames) for state in old.states]
-    problems = tuple(accepts(new.context_schema, old.context_schema))
-    payloads = compare_payloads(old, new)
-    differences = [
-        *context_findings(old, new, problems),
-        *(finding for fate in fates for finding in fate.findings),
-        *_added_states(old, new, renames),
-        *_initial(old, new, renames),
-        *compare_alphabets(old, new),
-        *payload_findings(old, new, payloads),
-    ]
+    old, new = _aligned(old, new)
+    renames, fates, problems, differences = _compare(old, new, renamed)
     findings = (*_name(old, new), *_version(old, new, changed=bool(differences)), *renames.findings, *differences)
+    obstacles = _obstacles(old, new, (*renames.findings, *differences))
     return Plan(
         old_name=old.name,
         old_version=old.version,
@@ -47,17 +49,70 @@ def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[s
         new_version=new.version,
         changed=bool(differences),
         safe=proves_safe(findings),
+        side_by_side=not obstacles,
+        side_by_side_obstacles=obstacles,
         states_added=tuple(finding.location for finding in _added_states(old, new, renames)),
         states_removed=tuple(fate.verdict.state for fate in fates if fate.verdict.becomes is None),
         states_renamed={source: target for source, target in renames.mapping.items() if source != target},
         events_added=tuple(finding.location for finding in differences if finding.code == "event-added"),
         events_removed=tuple(finding.location for finding in differences if finding.code == "event-removed"),
         events_refused=tuple(event for fate in fates for event in fate.refused),
-        payloads=payloads,
+        payloads=compare_payloads(old, new),
         context=decoding_of(problems),
         context_incompatibilities=problems,
         states=tuple(fate.verdict for fate in fates),
         findings=findings,
+    )
+
+
+def _aligned(old: MachineDescription, new: MachineDescription) -> tuple[MachineDescription, MachineDescription]:
+    """Both descriptions with annotations, or both without: one that an earlier release has saved has none."""
+    if ANNOTATED in old.context_schema and ANNOTATED in new.context_schema:
+        return old, new
+    return _plain(old), _plain(new)
+
+
+def _plain(machine: MachineDescription) -> MachineDescription:
+    events = [replace(event, schema=without_annotations(event.schema)) for event in machine.events]
+    return replace(machine, events=tuple(events), context_schema=without_annotations(machine.context_schema))
+
+
+class _Comparison(NamedTuple):
+    """One direction: workflows of one version under the other."""
+
+    renames: Renames
+    fates: "list[_Fate]"
+    problems: tuple[Incompatibility, ...]
+    differences: list[Finding]
+
+
+def _compare(old: MachineDescription, new: MachineDescription, renamed: Mapping[str, str] | None = None) -> _Comparison:
+    renames = Renames(old, new, renamed)
+    fates = [_fate(old, state, new, renames) for state in old.states]
+    problems = tuple(accepts(new.context_schema, old.context_schema))
+    differences = [
+        *context_findings(old, new, problems),
+        *(finding for fate in fates for finding in fate.findings),
+        *_added_states(old, new, renames),
+        *_initial(old, new, renames),
+        *compare_alphabets(old, new),
+        *payload_findings(old, new, compare_payloads(old, new)),
+    ]
+    return _Comparison(renames, fates, problems, differences)
+
+
+def _obstacles(old: MachineDescription, new: MachineDescription, forward: tuple[Finding, ...]) -> tuple[Obstacle, ...]:
+    """Why a process of either version may not decide on what the other has stored."""
+    backward = _compare(new, old)
+    directions = (
+        (new.version, old.version, forward),
+        (old.version, new.version, (*backward.renames.findings, *backward.differences)),
+    )
+    return tuple(
+        Obstacle(process=process, stored=stored, code=finding.code, what=finding.what)
+        for process, stored, findings in directions
+        for finding in findings
+        if not proves_safe((finding,))
     )
 
 
@@ -174,18 +229,25 @@ def _name(old: MachineDescription, new: MachineDescription) -> list[Finding]:
 
 
 def _version(old: MachineDescription, new: MachineDescription, *, changed: bool) -> list[Finding]:
+    raised = f"version={old.version + 1}"
     if new.version < old.version:
-        code, what = "version-lower", f"the version went down from {old.version} to {new.version}"
-    elif new.version == old.version and changed:
-        code, what = "version-same", f"the machine changed but its version is still {old.version}"
-    else:
+        return [
+            Finding(
+                code="version-lower",
+                severity="warning",
+                what=f"the version went down from {old.version} to {new.version}: this is the plan of a rollback",
+                why="the other findings say what becomes of the workflows that the higher version has stored",
+                fix=f"nothing, if a rollback is meant; otherwise raise version: `{raised}`",
+            )
+        ]
+    if new.version > old.version or not changed:
         return []
     return [
         Finding(
-            code=code,
+            code="version-same",
             severity="error",
-            what=what,
+            what=f"the machine changed but its version is still {old.version}",
             why="processes of both versions run side by side during a release and tell each other apart by it",
-            fix=f"raise version: `version={old.version + 1}`",
+            fix=f"raise version: `{raised}`",
         )
     ]

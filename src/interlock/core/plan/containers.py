@@ -27,6 +27,7 @@ from interlock.core.plan.shapes import (
     schemas,
     show,
 )
+from interlock.core.schemas import KEYS, OMITS
 
 _SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 
@@ -94,6 +95,8 @@ def compare_objects(old: Schema, new: Schema, path: str, *, unknown_refused: boo
         if old_rest is not None:
             obligations.append(Obligation(old_rest, new_rest, f"{path}.*"))
     problems.extend(_compare_counts(old, new, path))
+    problems.extend(_compare_keys(old, new, path))
+    problems.extend(_compare_defaults(old, old_fields, new_fields, path))
     if "propertyNames" in new:
         obligations.extend(_key_obligations(old, new, old_rest, path))
     return Outcome(problems, obligations)
@@ -125,6 +128,9 @@ def _compare_uniqueness(old: Side, new: Side, path: str) -> list[Incompatibility
     if new.schema.get("uniqueItems") is not True or canonical(*old) == canonical(*new):
         return []
     problems: list[Incompatibility] = []
+    if old.schema.get("uniqueItems") is not True and _length_max(old.schema) > 1:
+        why = "a set has no order and no equal items: both are lost"
+        problems.append(incompatible(path, why, "keep the list or the tuple", certain=False))
     if (number(new.schema, "minItems") or 0) > 1:
         why = "equal items fall together in a set, which may then be too small"
         problems.append(incompatible(path, why, "drop the minimum size of the set", certain=False))
@@ -191,6 +197,30 @@ def _compare_counts(old: Schema, new: Schema, path: str) -> list[Incompatibility
         problems.append(
             incompatible(path, f"stored mappings may have more than {most} keys", "raise the maximum number of keys")
         )
+    return problems
+
+
+def _compare_keys(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
+    """The types of keys, which are all text in JSON; of a struct they are its names."""
+    had, wanted = old.get(KEYS, "text"), new.get(KEYS, "text")
+    if had == wanted or "properties" in new:
+        return []
+    why = f"the keys that are stored are {had}, and would be read as {wanted}"
+    return [incompatible(path, why, "keep the type of the keys", certain=had == "text" and "propertyNames" not in old)]
+
+
+def _compare_defaults(
+    old: Schema, before: dict[str, Schema], after: dict[str, Schema], path: str
+) -> list[Incompatibility]:
+    """A type that leaves out defaults has not stored them: another default would stand for the old one."""
+    if OMITS not in old:
+        return []
+    problems: list[Incompatibility] = []
+    for name, field in before.items():
+        if "default" in field and name in after:
+            had, has = show(field["default"]), show(after[name].get("default"))
+            why = f"the default {had} was not stored (omit_defaults), and would be read as {has}"
+            problems += [incompatible(f"{path}.{name}", why, f"keep the default {had}")] if had != has else []
     return problems
 
 

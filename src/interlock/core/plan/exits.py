@@ -49,12 +49,21 @@ def can_end(machine: MachineDescription) -> set[str]:
 
 
 def undoable_states(machine: MachineDescription) -> set[str]:
-    """Where a workflow may owe undos: in a state with an undoable step and in those that follow, up to unwinding."""
+    """Where a workflow may owe undos: in a state with an undoable step and after it, up to unwinding or settling."""
     unwinding = {state.name for state in machine.states if state.unwinds_to is not None}
     owing = {state.name for state in machine.states if state.step is not None and state.step.undoes} - unwinding
+    carrying = [arrow for arrow in machine.transitions if not _clears(machine, arrow)]
     grown = True
     while grown:
-        following = {arrow.target for arrow in machine.transitions if arrow.source in owing} - unwinding
+        following = {arrow.target for arrow in carrying if arrow.source in owing} - unwinding
         grown = not following <= owing
         owing |= following
     return owing
+
+
+def _clears(machine: MachineDescription, arrow: TransitionDescription) -> bool:
+    """Whether nothing is left to undo after it: it settles, and is no event that cuts an undoable step off."""
+    state = machine.state(arrow.source)
+    step = None if state is None else state.step
+    cuts_off = step is not None and bool(step.undoes) and arrow.event not in (*step.returns, *step.undoes)
+    return arrow.settle is True and not cuts_off

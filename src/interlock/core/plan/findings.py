@@ -59,6 +59,17 @@ class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
     incompatibilities: tuple[Incompatibility, ...]
 
 
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a process of one version may not decide on a workflow that another version has stored."""
+
+    process: int
+    """The version of the process."""
+    stored: int
+    """The version that stored the workflow."""
+    code: str
+    what: str
+
+
 def decoding_of(incompatibilities: tuple[Incompatibility, ...]) -> Decoding:
     """The verdict over a whole schema: one error breaks it, one warning leaves it unproven."""
     if not incompatibilities:

@@ -7,7 +7,14 @@ is there in the JSON too.
 
 import msgspec
 
-from interlock.core.plan.findings import Decoding, Incompatibility, PayloadVerdict, RefusedEvent, StateVerdict
+from interlock.core.plan.findings import (
+    Decoding,
+    Incompatibility,
+    Obstacle,
+    PayloadVerdict,
+    RefusedEvent,
+    StateVerdict,
+)
 from interlock.core.plan.report import report
 from interlock.core.values import Finding
 
@@ -23,6 +30,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether anything but the version number, prose and the order of declarations changed."""
     safe: bool
     """No error among the findings and no warning of `WITHOUT_PROOF`: nobody stranded, nothing stored lost."""
+    side_by_side: bool = True
+    """Whether processes of both versions may take events of the same workflows: each keeps what the other stores."""
+    side_by_side_obstacles: tuple[Obstacle, ...] = ()
     states_added: tuple[str, ...] = ()
     states_removed: tuple[str, ...] = ()
     states_renamed: dict[str, str] = {}
@@ -39,4 +49,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """A readable report without colours: verdict first, then findings, then a table of states."""
         name = self.old_name if self.old_name == self.new_name else f"{self.old_name} → {self.new_name}"
         title = f"{name}, version {self.old_version} → {self.new_version}"
-        return report(title, changed=self.changed, safe=self.safe, findings=self.findings, states=self.states)
+        return report(
+            title,
+            changed=self.changed,
+            safe=self.safe,
+            findings=self.findings,
+            obstacles=self.side_by_side_obstacles,
+            states=self.states,
+        )

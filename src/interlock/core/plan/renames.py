@@ -57,10 +57,11 @@ class Renames:
             self.findings.append(
                 Finding(
                     code="rename-ambiguous",
-                    severity="warning",
+                    severity="error",
                     what=f"{pair}: the new machine still has a state `{source}`",
-                    why=f"workflows parked in `{source}` before the change move, those that enter it later do not",
-                    fix=f"drop the mapping, or remove `{source}` from the new machine",
+                    why=f"a stored workflow or a row of history that names `{source}` could mean either of them, and "
+                    "would be read under its own name",
+                    fix=f"drop the mapping, or give the new machine another name for `{source}`",
                     location=source,
                 )
             )

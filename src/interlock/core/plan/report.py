@@ -4,14 +4,20 @@ No colours and no terminal width: the same text goes to a terminal, a pull reque
 plan rather than the plan, so that the plan itself can offer `text()` without an import cycle.
 """
 
-from interlock.core.plan.findings import Severity, StateVerdict
+from interlock.core.plan.findings import Obstacle, Severity, StateVerdict
 from interlock.core.values import Finding
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 def report(
-    title: str, *, changed: bool, safe: bool, findings: tuple[Finding, ...], states: tuple[StateVerdict, ...]
+    title: str,
+    *,
+    changed: bool,
+    safe: bool,
+    findings: tuple[Finding, ...],
+    states: tuple[StateVerdict, ...],
+    obstacles: tuple[Obstacle, ...] = (),
 ) -> str:
     """The whole report, ending with a newline."""
     lines = [f"{title}: {_verdict(changed=changed, safe=safe, findings=findings)}"]
@@ -22,6 +28,7 @@ def report(
                 if finding.severity == severity:
                     lines += _finding_lines(finding)
     if changed:
+        lines += ["", "Side by side", *_side_lines(obstacles)]
         lines += ["", "States", *_state_lines(states)]
     return "\n".join(lines) + "\n"
 
@@ -54,6 +61,19 @@ def _finding_lines(finding: Finding) -> list[str]:
         f"      why: {finding.why}",
         f"      fix: {finding.fix}",
     ]
+
+
+def _side_lines(obstacles: tuple[Obstacle, ...]) -> list[str]:
+    if not obstacles:
+        return ["  yes: processes of both versions may take events of the same workflows"]
+    lines: list[str] = []
+    for pair in dict.fromkeys((each.process, each.stored) for each in obstacles):
+        process, stored = pair
+        lines.append(
+            f"  no: a process of version {process} may not decide on workflows that version {stored} has stored"
+        )
+        lines += [f"      {each.what} ({each.code})" for each in obstacles if (each.process, each.stored) == pair]
+    return lines
 
 
 def _state_lines(states: tuple[StateVerdict, ...]) -> list[str]:

@@ -12,11 +12,40 @@ from typing import NamedTuple
 
 from interlock.core.plan.findings import Incompatibility, incompatible
 from interlock.core.plan.shapes import ANNOTATIONS, Kind, Schema, constants, keywords, kind_of_value, number, show
+from interlock.core.schemas import DATETIME, NAIVE_DATETIME, TEXT, TIME
 
-# Above this size not every integer has a float of its own, so "x < bound" may become "x == bound".
+# Above this size not every integer has a float of its own.
 _EXACT_FLOAT_MAX = 2**53
-# `datetime` and `time` without a declared timezone are plain strings in a schema: they may or may not fit these.
-_FORMATS_OF_PLAIN_TEXT = frozenset({"date-time", "time"})
+_PLAIN_TEXT, _AWARE_DATETIME, _AWARE_TIME, _NAIVE_TIME = "text", "aware datetime", "aware time", "naive time"
+_MEANINGS = {
+    "date-time": _AWARE_DATETIME,
+    "time": _AWARE_TIME,
+    "partial-time": _NAIVE_TIME,
+    "duration": "a duration",
+}
+_NOT_AS_TEXT = frozenset({"bytes in base64", "a duration"})
+"""What reads as another value where text is expected: base64 and `P1D` are how it is stored, not what it is."""
+_READ_ALIKE = frozenset(
+    {
+        (_AWARE_DATETIME, DATETIME),
+        (NAIVE_DATETIME, DATETIME),
+        (_AWARE_TIME, TIME),
+        (_NAIVE_TIME, TIME),
+    }
+)
+"""Pairs of stored and expected meanings, text aside, for which every stored string is read as the same value."""
+_READ_PERHAPS = frozenset(
+    {
+        (DATETIME, _AWARE_DATETIME),
+        (DATETIME, NAIVE_DATETIME),
+        (TIME, _AWARE_TIME),
+        (TIME, _NAIVE_TIME),
+        # Without annotations a datetime of any timezone is plain text in a schema.
+        (_PLAIN_TEXT, _AWARE_DATETIME),
+        (_PLAIN_TEXT, _AWARE_TIME),
+    }
+)
+"""Pairs where only some stored strings can be read, or where that is not known."""
 _KEEP_TYPE = "keep the old type, or store the new value in a new field that has a default"
 
 
@@ -63,8 +92,9 @@ def compare_numbers(old: Schema, new: Schema, path: str) -> list[Incompatibility
     """Bounds and `multipleOf` of integers and numbers; an integer is welcome where a number is expected."""
     widened = old.get("type") != new.get("type")
     problems = [
-        *_compare_bound(_lower(old), _lower(new), sign=1, widened=widened, path=path),
-        *_compare_bound(_upper(old), _upper(new), sign=-1, widened=widened, path=path),
+        *(_compare_precision(old, path) if widened else ()),
+        *_compare_bound(_lower(old), _lower(new), sign=1, path=path),
+        *_compare_bound(_upper(old), _upper(new), sign=-1, path=path),
     ]
     factor = number(new, "multipleOf")
     if factor is not None and not _is_multiple(old, factor, widened=widened):
@@ -72,6 +102,17 @@ def compare_numbers(old: Schema, new: Schema, path: str) -> list[Incompatibility
         why = f"the new type accepts only multiples of {factor}"
         problems.append(incompatible(path, why, f"drop the restriction to multiples of {factor}", certain=certain))
     return problems
+
+
+def _compare_precision(old: Schema, path: str) -> list[Incompatibility]:
+    """An integer that is read as a float keeps its value only up to 2**53."""
+    least, most = _lower(old), _upper(old)
+    if least is None or most is None or least.value < -_EXACT_FLOAT_MAX or most.value > _EXACT_FLOAT_MAX:
+        why = f"stored integers beyond {_EXACT_FLOAT_MAX:,} are rounded when they are read as floats"
+        return [
+            incompatible(path, why, "keep the integer, or use a Decimal, which reads integers exactly", certain=False)
+        ]
+    return []
 
 
 def compare_strings(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
@@ -86,14 +127,30 @@ def compare_strings(old: Schema, new: Schema, path: str) -> list[Incompatibility
     if longest is not None and _or_infinite(number(old, "maxLength")) > longest:
         why = f"stored text may be longer than {longest} characters"
         problems.append(incompatible(path, why, "raise the maximum length", certain=plain))
-    for keyword in ("format", "contentEncoding", "pattern"):
-        wanted, had = new.get(keyword), old.get(keyword)
-        if wanted is not None and wanted != had:
-            certain = keyword != "pattern" and "const" not in old
-            certain = certain and not (had is None and wanted in _FORMATS_OF_PLAIN_TEXT)
-            why = f"stored text has {keyword} {show(had) if had else '(any)'}, the new type expects {show(wanted)}"
-            problems.append(incompatible(path, why, _KEEP_TYPE, certain=certain))
+    had, wanted = _meaning(old), _meaning(new)
+    if not _reads_alike(had, wanted):
+        certain = (had, wanted) not in _READ_PERHAPS and "const" not in old
+        why = f"the old machine stored {had} here, the new one reads {wanted}"
+        problems.append(incompatible(path, why, _KEEP_TYPE, certain=certain))
+    pattern = new.get("pattern")
+    if pattern is not None and pattern != old.get("pattern"):
+        why = f"stored text may not match the pattern {show(pattern)}"
+        problems.append(incompatible(path, why, _KEEP_TYPE, certain=False))
     return problems
+
+
+def _meaning(schema: Schema) -> str:
+    """What the text of a string stands for."""
+    if "contentEncoding" in schema:
+        return f"bytes in {schema['contentEncoding']}"
+    text = schema.get(TEXT) or schema.get("format")
+    return _MEANINGS.get(str(text), str(text)) if text else _PLAIN_TEXT
+
+
+def _reads_alike(had: str, wanted: str) -> bool:
+    if wanted == _PLAIN_TEXT:
+        return had not in _NOT_AS_TEXT
+    return wanted == had or (had, wanted) in _READ_ALIKE
 
 
 def compare_unknown_keywords(old: Schema, new: Schema, known: frozenset[str], path: str) -> list[Incompatibility]:
@@ -142,16 +199,11 @@ def _bounds(schema: Schema, inclusive: str, exclusive: str) -> list[_Bound]:
     return bounds
 
 
-def _compare_bound(
-    old: _Bound | None, new: _Bound | None, *, sign: int, widened: bool, path: str
-) -> list[Incompatibility]:
+def _compare_bound(old: _Bound | None, new: _Bound | None, *, sign: int, path: str) -> list[Incompatibility]:
     if new is None:
         return []
     end = "below" if sign > 0 else "above"
     limit = f"the exclusive limit {new.value}" if new.exclusive else str(new.value)
-    if widened and new.exclusive and abs(new.value) >= _EXACT_FLOAT_MAX:
-        why = f"integers near {new.value} are rounded when they are read as floats"
-        return [incompatible(path, why, "use an inclusive bound", certain=False)]
     if old is None or not _inside(old, new, sign):
         return [incompatible(path, f"stored numbers may be {end} {limit}", "widen the bound to what is stored")]
     return []

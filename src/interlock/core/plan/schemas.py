@@ -5,9 +5,11 @@ express. It follows how msgspec decodes: unknown fields are ignored, a missing f
 is read where a float (or a decimal) is expected but never the reverse, and a union picks its member by the JSON
 kind of the value, or by its tag.
 
-What a schema of msgspec does not say, no comparison of schemas can see: a `datetime` or `time` without declared
-timezone looks like `str`, the key type of a mapping is lost, byte lengths are rounded to base64 blocks, flags
-list only their single bits. Recursive types: a pair that is already being compared is not entered again.
+What decodes must also mean the same: an integer that a float rounds, items that fall together in a set, bytes that are
+read as the text of their base64 are reported as well. What a schema of msgspec does not say is in its annotations
+(`interlock.core.schemas`); without them, in a description of an earlier release, a `datetime` without declared timezone
+looks like `str` and the key type of a mapping is lost. Byte lengths are rounded to base64 blocks, and flags list only
+their single bits. Recursive types: a pair that is already being compared is not entered again.
 """
 
 from typing import Literal
@@ -33,15 +35,25 @@ from interlock.core.plan.shapes import (
     tags,
     tags_differ,
 )
+from interlock.core.schemas import KEYS, OMITS, TEXT
 
 _KEEP_TYPE = "keep the old type, or put the new type under a new name with a default"
 _KNOWN: dict[Kind, frozenset[str]] = {
     "integer": frozenset({"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"}),
     "number": frozenset({"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"}),
-    "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding"}),
+    "string": frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding", TEXT}),
     "array": frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}),
     "object": frozenset(
-        {"properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"}
+        {
+            "properties",
+            "required",
+            "additionalProperties",
+            "propertyNames",
+            "minProperties",
+            "maxProperties",
+            KEYS,
+            OMITS,
+        }
     ),
 }
 

@@ -12,12 +12,14 @@ from typing import Literal, cast
 
 import msgspec
 
+from interlock.core.schemas import ANNOTATED
+
 Schema = Mapping[str, object]
 Kind = Literal["null", "boolean", "integer", "number", "string", "array", "object", "anything", "unreadable"]
 
 ANYTHING: Schema = {}
 ANNOTATIONS = frozenset(
-    {"title", "description", "examples", "default", "deprecated", "discriminator", "$defs", "$schema"}
+    {"title", "description", "examples", "default", "deprecated", "discriminator", "$defs", "$schema", ANNOTATED}
 )
 _DEFINITIONS_PREFIX = "#/$defs/"
 _KINDS: dict[str, Kind] = {

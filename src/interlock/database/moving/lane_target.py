@@ -51,7 +51,7 @@ from interlock.lanes.arriving import admit
 from interlock.lanes.connection import make_folder, open_writer
 from interlock.lanes.failures import opening
 from interlock.lanes.ownership import Ownership
-from interlock.lanes.tombstone import Tombstone, tombstone_of, write_tombstone
+from interlock.lanes.tombstone import Tombstone, one_snapshot, tombstone_of, write_tombstone
 from interlock.lanes.writer import LANE_SCHEMA
 from interlock.seams import Clock
 
@@ -117,7 +117,7 @@ class LaneTarget:
 
     @contextmanager
     def _looking(self) -> Generator[apsw.Connection | None]:
-        """The file as it is; None when there is none."""
+        """The file to read, in one state for the whole block; None when there is none."""
         if self._writing is not None:
             yield self._writing
         elif not self._path.exists():
@@ -126,7 +126,7 @@ class LaneTarget:
             with opening(self._path):
                 connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
                 connection.execute("PRAGMA query_only = ON")
-            with contextlib.closing(connection):
+            with contextlib.closing(connection), one_snapshot(connection):
                 yield connection
 
     async def refuse_taken(self) -> None:

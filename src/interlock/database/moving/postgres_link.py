@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from interlock.database.moving.locking import Tries, another_mover
-from interlock.errors import BadUsage, UnavailableError
+from interlock.errors import BadUsage, InterlockError, UnavailableError
 from interlock.seams import Clock
 from interlock.sql.postgres.address import Address, parsed
 from interlock.sql.postgres.client import PLAIN_TEXTS
-from interlock.sql.postgres.failures import NotNow, told
+from interlock.sql.postgres.failures import NotNow, state_of, told
+from interlock.sql.postgres.leaving import MISSING_STATES
 from interlock.sql.postgres.link import Driver, Link, Record, driver_of
 
 SETTINGS: Final = {
@@ -31,6 +32,9 @@ PATIENT_S: Final = 30.0
 PAUSE_S: Final = 0.1
 KILLED_S: Final = 2.0
 """So long the connection of a mover that was killed is waited for."""
+
+DROPPED_STATES: Final = (*MISSING_STATES, "42704")
+"""No such table, schema or constraint."""
 
 UNVALIDATED: Final = """
 SELECT format('ALTER TABLE %I.%I VALIDATE CONSTRAINT %I', n.nspname, c.relname, k.conname)
@@ -126,6 +130,14 @@ class Mine:
 
 
 async def validate_references(link: Linked, schema: str) -> None:
-    """Look at the references that a move has taken on trust; whoever let it arrive may not have."""
+    """Validate the references that a move has taken on trust. The process that let it arrive may not have done so.
+
+    The database is in use: a table or reference that was dropped since the look at the catalog needs no validation.
+    """
     for row in await link.fetch(UNVALIDATED, schema):
-        await link.execute(str(row[0]))
+        try:
+            await link.execute(str(row[0]))
+        except InterlockError as error:
+            cause = error.__cause__
+            if cause is None or state_of(cause) not in DROPPED_STATES:
+                raise

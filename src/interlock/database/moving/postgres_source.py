@@ -342,7 +342,7 @@ class _Sealed(_Reading):
         try:
             async with link.transaction():
                 _ = await link.fetch(LEAVING, self._schema)  # The other transaction has ended, one way or the other.
-                marks = await marks_of(link.read, self._schema)
+            marks = await marks_of(link.read, self._schema)
         finally:
             await link.end()
         return (marks.url, marks.epoch) == (url, epoch)

@@ -30,7 +30,7 @@ from interlock.database.moving.postgres_rows import (
 )
 from interlock.database.moving.shape import Shape, Table
 from interlock.database.moving.values import StoredRow
-from interlock.errors import BadUsage
+from interlock.errors import BadUsage, InterlockError
 from interlock.seams import Clock
 from interlock.sql.postgres.leaving import (
     ARRIVED,
@@ -41,6 +41,7 @@ from interlock.sql.postgres.leaving import (
     Marks,
     arrive,
     draft,
+    is_missing,
     marks_of,
     quoted,
 )
@@ -103,7 +104,12 @@ class PostgresTarget:
         if not marks.arriving:
             return None
         self._epoch = marks.arriving
-        [row] = await self._link.fetch(f"SELECT state FROM {self._mark()}")
+        try:
+            [row] = await self._link.fetch(f"SELECT state FROM {self._mark()}")
+        except InterlockError as error:
+            if is_missing(error):
+                return None  # It has arrived since the look.
+            raise
         return msgspec.msgpack.decode(cast("bytes", row[0]), type=Draft)
 
     def _mark(self) -> str:

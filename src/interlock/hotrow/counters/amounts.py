@@ -7,13 +7,13 @@ AMOUNT_MAX: Final = 2**63 - 1
 
 
 def refuse_amount(amount: object) -> None:
-    """Raise ValueError for what cannot be added."""
-    if isinstance(amount, int) and not isinstance(amount, bool) and 1 <= amount <= AMOUNT_MAX:
+    """Raise ValueError for what cannot be added: not a whole number, 0, or more than a `bigint` holds."""
+    if isinstance(amount, int) and not isinstance(amount, bool) and amount and abs(amount) <= AMOUNT_MAX:
         return
     raise ValueError(
-        f"{amount!r} cannot be added to a counter; a whole number from 1 to {AMOUNT_MAX} can.\n"
-        "  why: A counter only grows: what goes up and down, and may not fall below zero, is a stock.\n"
-        "  fix: Add 1 or more; for what is taken and given back use db.stock(name)."
+        f"{amount!r} cannot be added to a counter; a whole number from 1 to {AMOUNT_MAX} can, or its negative.\n"
+        "  why: A counter is the exact sum of what was added, in a column of 64 bits. Nothing is added by 0.\n"
+        "  fix: Add a whole number, and leave the call out when there is nothing to add."
     )
 
 

@@ -4,13 +4,12 @@ Every process chooses for itself. That is safe because the value is the sum of a
 have a place that no choice moves.
 """
 
-import logging
-
 from interlock.hotrow.counters.choice import Form, Measured, calm_below, choose
 from interlock.hotrow.counters.signal import LOOK_S, ROW_TABLE, SHARD_TABLE, Seen, Signal
+from interlock.redaction import logger_of
 from interlock.sql.executor import EngineName
 
-log = logging.getLogger("interlock.hotrow")
+log = logger_of("interlock.hotrow")
 
 
 class Automatic:

@@ -61,10 +61,11 @@ class Counter:
         return self._known.automatic.form if self._kind == "auto" else self._kind
 
     async def add(self, amount: int = 1, *, key: str | None = None) -> None:
-        """Add a whole number from 1 on; durable when it returns.
+        """Add a whole number, or take one back with a negative amount; durable when it returns.
 
-        With a key it is added once, however often it is repeated, also after a crash, in another process, or under
-        another kind; the same key with another amount is KeyReused. Raises ValueError for less than 1.
+        The sum is exact and may fall below zero: what must not is a stock or a balance. With a key it is added once,
+        however often it is repeated, also after a crash, in another process, or under another kind; the same key with
+        another amount is KeyReused. Raises ValueError for 0 and for what is not a whole number.
         """
         refuse_amount(amount)
         if key is not None:

@@ -11,7 +11,6 @@ counter that fails again and again is left alone until its next append. What is 
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +18,7 @@ from weakref import WeakMethod
 
 from interlock.hotrow.counters import statements
 from interlock.hotrow.counters.amounts import whole
+from interlock.redaction import logger_of
 from interlock.sql.executor import Executor, Statements
 
 CADENCE_S: Final = 1.0
@@ -34,7 +34,7 @@ FAILURES_MAX: Final = 5
 OWED_MAX: Final = 10_000
 """G6: counters that wait for a turn. One more is left alone until its next append; its entries count all the same."""
 
-log = logging.getLogger("interlock.hotrow")
+log = logger_of("interlock.hotrow")
 
 
 async def fold(tx: Statements, name: str, rows_max: int) -> int:

@@ -16,5 +16,9 @@ class Shards:
 
     @property
     def skew(self) -> float:
-        """The largest shard compared with the mean: 1.0 is even; as many as there are shards means one holds all."""
-        return max(self.values) * len(self.values) / self.total if self.total else 1.0
+        """The largest shard compared with the mean: 1.0 is even; as many as there are shards means one holds all.
+
+        Sizes are compared without their signs, because a shard may have taken back more than was added to it.
+        """
+        sizes = [abs(value) for value in self.values]
+        return max(sizes) * len(sizes) / sum(sizes) if any(sizes) else 1.0

@@ -7,13 +7,13 @@ memory, and all of them wait for the disk together. Splitting such a row would m
 slower. Only a lane whose groups are full makes its writers queue (D13).
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from interlock.errors import InterlockError
 from interlock.lanes.contention import HotRow
 from interlock.lanes.stats import LaneStats
+from interlock.redaction import logger_of
 from interlock.seams import Clock
 
 LOOK_S: Final = 1.0
@@ -28,7 +28,7 @@ SHARD_TABLE: Final = "hotrow_counter_shard"
 Contended = Callable[[], Awaitable[Sequence[HotRow]]]
 """The contention signal of a database: `Database.contention`."""
 
-log = logging.getLogger("interlock.hotrow")
+log = logger_of("interlock.hotrow")
 
 
 class Groups(NamedTuple):

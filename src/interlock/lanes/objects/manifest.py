@@ -28,6 +28,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cache: str
     """Names the owner's local file: who holds that file's lock knows that this owner is gone."""
+    mover: bool = False
+    """It moves the lane elsewhere, and has it only until it has left."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,9 +83,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.snapshots[-1].seq if self.snapshots else 0
 
 
-def me(world: World, cache: str) -> Owner:
+def me(world: World, cache: str, *, mover: bool = False) -> Owner:
     """This process, as an owner that has never been before."""
-    return Owner(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache)
+    return Owner(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=mover)
 
 
 def read_manifest(bucket: Bucket) -> tuple[Manifest, object] | None:

@@ -47,7 +47,7 @@ def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str, *, s
     With `short_s` it is taken from an owner that lives: that is when, by our own clock, the lease that it has is surely
     the shortened one; infinite when that is not known.
     """
-    owner = me(world, cache)
+    owner = me(world, cache, mover=short_s is not None)
     patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
     with answering("open the lane"):
         while True:

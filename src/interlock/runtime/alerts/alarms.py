@@ -6,16 +6,16 @@ and receivers only have something put into their outbox.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
+from interlock.redaction import logger_of
 from interlock.runtime.alerts.alert import Alert
 from interlock.runtime.alerts.outbox import AlertSettings, Outbox, ReceiverReport
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.seams import Chance, Clock, SystemChance, SystemClock
 from interlock.signals import AlertRaised, Subscribers
 
-_LOG = logging.getLogger("interlock.alerts")
+_LOG = logger_of("interlock.alerts")
 
 
 class Alarms:

@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from interlock.signals import BreakerChanged
+from interlock.signals import BreakerChanged, LoopBlocked
 from interlock.store.values import Letter, Row
 
-AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone"]
+AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
 
 TEXT_CHARACTERS_MAX = 500
 """Of a subject or an error as an alert shows it; the whole of it is in the store."""
@@ -29,6 +29,7 @@ RUNBOOKS: dict[AlertKind, str] = {
     "dead_letter": "interlockdeadletters",
     "compensation_debt": "interlockcompensationdebt",
     "redis_gone": "interlockredisgone",
+    "loop_blocked": "interlockloopblocked",
 }
 """The section of the page of runbooks that says what to do, by kind."""
 
@@ -94,7 +95,7 @@ def letter_alert(letter: Letter, now_us: int) -> Alert:
         kind="dead_letter",
         subject=workflow,
         summary=f"The {letter.kind} {name} of workflow {workflow} gave up at attempt {letter.attempts}: "
-        f"{shown(letter.error)}",
+        f"{shown(letter.message)}",
         advice=f"Mend the cause, then interlock dead-letters retry {letter.id}; or, when it was settled by hand, "
         f"interlock dead-letters resolve {letter.id}.",
         dedup_key=key("dead_letter", letter.id),
@@ -105,7 +106,7 @@ def letter_alert(letter: Letter, now_us: int) -> Alert:
             "letter_kind": letter.kind,
             "name": name,
             "attempts": letter.attempts,
-            "error": shown(letter.error),
+            "error": shown(letter.message),
             "version": letter.version,
             "idempotency_key": letter.key,
         },
@@ -142,6 +143,24 @@ def redis_alert(address: str, reason: str, now_us: int, *, resolved: bool) -> Al
         since_us=now_us,
     )
     return alert.over(now_us) if resolved else alert
+
+
+def loop_alert(blocked: LoopBlocked, now_us: int) -> Alert:
+    """The alert of an event loop that was blocked; one per step."""
+    subject = shown(f"{blocked.machine} {blocked.step}".strip()) or "event loop"
+    code = f"step {shown(blocked.step)} of {blocked.machine}" if blocked.step else "code that is not a step"
+    return Alert(
+        kind="loop_blocked",
+        subject=subject,
+        summary=f"The event loop was blocked for {duration(blocked.duration_s)} by {code}: nothing else moved.",
+        advice="Await what it waits for, or declare it with blocking=True: then it runs in a thread. "
+        "The log interlock.steps has the stack.",
+        dedup_key=key("loop_blocked", blocked.machine, blocked.step),
+        at_us=now_us,
+        since_us=now_us,
+        machine=blocked.machine or None,
+        details={"step": shown(blocked.step), "workflow": shown(blocked.workflow), "duration_s": blocked.duration_s},
+    )
 
 
 class Debt(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ others, and is tried again until it is `keep_s` old, or until something newer is
 
 import contextlib
 import http.client
-import logging
 import math
 import ssl
 import threading
@@ -26,12 +25,13 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from interlock.errors import DefinitionError
+from interlock.redaction import logger_of
 from interlock.runtime.alerts.alert import Alert
 from interlock.runtime.alerts.posting import Answer, post
 from interlock.runtime.alerts.receivers import Receiver
 from interlock.seams import Chance, Clock
 
-_LOG = logging.getLogger("interlock.alerts")
+_LOG = logger_of("interlock.alerts")
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):

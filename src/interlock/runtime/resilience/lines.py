@@ -56,11 +56,26 @@ class Pass:
             self.line.give_back(self)
         return Pass(self.slots)
 
-    def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
-        """The attempt has ended like this, or was never made."""
+    def leave(self, outcome: Outcome, took_s: float = 0.0, why: str = "", *, reached: bool = True) -> None:
+        """The attempt has ended like this, or was never made; `reached`: it has called the dependency."""
         if self.line is not None:
-            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why)
+            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why, reached=reached)
         self.slots.release()
+
+    def stay(self, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
+        """The attempt has ended like this for its workflow, and its thread goes on: keep the place until `vacate`."""
+        if self.line is not None:
+            self.line.outlet.leave(self.kind, self.admitted, outcome, took_s, why, stays=True)
+
+    def vacate(self) -> None:
+        """The thread has ended: give slot and place back."""
+        self.vacate_place()
+        self.slots.release()
+
+    def vacate_place(self) -> None:
+        """Give the place back alone, which belongs to the process. From any thread."""
+        if self.line is not None:
+            self.line.outlet.vacate(self.kind)
 
 
 class Line:

@@ -17,7 +17,7 @@ import msgspec
 from interlock.core.breakers import CLOSED, FIRST_WAVE, Circuit, Phase, Verdict
 from interlock.core.policies import Bucket, Budget, Dependency, TokenRate
 from interlock.runtime.resilience.others import Forced, Others
-from interlock.runtime.resilience.reasons import Outcome, brief, why_changed
+from interlock.runtime.resilience.reasons import Outcome, brief, fact_of, why_changed
 from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Clock, SystemClock
 
@@ -122,11 +122,28 @@ class Outlet:
             self._tell("a probe is made")
         return verdict
 
-    def leave(self, kind: Kind, admitted: Verdict, outcome: Outcome, took_s: float = 0.0, why: str = "") -> None:
-        """The call has ended."""
+    def leave(
+        self,
+        kind: Kind,
+        admitted: Verdict,
+        outcome: Outcome,
+        took_s: float = 0.0,
+        why: str = "",
+        *,
+        reached: bool = True,
+        stays: bool = False,
+    ) -> None:
+        """End a call. One that `stays` is counted as under way until `vacate`, because its thread goes on.
+
+        Without having `reached` the dependency, neither success nor refusal is its answer.
+        """
+        if not reached and (outcome == "done" or (outcome == "refused" and self.breaker.business_failures is None)):
+            outcome = "abandoned"
         now_s = self._clock.monotonic_s()
         with self._lock:
-            if kind == "undo":
+            if stays:
+                pass
+            elif kind == "undo":
                 self.undos_under_way -= 1
             else:
                 self.under_way -= 1
@@ -150,6 +167,15 @@ class Outlet:
             self._tell(reason)
         if admitted == "probe" and self.others is not None:
             self.others.probed(said=changed)
+        self.stir()
+
+    def vacate(self, kind: Kind) -> None:
+        """The thread of a call that stayed has ended. From any thread."""
+        with self._lock:
+            if kind == "undo":
+                self.undos_under_way -= 1
+            else:
+                self.under_way -= 1
         self.stir()
 
     def _considered(self, kind: Kind, now_s: float) -> tuple[Circuit, Verdict]:
@@ -252,7 +278,8 @@ class Outlet:
         now_s = self._clock.monotonic_s()
         phase = "closed" if self.forced else self.circuit.phase(now_s)
         if phase == "open":
-            return f"the breaker of {name!r} is open ({self.reason}); probes in {self.circuit.retry_at_s - now_s:.1f} s"
+            fact, left_s = fact_of(self.reason), self.circuit.retry_at_s - now_s
+            return f"the breaker of {name!r} is open ({fact}); probes in {left_s:.1f} s"
         if phase == "half_open":
             return f"the breaker of {name!r} is half-open and waits for its probe"
         return self._limited(kind, now_s)

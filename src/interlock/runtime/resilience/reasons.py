@@ -1,13 +1,17 @@
 """Why a breaker has changed, for people: in one line, with the error that did it.
 
-It is part of what every workflow that waits says of itself, of the alert, and of the note for the next process.
+It is part of the breaker's view, of the alert, and of the note for the next process. A workflow that waits shows
+`fact_of` it: a key that may see one workflow may not read the errors of others.
 """
 
+import re
 from typing import Literal
 
 from interlock.core.breakers import Breaker, Circuit, Verdict
 
 Outcome = Literal["done", "failed", "refused", "abandoned"]
+
+_QUOTED = re.compile(r"(?s)([^:]*, the last|its probe failed): (?:([\w.-]{1,60})(?=:|$))?.*")
 
 WHY_CHARACTERS_MAX = 200
 """Of an error that has opened a breaker."""
@@ -28,6 +32,12 @@ def why_changed(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: 
     if breaker.failure_rate is not None:
         return f"at least {breaker.failure_rate:.0%} of the last calls failed, the last: {why}"
     return f"{_in_a_row(circuit.failures, 'failure')}, the last: {why}"
+
+
+def fact_of(reason: str) -> str:
+    """The reason up to the class of the error. Its text may be about another customer's workflow, and is left out."""
+    found = _QUOTED.match(reason)
+    return reason if found is None else f"{found[1]}: {found[2]}" if found[2] else found[1]
 
 
 def brief(why: str) -> str:

@@ -7,15 +7,15 @@ fresh sign waits until it changes, which means that somebody is alive, or until 
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 
 from interlock.errors import OutcomeUnknown, UnavailableError
+from interlock.redaction import logger_of
 from interlock.runtime.bound import Bound
 from interlock.runtime.recovery import ALIVE
 from interlock.store.shared import SharedStore
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
 
 SIGN_S = 0.4
 """How often a worker shows that it is alive."""

@@ -10,18 +10,18 @@ the others time to renew what they hold before it claims again.
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 
-from interlock.errors import MovedElsewhere, OutcomeUnknown, UnavailableError
+from interlock.errors import InterlockError, MovedElsewhere, OutcomeUnknown, UnavailableError
+from interlock.redaction import logger_of
 from interlock.runtime.bound import Bound
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.runner import SharedRunner
 from interlock.seams import Chance
-from interlock.store.shared import SharedStore
+from interlock.store.shared import SharedStore, Stored
 from interlock.store.values import Row
 
-log = logging.getLogger("interlock.steps")
+log = logger_of("interlock.steps")
 
 CLAIMED_MAX = 500
 """Workflows that one claim takes at most."""
@@ -34,6 +34,12 @@ TIMERS_MAX = 100
 
 GATHER_S = 0.005
 """How long places that become free are gathered before more is claimed."""
+
+GIVE_BACK_S = 5.0
+"""How long a worker that stops tries to give back what it has claimed and not begun. After that its leases run out."""
+
+GIVE_BACK_PAUSE_S = 0.05
+"""Between two attempts to give it back."""
 
 
 class Claiming:
@@ -51,6 +57,7 @@ class Claiming:
     ) -> None:
         self._store = store
         self._machines = list(machines)
+        self._bound = machines
         self._unwinding = {name: bound.unwinding() for name, bound in machines.items()}
         self._pipeline = pipeline
         self._runner = runner
@@ -69,6 +76,13 @@ class Claiming:
         """It has not answered since."""
         self._quiet_s = self._reached_s
         """Until when nothing is claimed, because the others renew what they hold."""
+        self._stopped = False
+        self._kept_back = False
+        """What was claimed could not be given back."""
+        self._untaken: dict[str, int] = {}
+        """Workflows that were claimed and cannot be taken up here, with their leases, until they are given back."""
+        self._taking: set[asyncio.Task[int]] = set()
+        """Claims that are on their way to the store, which completes them even if the engine stops meanwhile."""
 
     left: Callable[[], None]
     """Told when a workflow has left what somebody does for it."""
@@ -114,6 +128,8 @@ class Claiming:
 
     async def _poll(self) -> float:
         """Claim what is due and there is room for; returns in how many seconds to come back."""
+        if self._untaken:
+            await self._give_back_untaken()
         due = await self._store.due(self._machines)
         now_s = self._loop.time()
         if self._failed:
@@ -129,20 +145,17 @@ class Claiming:
             if due.machines.get(machine, due.now_us + 1) > due.now_us:
                 continue
             room = self._room()
-            rows = await self._claimed(machine, room)
-            self._hungry = self._hungry or len(rows) >= room
+            # Without room only timers are claimed, which need none.
+            limit = room if room > 0 else TIMERS_MAX
+            claimed = await self._completed(self._take(machine, limit, timers=room <= 0))
+            self._hungry = self._hungry or claimed >= room
             if room <= 0:
                 await self._claim_undos(machine)
         effects = self._runner.effect_slots
         if due.effects_us is not None and due.effects_us <= due.now_us:
             room = effects.free - len(effects)
             if room > 0:
-                claimed = await self._store.claim_effects(
-                    self._machines, owner=self._owner, limit=room, lease_s=self._store.lease_s
-                )
-                for effect in claimed:
-                    self._runner.take_up_effect(effect)
-                room -= len(claimed)
+                room -= await self._completed(self._take_effects(room))
             self._hungry = self._hungry or room <= 0
         if self._hungry and self._room() > 0 and effects.free > len(effects):
             return 0.0
@@ -154,47 +167,164 @@ class Claiming:
         self._machines.append(self._machines.pop(0))
         return list(self._machines)
 
-    async def _claimed(self, machine: str, room: int) -> list[Row]:
-        """Claim what there is room for; without room only timers, which need none."""
-        rows = await self._store.claim(
-            machine,
-            owner=self._owner,
-            limit=room if room > 0 else TIMERS_MAX,
-            lease_s=self._store.lease_s,
-            timers=room <= 0,
-        )
-        self._take_up(rows, timers=room <= 0)
-        return rows
-
     async def _claim_parked(self) -> None:
         """Take up what this worker has parked, when it can go on."""
         for machine, ids in self._runner.parking.taken():
-            rows = await self._store.claim(
-                machine, owner=self._owner, limit=len(ids), lease_s=self._store.lease_s, ids=ids
-            )
-            self._take_up(rows, timers=False)
+            await self._completed(self._take(machine, len(ids), ids=ids))
 
     async def _claim_undos(self, machine: str) -> None:
         """While steps take all the room there are places for undos: they do not wait behind steps (C9)."""
         undos, states = self._runner.places.undos, self._unwinding[machine]
         if states and undos.free > 0:
-            rows = await self._store.claim(
-                machine, owner=self._owner, limit=undos.free, lease_s=self._store.lease_s, states=states
+            await self._completed(self._take(machine, undos.free, states=states))
+
+    async def _take(
+        self, machine: str, limit: int, *, timers: bool = False, states: Sequence[str] = (), ids: Sequence[str] = ()
+    ) -> int:
+        rows = await self._store.claim(
+            machine,
+            owner=self._owner,
+            limit=limit,
+            lease_s=self._store.lease_s,
+            timers=timers,
+            states=states,
+            ids=ids,
+            refused=self._refused(machine),
+        )
+        await self._take_up(rows, timers=timers)
+        return len(rows)
+
+    async def _take_effects(self, limit: int) -> int:
+        claimed = await self._store.claim_effects(
+            self._machines,
+            owner=self._owner,
+            limit=limit,
+            lease_s=self._store.lease_s,
+            refused=[each for name in self._machines for each in self._refused(name)],
+        )
+        for effect in claimed:
+            if self._stopped:
+                self._runner.unbegun[effect.id] = effect
+            else:
+                self._runner.take_up_effect(effect)
+        return len(claimed)
+
+    async def _completed(self, claim: Coroutine[object, object, int]) -> int:
+        """Claim, and know what was claimed although the engine stops meanwhile: it has to give it back."""
+        taking = self._loop.create_task(claim)
+        self._taking.add(taking)
+        taking.add_done_callback(self._taken)
+        return await asyncio.shield(taking)
+
+    def _taken(self, taking: asyncio.Task[int]) -> None:
+        self._taking.discard(taking)
+        error = None if taking.cancelled() else taking.exception()
+        if self._stopped and isinstance(error, OutcomeUnknown):
+            log.warning("what was claimed while the worker stopped may stay held until its lease ends: %s", error)
+
+    def stop(self) -> None:
+        """Begin no more claims, and begin nothing of what the last ones bring."""
+        self._stopped = True
+
+    async def give_back(self) -> None:
+        """Give back what was claimed and not begun, when the worker stops. Log a warning if `GIVE_BACK_S` is too short.
+
+        It is given back before the worker waits for what runs, and again for what was decided meanwhile.
+        """
+        if not self._stopped or self._kept_back:
+            return
+        limit_s = min(GIVE_BACK_S, self._store.lease_s)
+        try:
+            async with asyncio.timeout(limit_s):
+                if self._taking:
+                    await asyncio.wait(self._taking)
+                self._runner.claimed.update(self._untaken)
+                self._untaken.clear()
+                if self._runner.unbegun:
+                    await self._repeated(self._give_back_effects)
+                if self._runner.claimed:
+                    await self._repeated(self._give_back_workflows)
+        except TimeoutError:
+            self._kept_back = True
+            log.warning(
+                "%d workflows and %d effects that this worker has claimed and not begun could not be given back in "
+                "%g s; other workers take them up when their leases end, in at most %g s.",
+                len(self._runner.claimed),
+                len(self._runner.unbegun),
+                limit_s,
+                self._store.lease_s,
             )
-            self._take_up(rows, timers=False)
+
+    async def _repeated(self, give_back: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await give_back()
+            except MovedElsewhere:
+                return  # Leases of workflows do not go along.
+            except InterlockError as error:
+                log.info("claims could not be given back, and that is tried again: %s", error)
+            else:
+                return
+            await asyncio.sleep(GIVE_BACK_PAUSE_S)
+
+    async def _give_back_effects(self) -> None:
+        await self._store.release_effects(list(self._runner.unbegun), owner=self._owner)
+        self._runner.unbegun.clear()
+
+    async def _give_back_workflows(self) -> None:
+        """Give back until the store says that none of them is ours: it skips a row that is being written just then."""
+        claimed = self._runner.claimed
+        _ = await self._store.release(claimed, owner=self._owner)
+        while True:
+            for workflow in await self._store.release(claimed, owner=self._owner):
+                claimed.pop(workflow, None)  # A renewal may have found out first.
+            if not claimed:
+                return
+            await asyncio.sleep(GIVE_BACK_PAUSE_S)
+
+    async def _give_back_untaken(self) -> None:
+        untaken = dict(self._untaken)
+        await self._store.release(untaken, owner=self._owner)
+        for workflow, lease in untaken.items():
+            if self._untaken.get(workflow) == lease:
+                del self._untaken[workflow]
+            if self._runner.claimed.get(workflow) == lease:
+                del self._runner.claimed[workflow]
 
     def _room(self) -> int:
         # Those who wait for a dependency are bounded by its line, and take no room from others (C8).
         waiting = max(0, len(self._runner.claimed) - sum(map(len, self._runner.places.lines.values())))
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
-    def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:
+    def _refused(self, machine: str) -> list[Stored]:
+        """What is left to processes of another version."""
+        verdicts = self._bound[machine].verdicts
+        return [Stored(machine, version, state) for (version, state), why in verdicts.items() if why]
+
+    async def _take_up(self, rows: Sequence[Row], *, timers: bool) -> None:
+        try:
+            await self._pipeline.compare(rows)
+        except BaseException:
+            # The store keeps them for this worker, which does not know yet whether it may decide on them.
+            self._untaken.update({row.id: row.lease for row in rows if self._runner.keep(row)})
+            raise
+        refused: dict[str, int] = {}
         for row in rows:
+            if self._bound[row.machine].refuses(row):
+                refused[row.id] = row.lease  # The first of its version and state; from now on they are not claimed.
+                continue
             try:
+                if self._stopped:
+                    self._runner.keep(row)
+                    continue
                 self._pipeline.learn(row)
                 self._runner.take_up(row, timers=timers)
             except Exception as error:  # noqa: BLE001 -- whatever is wrong with one, the others are taken up.
                 log.error("workflow %r cannot be taken up, and is left as it is: %s", row.id, error)  # noqa: TRY400
+        if refused:
+            self._untaken.update(refused)
+            await self._give_back_untaken()
+            await self._store.hint()
 
     async def _listen(self) -> None:
         while True:
@@ -262,6 +392,11 @@ class Keeping:
         with contextlib.suppress(UnavailableError, OutcomeUnknown):  # It ends by itself, a little later.
             await self._store.release({workflow: lease}, owner=self._owner)
             await self._store.hint()
+
+    async def ended(self) -> None:
+        """Wait until what is being given up is given up."""
+        if self._giving:
+            _ = await asyncio.wait(self._giving, timeout=GIVE_BACK_S)
 
     async def run(self) -> None:
         """Renew until the engine closes."""

@@ -6,12 +6,12 @@ opened with `worker=False` only leaves work behind, and hints at it.
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from interlock.errors import InterlockError, LeaseHeld, Refusal
+from interlock.errors import InterlockError, LeaseHeld, MachineMismatch, Refusal
+from interlock.redaction import logger_of
 from interlock.runtime.attempts import Judge
 from interlock.runtime.bound import Bound, Live
 from interlock.runtime.envelopes import Send
@@ -21,7 +21,7 @@ from interlock.runtime.leases import Leasing
 from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Envelope
 from interlock.runtime.recovery import Recovery
-from interlock.runtime.reports import Late
+from interlock.runtime.reports import Late, Result
 from interlock.runtime.resilience.outlets import Change
 from interlock.runtime.sharing.alive import gap_begun_us, minding, show_sign, show_signs
 from interlock.runtime.sharing.claiming import Claiming, Keeping
@@ -29,6 +29,7 @@ from interlock.runtime.sharing.counting import AddCounts, Counting
 from interlock.runtime.sharing.pipeline import SharedPipeline
 from interlock.runtime.sharing.reading import Reads
 from interlock.runtime.sharing.runner import SharedRunner
+from interlock.runtime.sharing.taking import TakeUp
 from interlock.runtime.sharing.waiting import WaitPolls
 from interlock.runtime.staging import Staged
 from interlock.runtime.stalls import StallDetector
@@ -37,7 +38,7 @@ from interlock.runtime.waiters import Waiter, too_long
 from interlock.store.shared import SharedStore
 from interlock.store.values import Row
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 STALLS = "interlock.stalls"
 """The lease of the worker that looks for stalled workflows and dead letters."""
@@ -66,6 +67,8 @@ class SharedInside(Inside):
         self._asking: set[asyncio.Task[None]] = set()
         self._hint: asyncio.TimerHandle | None = None
         self._hinting: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        """Goes on while the engine waits for the attempts that run: without a lease others would begin them too."""
 
     def _wired(self, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
         settings, ids = self._settings, self._given.ids
@@ -84,7 +87,11 @@ class SharedInside(Inside):
         self._claiming.left = self._keeping.soon
         self._claiming.elsewhere = self.elsewhere
         runner.attach(
-            due=self._claiming.due, freed=self._claiming.freed, give_up=self._keeping.give_up, left=self._left
+            due=self._claiming.due,
+            freed=self._claiming.freed,
+            give_up=self._keeping.give_up,
+            left=self._left,
+            give_back=self._claiming.give_back,
         )
         return pipeline, runner
 
@@ -92,7 +99,12 @@ class SharedInside(Inside):
         """Begin to claim. Only timers that do not count the time while nobody was there are looked at before."""
         del noted
         recovery = Recovery(
-            self.store, self.machines, self.pipeline, self.runner, undo_attempts=self._settings.undo_attempts
+            self.store,
+            self.machines,
+            self.pipeline,
+            self.runner,
+            undo_attempts=self._settings.undo_attempts,
+            chance=self._given.chance,
         )
         await recovery.rename()
         minded = minding(self.machines)
@@ -104,7 +116,7 @@ class SharedInside(Inside):
             self.keep(show_signs(self._shared, minded, self._settings.timers_saved_s))
         self.runner.open()
         self.keep(self._claiming.run())
-        self.keep(self._keeping.run())
+        self._renewing = self._loop.create_task(self._keeping.run())
 
     async def _watched(self, detector: StallDetector) -> None:
         """One worker looks for all of them, so that each alert is raised once; when it is gone, another one does."""
@@ -148,6 +160,10 @@ class SharedInside(Inside):
             self._counting.saved(envelope)
         if self.runner.reporting.get(envelope.workflow) is envelope:
             del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
+        if isinstance(answer, MachineMismatch) and isinstance(envelope, Result | TakeUp):
+            # A process of the version that has stored the workflow goes on with it, without waiting for the lease.
+            log.warning("what this process did for workflow %r is left to others: %s", envelope.workflow, answer.what)
+            self._keeping.give_up(envelope.workflow, envelope.lease)
         if isinstance(answer, Late):
             self._keeping.check(answer.workflow)
             self.runner.leave_trace(answer.workflow)
@@ -215,12 +231,21 @@ class SharedInside(Inside):
         with contextlib.suppress(InterlockError):
             await self._shared.hint(left=left)
 
+    async def _end(self) -> None:
+        self._claiming.stop()
+        await super()._end()
+
+    async def _parted(self, *, elsewhere: bool = False) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        await super()._parted(elsewhere=elsewhere)
+
     async def _given_up(self) -> None:
         """What this worker leaves undone is for others to take up, at once."""
         if self._hint is not None:
             self._hint.cancel()
             await self._said()
         if self._worker:
-            with contextlib.suppress(InterlockError):
-                await self._shared.release(self.runner.claimed, owner=self.pipeline.means.owner)
+            await self._keeping.ended()
+            await self._claiming.give_back()
             await show_sign(self._shared, minding(self.machines))

@@ -46,7 +46,7 @@ SETTLE_S = 0.1
 """Between two attempts to learn what became of a group."""
 
 IDLE_S_MAX = 2.0
-"""How long an engine that stops waits for workflows that others hold."""
+"""How long an engine that stops waits for workflows that others hold, and for reports that are brought again."""
 
 
 class SharedPipeline(Pipeline):
@@ -88,9 +88,9 @@ class SharedPipeline(Pipeline):
         return self._live.get(workflow)
 
     async def idle(self) -> None:
-        """Wait until nothing waits. What others hold is waited for, but not for ever."""
+        """Wait until nothing waits. What others hold, or the store could not take, is waited for, but not for ever."""
         deadline_s = self._loop.time() + IDLE_S_MAX
-        while self._task is not None or (self._parked and self._loop.time() < deadline_s):
+        while self._task is not None or ((self._parked or self._later) and self._loop.time() < deadline_s):
             if self._task is not None:
                 await asyncio.wait([self._task])
             else:
@@ -188,11 +188,7 @@ class SharedPipeline(Pipeline):
         self.means.now_us = self._shared.now_us()
         group = Group(self.means, known, delivered)
         group.fresh = frozenset(wanted)
-        for row in rows.values():
-            try:
-                known[row.id] = self._read(row)
-            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it: see `broken`.
-                group.broken[row.id] = error
+        await self._read_into(group, rows.values())
         return group
 
     def _decided(self, envelope: Envelope, group: Group) -> object:

@@ -6,7 +6,7 @@ whichever process is there at that time claims it. The one exception are timers 
 lease keeps others from claiming the workflow, so this process keeps an eye on them.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from interlock.runtime.attempts import Attempt
@@ -41,6 +41,8 @@ class SharedRunner(Runner):
     """Told when an attempt has ended whose workflow unwinds: whoever is there may undo it now."""
     left: Callable[[], None]
     """Told when a workflow unwinds whose attempt is under way elsewhere."""
+    give_back: Callable[[], Awaitable[None]]
+    """Gives back what was claimed and has not begun."""
 
     def attach(
         self,
@@ -49,9 +51,10 @@ class SharedRunner(Runner):
         freed: Callable[[], None],
         give_up: Callable[[str, int], None],
         left: Callable[[], None],
+        give_back: Callable[[], Awaitable[None]],
     ) -> None:
         """Connect it with whoever claims."""
-        self.due, self.freed, self.give_up, self.left = due, freed, give_up, left
+        self.due, self.freed, self.give_up, self.left, self.give_back = due, freed, give_up, left, give_back
         self._kept: dict[str, int] = {}
         self.claimed = {}
         self.reporting = {}
@@ -87,6 +90,13 @@ class SharedRunner(Runner):
 
     def take_up(self, row: Row, *, timers: bool = False) -> bool:
         """The workflow was claimed; returns whether it has to be looked at: not if its attempt runs here and now."""
+        if not self.keep(row):
+            return False
+        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed, timers=timers))
+        return True
+
+    def keep(self, row: Row) -> bool:
+        """Note the lease of a workflow that was claimed. Return False if its attempt runs here and now."""
         running = self._running.get(row.id)
         current = decode_owed(row.owed).current
         if running is not None and current is not None and current.started and current.key == running.key:
@@ -97,8 +107,10 @@ class SharedRunner(Runner):
             report.lease = row.lease
             return False
         self.claimed[row.id] = row.lease
-        self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed, timers=timers))
         return True
+
+    async def _give_back(self) -> None:
+        await self.give_back()
 
     def take_up_effect(self, effect: OwedEffect) -> None:
         """The effect was claimed."""

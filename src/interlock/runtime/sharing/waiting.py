@@ -5,14 +5,14 @@ and less often, for all of them together.
 """
 
 import asyncio
-import logging
 
 from interlock.errors import MovedElsewhere, UnavailableError
+from interlock.redaction import logger_of
 from interlock.runtime.inside import Inside
 from interlock.runtime.waiters import Waiters
 from interlock.store.shared import SharedStore
 
-log = logging.getLogger("interlock.operators")
+log = logger_of("interlock.operators")
 
 FIRST_S = 0.05
 EVERY_S_MAX = 1.0

@@ -11,19 +11,21 @@ take it up when it is there. For the same reason observers are told nothing.
 from enum import Enum
 from typing import cast
 
-from interlock.errors import BadUsage, VersionConflict
+from interlock.errors import BadUsage, UserCodeError, VersionConflict
 from interlock.runtime.bound import Live
+from interlock.runtime.definitions import compare_version
 from interlock.runtime.envelopes import Send, Start
 from interlock.runtime.inside import Inside
 from interlock.runtime.means import Means
 from interlock.runtime.pipeline import Group
 from interlock.runtime.resilience.places import Places
 from interlock.runtime.staging import Staged
+from interlock.runtime.stopping import unknown_machine
 from interlock.runtime.views import Moved, View
 from interlock.seams import Ids
 from interlock.store.protocol import Store
 from interlock.store.transactional import Asking, Transactional, Transactions
-from interlock.store.values import Delivered
+from interlock.store.values import Delivered, Row
 
 ATTEMPTS_MAX = 5
 """How often a start is decided anew because somebody else has just started or removed the workflow."""
@@ -50,7 +52,11 @@ class Deciding:
         envelope.look = True
         for _ in range(ATTEMPTS_MAX):
             group = yield from self._group(envelope)
-            answer = envelope.decide(group)
+            try:
+                answer = envelope.decide(group)
+            except UserCodeError as error:
+                self._inside.log_bug(envelope.workflow, error)
+                raise
             staged = group.staged.get(envelope.workflow)
             if staged is not None and isinstance(answer, Moved) and (answer.duplicate or answer.ignored):
                 staged.touch()  # The row is ours already, so the count is written at once.
@@ -70,7 +76,7 @@ class Deciding:
         live: dict[str, Live] = {}
         delivered: dict[tuple[str, str], Delivered] = {}
         if row is not None:
-            live[workflow] = self._inside.read(row)
+            live[workflow] = yield from self._read(row)
             if key is not None:
                 found = yield from self._asked.delivered(workflow, key)
                 if found is not None:
@@ -79,6 +85,15 @@ class Deciding:
         # History does not go back in time, also where the database's clock was set back.
         means.now_us = now_us if row is None else max(now_us, row.updated_us)
         return Group(means, live, delivered)
+
+    def _read(self, row: Row) -> Asking[Live]:
+        bound = self._inside.machines.get(row.machine)
+        if bound is None:
+            raise unknown_machine(row)
+        if not bound.is_compared(row):
+            noted = yield from self._asked.noted()
+            compare_version(bound, row.machine_version, row.state, noted)
+        return bound.decidable(row)
 
 
 def _due(staged: Staged, now_us: int) -> bool:

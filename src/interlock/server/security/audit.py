@@ -13,9 +13,9 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.errors import InterlockError
+from interlock.redaction import redacted_text, redacted_value
 from interlock.seams import Clock, Ids, RandomIds
 from interlock.server.security.identity import Identity
-from interlock.server.security.redaction import redacted_text, redacted_value
 
 RETENTION: Final = timedelta(days=400)
 """A year, and time to notice that it is over."""

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from interlock.errors import BadUsage
+from interlock.redaction import Secret
 from interlock.seams import Secrets
-from interlock.server.security.redaction import Secret
 from interlock.server.security.scopes import Limits, Scope
 
 PREFIX: Final = "ilk"

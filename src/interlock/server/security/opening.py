@@ -12,11 +12,11 @@ from interlock.catalog.folder import FolderCatalog
 from interlock.errors import BadUsage
 from interlock.lanes.objects.addresses import is_bucket, parse, redacted
 from interlock.lanes.settings import LaneSettings
+from interlock.redaction import redacted_text
 from interlock.seams import Clock
 from interlock.server.security.audit import Audit, MemoryTrail, Trail
 from interlock.server.security.documents import Document, FileDocument, MemoryDocument
 from interlock.server.security.keystore import KeyStore
-from interlock.server.security.redaction import redacted_text
 from interlock.server.security.trails import FileTrail
 from interlock.sql.postgres.address import is_postgres, parsed
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from interlock.errors import TransactionError
 from interlock.sql.datatypes import PLAIN, Name
-from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, encoder, json_text
+from interlock.sql.values import TIME_MAX, TIME_MIN, Encoder, encoder, json_text, refuse_dumped
 
 Send = Callable[[object, int], object]
 Receive = Callable[[object], object]
@@ -88,6 +88,7 @@ def _checked(value: object, place: int, check: Encoder) -> object:
 
 
 def _send_json(value: object, place: int) -> object:
+    refuse_dumped(value, place)
     try:
         return json_text(value)
     except ValueError as error:

@@ -36,6 +36,22 @@ IDENTIFIER_BYTES_MAX: Final = 63
 DIGEST_LETTERS: Final = 16
 LOOKS_MAX: Final = 10
 
+MARKS: Final = (ARRIVING, MOVED, ARRIVED)
+READ: Final = (
+    ("SELECT epoch, source FROM {} LIMIT 1", "SELECT NULL, NULL WHERE false"),
+    ("SELECT url, epoch FROM {} ORDER BY epoch DESC LIMIT 1", "SELECT NULL, NULL WHERE false"),
+    ("SELECT max(epoch) FROM {}", "SELECT NULL"),
+)
+"""How each mark is read where it is present, and what is read in its place where it is not."""
+
+TOGETHER: Final = """
+SELECT arriving.*, moved.*, arrived.* FROM (SELECT) AS always LEFT JOIN ({}) AS arriving ON true
+LEFT JOIN ({}) AS moved ON true LEFT JOIN ({}) AS arrived ON true"""
+"""All marks by one statement: with several, a draft could arrive in between, and the answer would mix two moments.
+
+It locks the mark of the draft first, as `arrive` does: in another order the two could wait for each other.
+"""
+
 Fetch = Callable[[str, Sequence[object]], Awaitable[Sequence["Found"]]]
 """Runs a statement that reads; gives its rows."""
 
@@ -93,7 +109,10 @@ def _below(schema: str, ending: str) -> str:
 
 
 async def marks_of(fetch: Fetch, schema: str) -> Marks:
-    """The marks of a schema; none where there is no such schema."""
+    """Return the marks of a schema, all of one moment; none where there is no such schema.
+
+    Not for use inside a transaction, which ends with its first error, unless it holds the lock of the mark.
+    """
     for _ in range(LOOKS_MAX):
         try:
             return await _marks_of(fetch, schema)
@@ -104,20 +123,19 @@ async def marks_of(fetch: Fetch, schema: str) -> Marks:
 
 
 async def _marks_of(fetch: Fetch, schema: str) -> Marks:
-    names = [f"{quoted(schema)}.{name}" for name in (MOVED, ARRIVING, ARRIVED)]
+    names = [f"{quoted(schema)}.{name}" for name in MARKS]
     sql = "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL, to_regclass($3) IS NOT NULL"
-    [(moved, arriving, arrived)] = [tuple(row[place] for place in range(3)) for row in await fetch(sql, names)]
-    marks = Marks()
-    if moved:
-        for row in await fetch(f"SELECT url, epoch FROM {names[0]} ORDER BY epoch DESC LIMIT 1", ()):
-            marks = marks._replace(url=str(row[0]), epoch=int(str(row[1])))
-    if arriving:
-        for row in await fetch(f"SELECT epoch, source FROM {names[1]}", ()):
-            marks = marks._replace(arriving=int(str(row[0])), source=str(row[1]))
-    if arrived:
-        for row in await fetch(f"SELECT max(epoch) FROM {names[2]}", ()):
-            marks = marks._replace(arrived=int(str(row[0] or 0)))
-    return marks
+    [row] = await fetch(sql, names)
+    present = [bool(row[place]) for place in range(len(names))]
+    if not any(present):
+        return Marks()
+    parts = [
+        text.format(name) if there else absent for (text, absent), name, there in zip(READ, names, present, strict=True)
+    ]
+    [row] = await fetch(TOGETHER.format(*parts), ())
+    source, url = row[1], row[2]
+    arriving, epoch, arrived = (int(str(row[place] or 0)) for place in (0, 3, 4))
+    return Marks("" if url is None else str(url), epoch, arriving, "" if source is None else str(source), arrived)
 
 
 def refuse_marked(marks: Marks, shown: str) -> None:

@@ -121,16 +121,16 @@ def _known(arriving: Arriving, address: Address, *, epoch: int, source: str) -> 
 async def arrive(link: Link, address: Address, epoch: int) -> bool:
     """Let the draft of that move be the store. Only for who has seen the source's tombstone. False: it was before."""
     schema, draft = address.schema, draft_of(address)
-    marks = await marks_of(_reading(link), schema)
-    if marks.arriving is None or marks.arriving.epoch != epoch or marks.arriving.arrived:
+    coming = _draft_in(await marks_of(_reading(link), schema), epoch)
+    if coming is None:
         return False
-    await _wait_for_clock(link, marks.arriving.time_us, address.shown)
+    await _wait_for_clock(link, coming.time_us, address.shown)
     async with _transaction(link, f"interlock {schema}") as driver:
-        held = f"SELECT skew_us, held_us FROM {schema}.{ARRIVING} WHERE epoch = $1 AND NOT arrived FOR UPDATE"
-        rows = await driver.fetch(held, epoch)
-        if not rows:
-            return False
         marks = await marks_of(driver.fetch, schema)
+        if _draft_in(marks, epoch) is None:  # Since the first look another process may have let it arrive.
+            return False
+        held = f"SELECT skew_us, held_us FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE"
+        rows = await driver.fetch(held, epoch)
         await refuse_used(driver, address, marks._replace(gone=None), epoch)
         if marks.present:
             await _put_aside(driver, address, epoch, "made")
@@ -154,8 +154,7 @@ UPDATE {schema}.{ARRIVING} SET arrived = true, mover = '' WHERE epoch = {epoch};
 async def take_back(link: Link, address: Address, epoch: int, mover: str) -> bool:
     """Let nobody else go on with a draft. Whether it was complete: then its source may be leaving at this moment."""
     async with _transaction(link, f"interlock {address.schema}") as driver:
-        marks = await marks_of(driver.fetch, address.schema)
-        if marks.arriving is None or marks.arriving.epoch != epoch or marks.arriving.arrived:
+        if _draft_in(await marks_of(driver.fetch, address.schema), epoch) is None:
             return False
         taken = f"UPDATE {address.schema}.{ARRIVING} SET mover = $1 WHERE epoch = $2 AND NOT arrived RETURNING complete"
         return any(row[0] for row in await driver.fetch(taken, mover, epoch))
@@ -167,13 +166,10 @@ async def throw_away(link: Link, address: Address, epoch: int, mover: str) -> bo
     Only for who has made it theirs (`take_back`), and knows since then that the source has not left.
     """
     schema, draft = address.schema, draft_of(address)
-    marks = await marks_of(_reading(link), schema)
-    if marks.arriving is None or marks.arriving.epoch != epoch or marks.arriving.arrived:
-        return False
     async with _transaction(link, f"interlock {schema}") as driver:
-        rows = await driver.fetch(f"SELECT aside, mover FROM {schema}.{ARRIVING} WHERE NOT arrived FOR UPDATE")
-        if not rows:
+        if _draft_in(await marks_of(driver.fetch, schema), epoch) is None:
             return False
+        rows = await driver.fetch(f"SELECT aside, mover FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE", epoch)
         if rows[0][1] != mover:
             raise UnavailableError(
                 f"another mover has taken over the move to {address.shown}.",
@@ -184,6 +180,11 @@ async def throw_away(link: Link, address: Address, epoch: int, mover: str) -> bo
         if rows[0][0]:
             await driver.execute(f"{moving_tables(rows[0][0], schema)} DROP SCHEMA {rows[0][0]};")
     return True
+
+
+def _draft_in(marks: Marks, epoch: int) -> Arriving | None:
+    arriving = marks.arriving
+    return None if arriving is None or arriving.epoch != epoch or arriving.arrived else arriving
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from interlock.sql.postgres.pool import Pool
 from interlock.store.postgres import columns
 from interlock.store.postgres.databasetime import DatabaseTime
 from interlock.store.postgres.statement import micros
-from interlock.store.shared import Due
+from interlock.store.shared import Due, Stored
 from interlock.store.values import OwedEffect, Row
 
 CLAIMED_MAX = 1_000
@@ -34,7 +34,8 @@ class Claims:
         self._pool = pool
         self._time = time
         due = "greatest(w.wake_at, w.lease_until)"
-        taken = f"""UPDATE {schema}.workflows w
+        taken = f"""ORDER BY {{}} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.workflows w
 SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_token = w.lease_token + 1,
     revision = w.revision + 1
 FROM due WHERE w.id = due.id
@@ -44,37 +45,34 @@ RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND {due} <= now()
-    ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
-{taken}"""
+    {{}}{taken.replace("{}", due)}"""
         # By workflows_by_state: what is undone does not wait behind steps (C9).
         self._claim_in = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND w.state = ANY($5::text[]) AND {due} <= now()
-    ORDER BY {due} LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
-{taken}"""
+    {{}}{taken.replace("{}", due)}"""
         # By their key: what was parked is not due yet, and can go on.
         self._claim_named = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.id = ANY($5::text[]) AND w.wake_at IS NOT NULL AND w.workflow_type = $1
     AND (w.lease_until > now()) IS NOT TRUE
-    ORDER BY w.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
-{taken}"""
+    {{}}{taken.replace("{}", "w.id")}"""
         # By workflows_by_timer.
         self._claim_timers = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.timer_at IS NOT NULL AND w.workflow_type = $1 AND w.timer_at <= now()
     AND (w.lease_until > now()) IS NOT TRUE
-    ORDER BY w.timer_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
-{taken}"""
+    {{}}{taken.replace("{}", "w.timer_at")}"""
         # By workflow_effects_to_wake.
         self._claim_effects = f"""
 WITH due AS MATERIALIZED (
     SELECT e.id FROM {schema}.workflow_effects e
     WHERE e.wake_at <= now() AND (e.lease_until > now()) IS NOT TRUE AND EXISTS (
-        SELECT FROM {schema}.workflows w WHERE w.id = e.workflow_id AND (w.workflow_type = ANY($4::text[])) IS TRUE)
+        SELECT FROM {schema}.workflows w WHERE w.id = e.workflow_id AND (w.workflow_type = ANY($4::text[])) IS TRUE
+        {{}})
     ORDER BY e.wake_at, e.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.workflow_effects e SET lease_owner = $1, lease_until = now() + $3 * interval '1 second'
 FROM due WHERE e.id = due.id RETURNING {columns.effect_of_table("e")}"""
@@ -85,11 +83,9 @@ SELECT {micros("clock_timestamp()")}, m.name, (
     (SELECT {micros("e.wake_at")} FROM {schema}.workflow_effects e
      WHERE (e.lease_until > now()) IS NOT TRUE ORDER BY e.wake_at, e.id LIMIT 1)
 FROM unnest($1::text[]) AS m(name)"""
-        self._renew_effects = f"""
-WITH held AS MATERIALIZED (
-    SELECT e.id FROM {schema}.workflow_effects e
-    WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL
-    ORDER BY e.id FOR NO KEY UPDATE SKIP LOCKED)
+        self._release_effects = f"""WITH {_held_effects(schema)}
+UPDATE {schema}.workflow_effects e SET lease_until = NULL FROM held WHERE e.id = held.id"""
+        self._renew_effects = f"""WITH {_held_effects(schema)}
 UPDATE {schema}.workflow_effects e SET lease_until = now() + $3 * interval '1 second' FROM held WHERE e.id = held.id"""
         self._renew = f"""
 WITH {_held(schema)}, renewed AS (
@@ -118,26 +114,30 @@ WITH {_held(schema)}, released AS (
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Collection[Stored] = (),
     ) -> list[Row]:
         """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
-        values = (machine, owner, min(limit, CLAIMED_MAX), lease_s)
+        values: list[object] = [machine, owner, min(limit, CLAIMED_MAX), lease_s]
         if ids:
-            rows = await self._pool.write(self._claim_named, (*values, list(ids)))
+            sql = self._claim_named
+            values.append(list(ids))
         elif states:
-            rows = await self._pool.write(self._claim_in, (*values, list(states)))
+            sql = self._claim_in
+            values.append(list(states))
         else:
-            rows = await self._pool.write(self._claim_timers if timers else self._claim, values)
+            sql = self._claim_timers if timers else self._claim
+        rows = await self._pool.write(*_without(refused, sql, values))
         if rows:
             self._time.heard(rows[-1][TIME])
         claimed = [columns.row_of(row) for row in rows]
         return sorted(claimed, key=lambda row: (row.wake_us or 0, row.id))
 
     async def claim_effects(
-        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
         """Take up to `limit` effects that are due and that nobody is trying, soonest first."""
-        values = (owner, min(limit, CLAIMED_MAX), lease_s, list(machines))
-        rows = await self._pool.write(self._claim_effects, values)
+        values: list[object] = [owner, min(limit, CLAIMED_MAX), lease_s, list(machines)]
+        rows = await self._pool.write(*_without(refused, self._claim_effects, values))
         return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
@@ -151,6 +151,10 @@ WITH {_held(schema)}, released AS (
         """Hold on to effects that this owner is trying."""
         await self._pool.write(self._renew_effects, (list(effects), owner, lease_s))
 
+    async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
+        """Give effects up that this owner has claimed."""
+        await self._pool.write(self._release_effects, (list(effects), owner))
+
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
         """Give workflows up before their lease is over; returns those that this owner had lost before."""
         return await self._change(self._release, leases, owner)
@@ -162,11 +166,30 @@ WITH {_held(schema)}, released AS (
         return {row[0] for row in rows}
 
 
+def _without(refused: Collection[Stored], sql: str, values: Sequence[object]) -> tuple[str, tuple[object, ...]]:
+    """A claim and its values; only where something is refused does it cost anything to leave that to others."""
+    if not refused:
+        return sql.replace("{}", ""), (*values,)
+    first = len(values) + 1
+    besides = f"""AND NOT EXISTS (
+        SELECT FROM unnest(${first}::text[], ${first + 1}::bigint[], ${first + 2}::text[]) AS r(machine, version, state)
+        WHERE r.machine = w.workflow_type AND r.version = w.machine_version AND r.state = w.state)
+    """
+    return sql.replace("{}", besides), (*values, *map(list, zip(*refused, strict=True)))
+
+
 def _held(schema: str) -> str:
     return f"""held AS MATERIALIZED (
     SELECT w.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token) JOIN {schema}.workflows w ON w.id = h.id
     WHERE w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL
     ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED)"""
+
+
+def _held_effects(schema: str) -> str:
+    return f"""held AS MATERIALIZED (
+    SELECT e.id FROM {schema}.workflow_effects e
+    WHERE e.id = ANY($1::text[]) AND e.lease_owner = $2 AND e.lease_until IS NOT NULL
+    ORDER BY e.id FOR NO KEY UPDATE SKIP LOCKED)"""
 
 
 def _gone(schema: str) -> str:

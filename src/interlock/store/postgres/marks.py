@@ -6,19 +6,19 @@ the tables are made in a schema beside it, and there are none here: who opens th
 from before is told to come again later. The tables move here in one transaction, when their source has left.
 """
 
-# ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
-
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from interlock.catalog.secrets import shown as shown_address
-from interlock.errors import BadUsage, MovedElsewhere, UnavailableError
+from interlock.errors import BadUsage, InterlockError, MovedElsewhere, UnavailableError
 from interlock.sql.postgres.address import IDENTIFIER_BYTES_MAX, Address
 from interlock.sql.postgres.failures import state_of
 from interlock.sql.postgres.link import Record
 
 Read = Callable[..., Awaitable[list[Record]]]
 """Runs a statement with its values."""
+
+FoundT = TypeVar("FoundT")
 
 ARRIVING = "workflows_arriving"
 MOVED = "workflows_moved"
@@ -30,9 +30,21 @@ SEQUENCE = "workflow_numbers"
 NO_TABLE = ("42P01", "3F000")
 """The states of a statement about a table, or a schema, that is not there."""
 
+LOOKS_MAX = 3
+"""Moves that may end between the look at the catalog and the read of the marks, before the look gives up."""
+
 _LOOK = """
 SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = $1 AND relname IN ('workflows_arriving', 'workflows_moved', 'workflows')"""
+
+_ARRIVING = "SELECT epoch, source, complete, arrived, report, time_us FROM {schema}.workflows_arriving LIMIT 1"
+_MOVED = "SELECT url, epoch FROM {schema}.workflows_moved ORDER BY epoch DESC LIMIT 1"
+_NOT_ARRIVING = "SELECT NULL, NULL, NULL, NULL, NULL, NULL WHERE false"
+_NOT_MOVED = "SELECT NULL, NULL WHERE false"
+_MARKS = """
+SELECT arriving.*, moved.* FROM (SELECT) AS always
+LEFT JOIN ({arriving}) AS arriving ON true LEFT JOIN ({moved}) AS moved ON true"""
+"""Both marks by one statement: with two, a move could end in between, and the answer would be of no moment at all."""
 
 
 class Arriving(NamedTuple):
@@ -67,16 +79,48 @@ class Marks(NamedTuple):
 
 
 async def marks_of(read: Read, schema: str) -> Marks:
-    """Look. One question, and one more for each mark there is."""
+    """Return the marks of a schema, all of one moment.
+
+    A table that is not there cannot be named, so the catalog is read first. An arrival that commits after that drops
+    `workflows_moved`; then the catalog is read again. Inside a transaction the caller holds the schema's lock, under
+    which no mark comes or goes.
+    """
+
+    async def look() -> Marks:
+        return await _marks_of(read, schema)
+
+    return await looked_again(look)
+
+
+async def looked_again(look: Callable[[], Awaitable[FoundT]]) -> FoundT:
+    """Return what a look finds. A look is repeated when a table that it saw in the catalog is gone when it reads it.
+
+    Only a move takes tables away, so the next look sees what the move has left. Not for use inside a transaction, which
+    ends with its first error.
+    """
+    for _ in range(LOOKS_MAX):
+        try:
+            return await look()
+        except InterlockError as error:
+            if not is_missing(error):
+                raise
+    return await look()
+
+
+async def _marks_of(read: Read, schema: str) -> Marks:
     found = {row[0] for row in await read(_LOOK, schema)}
-    arriving, gone = None, None
-    if ARRIVING in found:
-        rows = await read(f"SELECT epoch, source, complete, arrived, report, time_us FROM {schema}.{ARRIVING}")
-        arriving = Arriving(*rows[0]) if rows else None
-    if MOVED in found:
-        rows = await read(f"SELECT url, epoch FROM {schema}.{MOVED} ORDER BY epoch DESC LIMIT 1")
-        gone = Gone(*rows[0]) if rows else None
-    return Marks(arriving, gone, "workflows" in found)
+    present = "workflows" in found
+    if found <= {"workflows"}:
+        return Marks(present=present)
+    arriving = (_ARRIVING if ARRIVING in found else _NOT_ARRIVING).format(schema=schema)
+    moved = (_MOVED if MOVED in found else _NOT_MOVED).format(schema=schema)
+    [row] = await read(_MARKS.format(arriving=arriving, moved=moved))
+    epoch, source, complete, arrived, report, time_us, url, gone_epoch = row
+    return Marks(
+        None if epoch is None else Arriving(epoch, source, complete, arrived, report, time_us),
+        None if url is None else Gone(url, gone_epoch),
+        present,
+    )
 
 
 def refuse_marked(marks: Marks, shown: str) -> None:

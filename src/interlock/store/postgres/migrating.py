@@ -16,7 +16,7 @@ from interlock.errors import TransactionError, UnavailableError, UnusableFile
 from interlock.sql.postgres.address import Address, parsed
 from interlock.sql.postgres.failures import told
 from interlock.sql.postgres.link import Driver, Link, connected
-from interlock.store.postgres.marks import marks_of, refuse_marked
+from interlock.store.postgres.marks import looked_again, marks_of, refuse_marked
 
 TABLES = (
     "SELECT relname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
@@ -54,6 +54,14 @@ def known() -> list[Migration]:
 
 async def pending(link: Link, schema: str) -> list[Migration]:
     """The migrations that the schema has not seen yet. Raises UnusableFile for one that is newer or not a store's."""
+
+    async def look() -> list[Migration]:
+        return await _pending(link, schema)
+
+    return await looked_again(look)
+
+
+async def _pending(link: Link, schema: str) -> list[Migration]:
     all_known = known()
     tables = {row[0] for row in await link.read(TABLES, (schema,))}
     if "migrations" not in tables:

@@ -30,7 +30,7 @@ from interlock.store.postgres.settling import Settling
 from interlock.store.postgres.transactions import PostgresTransactions
 from interlock.store.postgres.turns import Turns
 from interlock.store.postgres.writing import NOBODY, Writing
-from interlock.store.shared import Due, Holder
+from interlock.store.shared import Due, Holder, Stored
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
 ResultT = TypeVar("ResultT")
@@ -165,20 +165,29 @@ class PostgresStore:
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Collection[Stored] = (),
     ) -> list[Row]:
         """Take workflows that are due and that nobody looks after (see `claims`)."""
         self._refuse_closed()
         claim = self._claims.claim(
-            machine, owner=owner, limit=limit, lease_s=lease_s, timers=timers, states=states, ids=ids
+            machine,
+            owner=owner,
+            limit=limit,
+            lease_s=lease_s,
+            timers=timers,
+            states=states,
+            ids=ids,
+            refused=refused,
         )
         return await self._finished(claim)
 
     async def claim_effects(
-        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
         """Take effects that are due and that nobody is trying (see `claims`)."""
         self._refuse_closed()
-        return await self._finished(self._claims.claim_effects(machines, owner=owner, limit=limit, lease_s=lease_s))
+        claim = self._claims.claim_effects(machines, owner=owner, limit=limit, lease_s=lease_s, refused=refused)
+        return await self._finished(claim)
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
         """Hold on to workflows, given with their tokens; returns those that were lost."""
@@ -194,6 +203,11 @@ class PostgresStore:
         """Give workflows up; returns those that were lost before."""
         self._refuse_closed()
         return await self._finished(self._claims.release(leases, owner=owner))
+
+    async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
+        """Give effects up that this owner has claimed and not begun."""
+        self._refuse_closed()
+        await self._finished(self._claims.release_effects(effects, owner=owner))
 
     async def hint(self, *, left: bool = False) -> None:
         """Tell those who listen that something is due, or was left."""

@@ -42,6 +42,11 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
         rows = yield self._delivered, (workflow, key)
         return columns.delivered_of(*rows[0]) if rows else None
 
+    def noted(self) -> Asking[dict[str, str]]:
+        """The notes of the store, by their names."""
+        rows = yield f"SELECT n.name, n.text FROM {self._schema}.notes n", ()
+        return {row[0]: row[1] for row in rows}
+
     def write(self, change: Change, *, hint: bool) -> Asking[bool]:
         """Write it; False when somebody else was faster, and nothing was written."""
         parts = columns.parts_of([change])

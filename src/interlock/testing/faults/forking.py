@@ -2,7 +2,7 @@
 
 It is asked through a socket, one question at a time: start a workload (a pipe to speak through comes with it), or wait
 for the end of a process. It has no threads, because forking with threads is how locks are left locked for ever.
-It ends when nobody is at the other end of the socket.
+When the other end of the socket is closed, it kills the processes that still run, and ends.
 """
 
 import json
@@ -25,17 +25,23 @@ Say = Callable[[str], None]
 
 
 def serve(questions: socket.socket) -> None:
-    """Answer until the other end is closed."""
+    """Answer until the other end is closed. A process that is not reaped by then was left by a killed caller."""
+    unreaped: set[int] = set()
     while True:
         data, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES_MAX, 1)
         if not data:
+            for number in unreaped:
+                os.kill(number, signal.SIGKILL)
             return
         asked = json.loads(data)
         if "reap" in asked:
             _, status = os.waitpid(asked["reap"], 0)
+            unreaped.discard(asked["reap"])
             answer: dict[str, object] = {"ended": os.waitstatus_to_exitcode(status)}
         else:
             answer = _start(asked, descriptors[0], questions)
+            if isinstance(started := answer.get("number"), int):
+                unreaped.add(started)
         questions.send(json.dumps(answer).encode())
 
 

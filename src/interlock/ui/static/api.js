@@ -89,9 +89,12 @@ export async function problemOf(response, sent) {
   } catch {
     // Something between here and the server has answered for it.
   }
-  const title = told.title || `The server answered ${response.status} ${response.statusText}`.trim() + ".";
   const text = (value) => (typeof value === "string" ? value : "");
-  const problem = { status: response.status, title: text(title), detail: text(told.detail), fix: text(told.fix), code: text(told.code) };
+  // `title` names the type of the problem; `what` is what happened, and `detail` begins with it.
+  const what = text(told.what);
+  const title = what || text(told.title) || `The server answered ${response.status} ${response.statusText}`.trim() + ".";
+  const detail = text(told.detail).startsWith(what) ? text(told.detail).slice(what.length).trim() : text(told.detail);
+  const problem = { status: response.status, title, detail, fix: text(told.fix), code: text(told.code) };
   if (response.status === 401 && sent === key.get()) document.dispatchEvent(new CustomEvent("key-needed", { detail: problem }));
   return new Problem(problem);
 }

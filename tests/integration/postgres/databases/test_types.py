@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.database.database import Database
+from interlock.database.transactions import Transaction
 from interlock.errors import DialectError, InterlockError, OutcomeUnknown, TransactionError, UnavailableError
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -104,6 +105,12 @@ WRONG: list[tuple[str, tuple[object, ...]]] = [
     ("INSERT INTO t (id, d) VALUES (1, $1)", ({"a": object()},)),
     ("INSERT INTO t (id, d) VALUES (1, $1)", ({"a": "\x00"},)),
     ("INSERT INTO t (id, d) VALUES (1, $1)", ({"a": math.nan},)),
+    ("INSERT INTO t (id, d) VALUES (1, $1)", ('{"a": 1}',)),
+    ("INSERT INTO t (id, d) VALUES (1, $1::jsonb)", (" [1, 2]",)),
+    ("INSERT INTO t (id, d) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET d = excluded.d", ("[]",)),
+    ("UPDATE t SET d = $1", ("{}",)),
+    ("SELECT id FROM t WHERE d @> $1", ('{"a": 1}',)),
+    ("SELECT d || $1 FROM t", ('{"a": 1}',)),
     ("SELECT id FROM t WHERE id = ANY ($1)", (5,)),
     ("SELECT id FROM t WHERE id = ANY ($1)", (["x"],)),
     ("SELECT id FROM t WHERE id = ANY ($1)", ([2**40],)),
@@ -112,6 +119,43 @@ WRONG: list[tuple[str, tuple[object, ...]]] = [
     ("SELECT $1", (object(),)),
 ]
 TABLE = "CREATE TABLE t (id integer PRIMARY KEY, name text, at timestamptz, d jsonb)"
+
+
+TEXTS: list[tuple[str, str, object]] = [
+    ("$1", "text", "text"),
+    ("$1", "{half", "{half"),
+    ("$1", "[1, 2", "[1, 2"),
+    ("$1", '"{}"', '"{}"'),
+    ("$1", "5", "5"),
+    ("$1::text::jsonb", '{"a": [1]}', {"a": [1]}),
+    ("to_jsonb($1::text)", '{"a": [1]}', '{"a": [1]}'),
+]
+
+
+@pytest.mark.parametrize(("value", "text", "stored"), TEXTS)
+def test_a_text_is_a_json_string_unless_the_database_reads_it(
+    postgres_url: str, value: str, text: str, stored: object
+) -> None:
+    """And a text that is an object or an array is refused: whoever passes it has meant the document."""
+
+    async def scenario() -> None:
+        async def within(tx: Transaction, given: str) -> None:
+            await tx.execute(f"INSERT INTO t (id, d) VALUES (2, {value})", given)
+
+        async def dumped(tx: Transaction) -> None:
+            await tx.execute("INSERT INTO t (id, d) VALUES (3, $1)", '{"a": 1}')
+
+        async with both(postgres_url) as engines:
+            for db in engines:
+                await db.execute(TABLE)
+                await db.execute(f"INSERT INTO t (id, d) VALUES (1, {value})", text)
+                await db.transact(within, text)
+                assert await db.query("SELECT d FROM t ORDER BY id") == [(stored,), (stored,)]
+                with pytest.raises(TransactionError, match="not the text of an object") as told:
+                    await db.transact(dumped)
+                assert "$1::text::jsonb" in told.value.fix
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(("sql", "args"), WRONG)

@@ -75,6 +75,8 @@ class Place(NamedTuple):
     stop: State | None
     guarded: bool = False
     """Good has a guard, which may say no."""
+    settles: type[Event] | None = None
+    """The event that makes final what was done before, unless it leads to the unwinding state."""
 
 
 class Spec(NamedTuple):
@@ -93,7 +95,10 @@ KINDS = ("read_only", "irreversible", "effect", "undo", "both undos", "undone in
 STATES = st.sampled_from(list(State))
 FAILURES = st.sampled_from([State.UNDOING] * 6 + [None] * 3 + list(State))
 STEPS = st.none() | st.builds(StepSpec, st.sampled_from(KINDS), st.booleans(), FAILURES)
-PLACES = st.builds(Place, STEPS, STATES, st.none() | STATES, FAILURES, st.sampled_from([False, False, False, True]))
+SETTLES = st.sampled_from([None, None, Good, Bad, Stop])
+PLACES = st.builds(
+    Place, STEPS, STATES, st.none() | STATES, FAILURES, st.sampled_from([False, False, False, True]), SETTLES
+)
 UNWOUND = st.just(State.FAILED) | st.sampled_from([State.A, State.C, State.DONE])
 SPECS = st.builds(
     Spec, st.tuples(PLACES, PLACES, PLACES), st.none() | st.none() | FAILURES, UNWOUND, st.booleans(), st.booleans()
@@ -139,7 +144,8 @@ def compiled(spec: Spec) -> Table:
             if target is not None:
                 to = None if target is state else target
                 guard = agree if event is Good and place.guarded else None
-                declared.transitions.append(TransitionDeclaration(event, (state,), to, guard, ""))
+                settle = True if event is place.settles and to is not State.UNDOING else None
+                declared.transitions.append(TransitionDeclaration(event, (state,), to, guard, "", settle=settle))
         if place.step is not None:
             declared.steps[state] = _step(state, place.step)
     if spec.catch_all is not None:
@@ -212,6 +218,23 @@ def left_behind(table: Table) -> tuple[str, ...] | None:
     return None
 
 
+def undone_rounds(table: Table) -> tuple[str, ...] | None:
+    """A story at whose end two finished runs of one step are undone together; None when there is none."""
+    walk = Walk(table)
+    waiting, seen = [Scene(decide.start(table, State.A, Context()).snapshot)], set[object]()
+    while waiting:
+        scene = waiting.pop(0)
+        if scene.key in seen:
+            continue
+        seen.add(scene.key)
+        finished = [run.step for run in scene.snapshot.undo_log if run.done is not None]
+        if scene.snapshot.state is State.UNDOING and len(finished) > len(set(finished)):
+            return scene.story
+        if len(scene.story) < DEPTH_MAX and len(scene.book) <= BOOK_MAX:
+            waiting += walk.onward(scene)
+    return None
+
+
 class Walk:
     """What can happen next, and what it does to the book."""
 
@@ -238,7 +261,8 @@ class Walk:
         if node in seen:
             return False
         seen.add(node)
-        return node.state in hope or any(self._may_reach(other, hope, seen) for other in node.next_nodes())
+        settles = any(move.settles for moves in node.moves.values() for move in moves)
+        return settles or node.state in hope or any(self._may_reach(other, hope, seen) for other in node.next_nodes())
 
     def onward(self, scene: Scene) -> Iterator[Scene]:
         """Every scene that may follow."""
@@ -269,7 +293,8 @@ class Walk:
                 book = tuple(entry for entry in scene.book if node.state not in self.step_of(entry).undone_in)
                 if not step.read_only and (not step.undos or any(each.event is event for each in step.undos)):
                     book = (*book, run)
-                target = node.moves[event][0].target
+                book = () if moves[0].settles else book
+                target = moves[0].target
                 after = self._after(scene, decision, book, target, f"{step.name} returns {event.__name__}")
                 yield replace(after, spoken=target is None)
         for unknown in (True, False):
@@ -294,7 +319,7 @@ class Walk:
         snapshot, step = scene.snapshot, node.step
         decision = decide.decide(self.table, snapshot, event)
         move = node.moves[type(event)][0]
-        book = scene.book
+        book = () if move.settles else scene.book  # A run that is cut off now is not done, and not settled.
         if move.target is None:
             return self._after(scene, decision, book, None, f"{type(event).__name__} is noted")
         if step is not None and snapshot.attempted:

@@ -3,10 +3,6 @@
 # mypy: ignore-errors
 # Wrong programs, and values of every type, are what is tested here.
 
-from dataclasses import dataclass
-from typing import TypedDict
-
-import msgspec
 import pytest
 
 from interlock.core.values import Finding, StepContext
@@ -19,7 +15,6 @@ CODES = {
     "step-event-guarded": "warning",
     "step-without-undo": "warning",
     "step-result-stays": "warning",
-    "mutable-context": "warning",
     "catch-all-hides": "info",
     "guards-overlap": "info",
     "step-outcomes-unknown": "info",
@@ -101,35 +96,6 @@ def test_a_step_whose_own_result_is_internal() -> None:
     machine.on(Stop, State.A)
     machine.step(State.A, timeout_s=1)(stops)
     one(machine, "step-result-stays", "stops", "STOP", "'a'")
-
-
-@dataclass
-class Loose:
-    n: int = 0
-
-
-class LooseStruct(msgspec.Struct):
-    n: int = 0
-
-
-class FrozenStruct(msgspec.Struct, frozen=True):
-    n: int = 0
-
-
-class Sheet(TypedDict):
-    n: int
-
-
-@pytest.mark.parametrize("context", [Loose, LooseStruct])
-def test_a_context_that_can_be_changed_in_place(context: type) -> None:
-    [finding] = found(chain(graph(context=context)), "mutable-context")
-    assert finding.severity == "warning"
-    assert context.__name__ in finding.what
-
-
-@pytest.mark.parametrize("context", [Context, FrozenStruct, Sheet])
-def test_a_context_that_cannot_be_frozen_or_is(context: type) -> None:
-    assert not found(chain(graph(context=context)), "mutable-context")
 
 
 def unwinding() -> Graph:

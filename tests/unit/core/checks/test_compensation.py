@@ -11,6 +11,7 @@ behind; a warning, something is. Each weakened check is caught by the same famil
 import itertools
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,18 @@ from hypothesis import given
 from interlock.core.checks.compensation import Move
 from interlock.core.table import Table
 from interlock.core.values import Finding, StepContext
-from tests.unit.core.checks.small_machines import SPECS, Place, Spec, State, StepSpec, compiled, left_behind
+from tests.unit.core.checks.small_machines import (
+    SPECS,
+    Good,
+    Place,
+    Spec,
+    State,
+    StepSpec,
+    compiled,
+    left_behind,
+    undone_rounds,
+)
+from tests.unit.core.checks.small_machines import Stop as SmallStop
 from tests.unit.core.checks.test_soundness import Context, Go, Graph, Stop, chain, graph, undo, work
 from tests.unit.core.checks.test_soundness import State as Shape
 
@@ -28,6 +40,9 @@ advice, compensation, soundness = (
 
 # An undo that no unwinding can reach is of no use, and left behind only if something fails.
 LEFT = {"step-without-undo", "undo-may-be-skipped"}
+
+# It is about what is undone too much.
+ROUNDS = "rounds-not-settled"
 
 
 def family() -> Iterator[Spec]:
@@ -61,7 +76,7 @@ def family() -> Iterator[Spec]:
 
 def found(table: Table) -> set[str]:
     """What keeps the machine from being proved."""
-    milder = {finding.code for finding in compensation.compensation(table) if finding.severity == "warning"}
+    milder = {finding.code for finding in compensation.compensation(table) if finding.severity == "warning"} - {ROUNDS}
     others = {finding.code for finding in [*soundness.soundness(table), *advice.advice(table)]}
     return milder | others & {"failed-without-unwinding", "step-event-refused", "step-event-guarded"}
 
@@ -90,6 +105,12 @@ def test_the_checks_say_exactly_of_which_machines_of_the_family_something_is_lef
 def test_a_machine_without_a_finding_never_leaves_anything_behind(spec: Spec) -> None:
     table = compiled(spec)
     assert found(table) or left_behind(table) is None
+
+
+@given(SPECS)
+def test_finished_rounds_are_undone_together_only_where_a_finding_says_so(spec: Spec) -> None:
+    table = compiled(spec)
+    assert ROUNDS in {finding.code for finding in compensation.compensation(table)} or undone_rounds(table) is None
 
 
 Breaks = Callable[[Move, set], bool]
@@ -299,3 +320,110 @@ def test_an_undo_that_no_unwinding_can_reach_is_told() -> None:
     finding = only(machine, "undo-never-runs")
     assert finding.severity == "warning"
     assert "'work'" in finding.what
+
+
+# --- rounds of a cycle (C21) ----------------------------------------------------------------------------------------
+
+
+class Rounds(NamedTuple):
+    """A cycle A → B → A, with one undoable step or two, that fails into C and waits in B."""
+
+    settle: bool | None = None
+    second: bool = False
+    resting: bool = False
+    failed: Shape = Shape.C
+
+    def machine(self) -> Graph:
+        machine = graph(unwind={Shape.C: Shape.END}, resting={Shape.B} if self.resting else set())
+        machine.on(Go, Shape.A, to=Shape.B, settle=None if self.second else self.settle)
+        machine.on(Go, Shape.B, to=Shape.A, settle=self.settle if self.second else None)
+        machine.on(Stop, Shape.B, to=Shape.C)
+        machine.step(Shape.A, timeout_s=1, failed=self.failed)(work).undo(Go)(undo)
+        if self.second:
+            machine.step(Shape.B, timeout_s=1, failed=Shape.C, name="second")(work).undo(Go)(undo)
+        return machine
+
+
+@pytest.mark.parametrize(
+    ("rounds", "end"),
+    [
+        (Rounds(), "from 'a' to 'b'"),
+        (Rounds(resting=True), "from 'a' to 'b'"),
+        (Rounds(second=True), "from 'b' to 'a'"),
+        (Rounds(second=True, resting=True), "from 'a' to 'b'"),
+    ],
+)
+def test_a_cycle_that_would_undo_finished_rounds_is_told_with_the_move_that_ends_one(rounds: Rounds, end: str) -> None:
+    finding = only(rounds.machine(), ROUNDS)
+    assert finding.severity == "warning"
+    assert "undoes all earlier rounds too" in finding.why
+    assert f"settle=True on the transition on GO {end}," in finding.fix
+    for settle in (True, False):
+        assert ROUNDS not in codes(rounds._replace(settle=settle).machine())
+
+
+def test_a_round_that_ends_in_an_unwinding_is_settled_by_it() -> None:
+    machine = graph(unwind={Shape.C: Shape.A})
+    machine.on(Go, Shape.A, to=Shape.B)
+    machine.on(Go, Shape.B, to=Shape.END)
+    machine.on(Stop, Shape.B, to=Shape.C)
+    machine.step(Shape.A, timeout_s=1, failed=Shape.C)(work).undo(Go)(undo)
+    assert ROUNDS not in codes(machine)
+
+
+def test_no_fix_leads_a_cycle_to_an_unwinding_before_its_rounds_are_settled() -> None:
+    hint = "Settle finished rounds first (settle=True on GO from 'a')"
+    assert hint in only(Rounds(failed=Shape.END).machine(), "failed-without-unwinding").fix
+    assert hint not in only(Rounds(failed=Shape.END, settle=True).machine(), "failed-without-unwinding").fix
+    machine = graph(final={Shape.END})
+    machine.on(Go, Shape.A, to=Shape.B)
+    machine.on(Go, Shape.B, to=Shape.A)
+    machine.on(Stop, Shape.B, to=Shape.C)
+    machine.on(Go, Shape.C, to=Shape.END)
+    machine.step(Shape.A, timeout_s=1, failed=Shape.END)(work)
+    assert hint in only(machine, "step-without-undo").fix
+
+
+def test_a_settled_step_may_be_followed_by_a_failure_that_undoes_nothing() -> None:
+    """After the settling move nothing is owed: a later step may fail into any state."""
+
+    def machine(*, settle: bool | None) -> Graph:
+        made = graph(unwind={Shape.C: Shape.END})
+        made.on(Go, Shape.A, to=Shape.B, settle=settle)
+        made.on(Go, Shape.B, to=Shape.END)
+        made.on(Stop, Shape.A, to=Shape.C)
+        made.step(Shape.A, timeout_s=1, failed=Shape.C)(work).undo(Go)(undo)
+        made.step(Shape.B, timeout_s=1, failed=Shape.END, name="later", read_only=True)(work)
+        return made
+
+    assert "failed-without-unwinding" in codes(machine(settle=None))
+    assert "failed-without-unwinding" not in codes(machine(settle=True))
+
+
+def test_a_run_that_is_cut_off_and_taken_for_settled_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = StepSpec("undo", both=False, failed=State.UNDOING)
+    cut = Place(step, good=State.DONE, bad=None, stop=State.DONE, settles=SmallStop)
+    table = compiled(Spec((cut, WAITS, WAITS)))
+    assert found(table) == {"undo-may-be-skipped"}
+    monkeypatch.setattr(compensation, "_is_final", lambda move: move.settles)
+    assert not found(table)
+    assert left_behind(table)
+
+
+def test_a_cycle_that_is_not_seen_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = StepSpec("undo", both=False, failed=State.UNDOING)
+    table = compiled(Spec((Place(step, State.B, None, State.UNDOING), WAITS._replace(good=State.A), WAITS)))
+    assert [finding.code for finding in compensation.compensation(table)] == [ROUNDS]
+    monkeypatch.setattr(compensation, "_goes_on", lambda move: False)
+    assert compensation.compensation(table) == []
+    assert undone_rounds(table)
+
+
+def test_what_was_settled_before_a_failure_is_not_left_behind() -> None:
+    """By the outcome itself, or by a later move."""
+    fails = WAITS._replace(stop=State.FAILED)
+    assert told(Spec((PAID._replace(settles=Good), fails, WAITS))) == []
+    assert told(Spec((PAID, WAITS._replace(good=State.C, settles=Good), fails))) == []
+    assert told(Spec((PAID, WAITS._replace(good=State.C), fails))) != []
+    effect = PAID._replace(step=StepSpec("effect", both=False, failed=None), stop=None)
+    assert told(Spec((effect, WAITS._replace(good=State.C, settles=Good), fails))) == []

@@ -213,6 +213,8 @@ def _holds(value: object, stored: Any) -> bool:  # noqa: ANN401 - JSON
             for name, part in stored.items()
         )
     if isinstance(value, dict):
+        # Keys that are no text are written as text.
+        value = dict(zip(msgspec.to_builtins(value, str_keys=True), value.values(), strict=True))
         return all(name in value and _holds(value[name], part) for name, part in stored.items())
     if isinstance(value, list | tuple):
         return all(_holds(inner, part) for inner, part in zip(value, stored, strict=True))

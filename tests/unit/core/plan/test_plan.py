@@ -99,11 +99,37 @@ def test_a_change_needs_a_higher_version() -> None:
     assert not made.safe
 
 
-def test_a_lower_version_is_an_error_even_without_a_change() -> None:
+def test_a_lower_version_is_the_plan_of_a_rollback() -> None:
     made = plan(changed(version=3), ORDER)
-    assert codes(made) == {"version-lower": "error"}
-    assert not made.safe
-    assert made.text().startswith("order, version 3 → 1: NOT SAFE (1 error)\n")
+    assert codes(made) == {"version-lower": "warning"}
+    assert made.safe
+    assert made.text().startswith("order, version 3 → 1: nothing changes\n")
+
+
+class Richer(msgspec.Struct):
+    cents: int = 0
+    currency: str = "EUR"
+
+
+def test_a_new_field_is_safe_to_deploy_and_not_side_by_side_nor_to_roll_back() -> None:
+    richer = changed(context_schema=msgspec.json.schema(Richer))
+    made = plan(ORDER, richer)
+    assert made.safe
+    assert not made.side_by_side
+    assert [(each.process, each.stored, each.code) for each in made.side_by_side_obstacles] == [
+        (1, 2, "context-field-gone")
+    ]
+    assert "  no: a process of version 1 may not decide on workflows that version 2 has stored\n" in made.text()
+    back = plan(richer, ORDER)
+    assert not back.safe
+    assert codes(back) == {"version-lower": "warning", "context-field-gone": "warning"}
+    assert [(each.process, each.stored) for each in back.side_by_side_obstacles] == [(1, 2)]
+
+
+def test_a_change_that_stores_the_same_is_side_by_side() -> None:
+    made = plan(ORDER, changed(with_state(ORDER, "charging", dwell_max_s=60)))
+    assert made.side_by_side
+    assert made.side_by_side_obstacles == ()
 
 
 def test_another_machine_is_an_error() -> None:

@@ -76,7 +76,7 @@ def test_merging_two_states_is_noted() -> None:
     assert finding.severity == "info"
 
 
-def test_mapping_a_state_that_still_exists_is_doubtful() -> None:
+def test_mapping_a_state_that_still_exists_is_an_error() -> None:
     made = plan(ORDER, changed(), renamed={"draft": "charging", "done": "done"})
-    assert codes(made)["rename-ambiguous"] == "warning"
+    assert codes(made)["rename-ambiguous"] == "error"
     assert made.states_renamed == {"draft": "charging"}

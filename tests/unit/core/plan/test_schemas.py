@@ -12,13 +12,14 @@ import pytest
 from msgspec import Meta
 
 from interlock.core.plan import accepts
+from interlock.core.schemas import schema_of
 
 Json = dict[str, Any]
 
 
-def judged(old: object, new: object) -> list[tuple[str, str]]:
+def judged(old: Any, new: Any) -> list[tuple[str, str]]:  # noqa: ANN401 -- any type.
     """Path and severity of everything reported when `old` becomes `new`."""
-    return [(problem.path, problem.severity) for problem in accepts(msgspec.json.schema(new), msgspec.json.schema(old))]
+    return [(problem.path, problem.severity) for problem in accepts(schema_of(new), schema_of(old))]
 
 
 def judged_raw(old: Json, new: Json) -> list[str]:
@@ -100,8 +101,16 @@ class PointWithDefault(NamedTuple):
     y: int = 0
 
 
+class OmittingDefaults(msgspec.Struct, omit_defaults=True):
+    count: int = 0
+
+
+class OtherDefault(msgspec.Struct):
+    count: int = 5
+
+
 FITS: list[tuple[object, object]] = [
-    (int, float),
+    (Annotated[int, Meta(ge=-(2**53), le=2**53)], float),
     (int, Any),
     (int, int | None),
     (None, int | None),
@@ -119,22 +128,20 @@ FITS: list[tuple[object, object]] = [
     (Literal[True], bool),
     (Literal["abc"], Annotated[str, Meta(min_length=3, max_length=3)]),
     (uuid.UUID, str),
-    (bytes, str),
     (Annotated[int, Meta(gt=4)], Annotated[int, Meta(ge=5)]),
     (Annotated[int, Meta(lt=4)], Annotated[int, Meta(le=3)]),
-    (Annotated[int, Meta(ge=5)], Annotated[float, Meta(gt=4)]),
+    (Annotated[int, Meta(ge=5, le=9)], Annotated[float, Meta(gt=4, lt=2.0**60)]),
+    (Annotated[list[int], Meta(max_length=1)], set[int]),
     (Annotated[float, Meta(gt=0, lt=9)], Annotated[float, Meta(ge=0, le=9)]),
     (Annotated[float, Meta(gt=0, lt=9)], Annotated[float, Meta(gt=0, lt=9.5)]),
     (Annotated[int, Meta(multiple_of=6)], Annotated[int, Meta(multiple_of=3)]),
     (Annotated[str, Meta(max_length=3)], Annotated[str, Meta(max_length=4)]),
     (Annotated[str, Meta(pattern="^a", max_length=2)], Annotated[str, Meta(pattern="^a")]),
-    (list[int], list[float]),
     (list[int], list[Any]),
-    (list[int], set[int]),
     (set[int], list[int]),
     (set[tuple[int, int]], set[tuple[int, int]]),
     (tuple[int, int], list[int]),
-    (tuple[int, int], tuple[float, ...]),
+    (tuple[int, int], tuple[int, ...]),
     (tuple[()], tuple[int, ...]),
     (Annotated[list[int], Meta(min_length=2, max_length=2)], tuple[int, int]),
     (Place, PlaceWithDefault),
@@ -147,7 +154,14 @@ FITS: list[tuple[object, object]] = [
     (Plain, Annotated[dict[str, int], Meta(min_length=1, max_length=1)]),
     (Plain, dict[Annotated[str, Meta(min_length=2)], int]),
     (dict[Annotated[str, Meta(min_length=3)], int], dict[Annotated[str, Meta(min_length=2)], int]),
-    (dict[str, int], dict[str, float]),
+    (dict[str, int], dict[str, decimal.Decimal]),
+    (dict[int, str], dict[int, str]),
+    (datetime.datetime, datetime.datetime | None),
+    (Annotated[datetime.datetime, Meta(tz=True)], datetime.datetime),
+    (Annotated[datetime.datetime, Meta(tz=False)], datetime.datetime),
+    (datetime.datetime, str),
+    (datetime.time, str),
+    (OmittingDefaults, OmittingDefaults),
     (dict[str, int], dict),
     (Card, Card | Cash),
     (list[Card], list[Card | Cash | None]),
@@ -197,6 +211,16 @@ BREAKS: list[tuple[object, object, str]] = [
     (dict[str, int], dict[str, str], "$.*"),
     (WithNote, dict[str, int], "$.note"),
     (Tagged, Retagged, "$.type"),
+    (str, datetime.datetime, "$"),
+    (str, datetime.time, "$"),
+    (str, uuid.UUID, "$"),
+    (datetime.date, datetime.datetime, "$"),
+    (datetime.datetime, datetime.date, "$"),
+    (Annotated[datetime.datetime, Meta(tz=True)], Annotated[datetime.datetime, Meta(tz=False)], "$"),
+    (bytes, str, "$"),
+    (datetime.timedelta, str, "$"),
+    (dict[str, str], dict[int, str], "$"),
+    (OmittingDefaults, OtherDefault, "$.count"),
 ]
 
 
@@ -224,13 +248,24 @@ UNPROVEN: list[tuple[object, object, str]] = [
     (list[list[int]], set[tuple[int, ...]], "$"),
     (tuple[int, int], set[int], "$"),
     (list[int], Annotated[set[int], Meta(min_length=2)], "$"),
+    (int, float, "$"),
+    (list[int], list[float], "$[*]"),
+    (Annotated[int, Meta(ge=0, le=2**53 + 1)], float, "$"),
+    (Literal[2**60 + 1], float, "$"),
+    (list[int], set[int], "$"),
+    (tuple[str, ...], frozenset[str], "$"),
+    (datetime.datetime, Annotated[datetime.datetime, Meta(tz=True)], "$"),
+    (datetime.datetime, Annotated[datetime.datetime, Meta(tz=False)], "$"),
+    (dict[int, str], dict[str, str], "$"),
+    (dict[int, str], dict[float, str], "$"),
+    (dict[datetime.datetime, str], dict[datetime.date, str], "$"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "path"), UNPROVEN, ids=[f"{old}-{new}" for old, new, _ in UNPROVEN])
-def test_what_cannot_be_proved_is_said_to_be_so(old: object, new: object, path: str) -> None:
-    problems = accepts(msgspec.json.schema(new), msgspec.json.schema(old))
-    assert [problem.path for problem in problems if problem.severity == "warning"] == [path]
+def test_what_cannot_be_proved_is_said_to_be_so(old: Any, new: Any, path: str) -> None:  # noqa: ANN401 -- any type.
+    problems = accepts(schema_of(new), schema_of(old))
+    assert {problem.path for problem in problems if problem.severity == "warning"} == {path}
     assert all("cannot prove" in problem.why for problem in problems if problem.severity == "warning")
 
 
@@ -252,7 +287,10 @@ def test_a_change_of_kind_names_both_sides() -> None:
 
 
 def test_a_tagged_union_is_compared_variant_by_variant() -> None:
-    assert judged(list[Card | Cash], list[Card | NewCash]) == [("$[*].note", "error")]
+    assert judged(list[Card | Cash], list[Card | NewCash]) == [
+        ("$[*].note", "error"),
+        ("$[*].coins", "warning"),
+    ]
 
 
 def test_a_variant_that_is_gone_is_reported_by_its_tag() -> None:
@@ -360,6 +398,7 @@ def test_references_that_mean_two_things_are_not_trusted() -> None:
 
 def test_a_schema_does_not_tell_some_types_apart() -> None:
     """The known blind spots, kept here so that a future msgspec that says more is noticed."""
-    assert judged(str, datetime.datetime) == []
-    assert judged(dict[str, int], dict[int, int]) == []
+    plain: Any = msgspec.json.schema  # A schema that an earlier release has saved.
+    assert accepts(plain(datetime.datetime), plain(str)) == []
+    assert accepts(plain(dict[int, int]), plain(dict[str, int])) == []
     assert judged(Annotated[bytes, Meta(min_length=1)], Annotated[bytes, Meta(min_length=3)]) == []

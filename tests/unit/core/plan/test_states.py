@@ -7,6 +7,7 @@ import pytest
 
 from interlock.core.description import MachineDescription, StateDescription, StepDescription, TimerDescription
 from interlock.core.plan import Finding, Plan, StateVerdict, plan
+from interlock.core.plan.exits import undoable_states
 from tests.unit.core.plan.machines import (
     CHARGE,
     ORDER,
@@ -261,6 +262,11 @@ def test_an_undo_may_move_to_another_state_with_its_step() -> None:
             "event-action",
             "action of CANCEL: none → `stop`",
         ),
+        (
+            with_arrows(ORDER, arrow("charging", "CHARGED", "done", settle=True), without=(("charging", "CHARGED"),)),
+            "event-settles",
+            "CHARGED settles now",
+        ),
     ],
 )
 def test_a_changed_arrow_changes_the_state(new: MachineDescription, code: str, reason: str) -> None:
@@ -275,6 +281,21 @@ def test_staying_and_entering_again_are_not_the_same() -> None:
     entering = with_arrows(ORDER, arrow("charging", "SUBMIT", "charging"))
     (reason,) = after(entering, "charging", old=staying).reasons
     assert reason.startswith("SUBMIT changed between staying")
+
+
+def test_a_move_that_no_longer_settles_is_told() -> None:
+    settling = with_arrows(ORDER, arrow("charging", "CHARGED", "done", settle=True), without=(("charging", "CHARGED"),))
+    assert after(ORDER, "charging", old=settling).reasons == ("CHARGED does not settle any more",)
+
+
+@pytest.mark.parametrize(("settling", "owing"), [("CHARGED", {"charging"}), ("CANCEL", {"charging", "parked"})])
+def test_nothing_is_owed_after_a_move_that_settles_unless_it_cuts_the_step_off(settling: str, owing: set[str]) -> None:
+    parked = StateDescription(name="parked", resting=True)
+    machine = msgspec.structs.replace(
+        with_arrows(ORDER, arrow("charging", settling, "parked", settle=True), without=(("charging", settling),)),
+        states=(*ORDER.states, parked),
+    )
+    assert undoable_states(machine) - {"done"} == owing
 
 
 def test_a_refused_failure_of_a_step_is_not_an_event() -> None:

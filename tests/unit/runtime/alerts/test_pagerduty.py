@@ -13,11 +13,12 @@ from interlock.runtime.alerts.alert import (
     breaker_alert,
     debt_alert,
     letter_alert,
+    loop_alert,
     more_alert,
     redis_alert,
     stalled_alert,
 )
-from interlock.signals import AlertRaised, BreakerChanged
+from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked
 from interlock.store.values import Letter, Row
 
 NOW_US = 1_700_000_000_123_000
@@ -40,6 +41,7 @@ def every_alert(text: str) -> list[Alert]:
         opened,
         debt_alert(Debt("order", 3, row(text), 1, whole=False), 60.0, NOW_US),
         redis_alert("redis://127.0.0.1:6379/0", text, NOW_US, resolved=False),
+        loop_alert(LoopBlocked("order", text, text, 1.5, text), NOW_US),
         more_alert("stalled", 7, counted_all=True, now_us=NOW_US),
         more_alert("dead_letter", 7, counted_all=False, now_us=NOW_US),
     ]

@@ -17,7 +17,7 @@ from tests.unit.runtime.following.shop import Gateway, Shop, order, problems_of,
 from tests.unit.runtime.sharing.stores import play
 
 ORDERS, CUSTOMERS = 6, 2
-STUCK_S = 20.0
+STUCK_S = 300.0
 """Nobody waits that long unless something is lost."""
 
 

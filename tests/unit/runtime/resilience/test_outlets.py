@@ -4,7 +4,7 @@ import pytest
 
 from interlock.core.breakers import Breaker
 from interlock.runtime.resilience.outlets import Kind, Outlet
-from interlock.runtime.resilience.reasons import Outcome
+from interlock.runtime.resilience.reasons import Outcome, fact_of
 from interlock.testing.virtual import VirtualClock
 from tests.unit.runtime.resilience.queues import Told, fails, outlet_for
 
@@ -139,7 +139,7 @@ def test_it_opens_tells_once_and_is_probed_and_closed() -> None:
     fails(outlet, 2)
     assert (outlet.phase, outlet.retry_in_s("first")) == ("open", 30)
     clock.now_s = 10.0
-    why = "the breaker of 'gateway' is open (2 failures in a row, the last: OSError: net); probes in 20.0 s"
+    why = "the breaker of 'gateway' is open (2 failures in a row, the last: OSError); probes in 20.0 s"
     assert outlet.why("first") == why
     clock.now_s = 30.0
     assert (outlet.phase, outlet.retry_in_s("first")) == ("half_open", 0)
@@ -309,3 +309,17 @@ def test_a_note_is_not_believed_by_a_process_that_knows_more() -> None:
         phase = outlet.phase
         assert not outlet.remember("half_open", None, "")
         assert outlet.phase == phase
+
+
+@pytest.mark.parametrize(
+    ("reason", "fact"),
+    [
+        ("2 failures in a row, the last: OSError: DE89 3704", "2 failures in a row, the last: OSError"),
+        ("2 failures in a row, the last: DE89 3704", "2 failures in a row, the last"),
+        ("its probe failed: Declined: DE89, the last: x", "its probe failed: Declined"),
+        ("its probe failed: timeout", "its probe failed: timeout"),
+        ("calls are too slow", "calls are too slow"),
+    ],
+)
+def test_a_workflow_that_waits_quotes_no_error_of_another(reason: str, fact: str) -> None:
+    assert fact_of(reason) == fact

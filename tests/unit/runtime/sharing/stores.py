@@ -20,7 +20,7 @@ from interlock.runtime.sharing.inside import SharedInside
 from interlock.seams import Chance, SeededIds
 from interlock.signals import Observer
 from interlock.store.memory import MemoryStore
-from interlock.store.shared import Due, Holder
+from interlock.store.shared import Due, Holder, Stored
 from interlock.store.values import HOLD, KEEP, STAYS, Change, OwedEffect, Row
 from interlock.testing.virtual import VirtualLoop
 from tests.conformance.engine.places import AnyMachine
@@ -160,6 +160,7 @@ class SharedMemory(MemoryStore):
         timers: bool = False,
         states: Sequence[str] = (),
         ids: Sequence[str] = (),
+        refused: Collection[Stored] = (),
     ) -> list[Row]:
         await self._called("claim")
         now_us = self.now_us()
@@ -171,11 +172,12 @@ class SharedMemory(MemoryStore):
             if not ids or row.id in ids
             if not timers or (row.timer_us is not None and row.timer_us <= now_us)
             if not states or row.state in states
+            if (row.machine, row.machine_version, row.state) not in refused
         ]
         return [self._claimed(row, owner, lease_s) for row in sorted(due, key=lambda row: row.wake_us or 0)[:limit]]
 
     async def claim_effects(
-        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float
+        self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
         await self._called("claim_effects")
         owed = [
@@ -183,7 +185,8 @@ class SharedMemory(MemoryStore):
             for each in self._kept.effects.values()
             if each.wake_us <= self.now_us()
             and self._free(each.id)
-            and self._kept.rows[each.workflow].machine in machines
+            and (row := self._kept.rows[each.workflow]).machine in machines
+            and (row.machine, row.machine_version, row.state) not in refused
         ][:limit]
         for each in owed:
             self.held_effects[each.id] = Lease(owner, self._end_us(lease_s))
@@ -208,10 +211,18 @@ class SharedMemory(MemoryStore):
                 self.held_effects[each] = Lease(owner, self._end_us(lease_s))
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
+        await self._called("release")
         lost = await self.renew(leases, owner=owner, lease_s=0.0)
         for each in set(leases) - lost:
             del self.held[each]
         return lost
+
+    async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
+        await self._called("release_effects")
+        for each in effects:
+            lease = self.held_effects.get(each)
+            if lease is not None and lease.owner == owner:
+                del self.held_effects[each]
 
     async def hint(self, *, left: bool = False) -> None:
         await self._called("hint")

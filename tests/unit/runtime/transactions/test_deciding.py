@@ -50,7 +50,7 @@ class Book:
 
 def decided(book: Book, *envelopes: Send | Start) -> list[Any]:
     """The answers; what was asked stands in the book."""
-    inside = SimpleNamespace(store=book, refuse_if_closed=lambda: None, read=BOUND.live)
+    inside = SimpleNamespace(store=book, refuse_if_closed=lambda: None, machines={BOUND.name: BOUND})
     deciding = Deciding(cast("Inside", inside), SeededIds(1))
     answers: list[Any] = []
     for envelope in envelopes:

@@ -14,6 +14,7 @@ from interlock.server.security.keys import CreatedKey
 from interlock.server.security.keystore import KeyStore
 from interlock.server.security.routes import ROUTES, Subject, route_for
 from interlock.server.security.scopes import Scope
+from tests.unit.server import shop
 from tests.unit.server.security.gates import Broken
 from tests.unit.server.security.homes import NOW, StandingClock
 from tests.unit.server.serving import Served, serving
@@ -147,3 +148,32 @@ def test_the_table_names_nothing_that_is_unknown_to_the_server() -> None:
         (route.method, (route_for(route.method, route.path) or route).path) for route in (*SERVED, *PAGES, *DASHBOARD)
     }
     assert not {route.path for route in ROUTES if (route.method, route.path) not in served}
+
+
+def test_a_limited_key_reads_no_error_of_another_customer(create: Create) -> None:
+    """Everything that it can read while a breaker is open because of a workflow that it may not see."""
+    iban = "DE89370400440532013000"
+
+    async def scenario() -> None:
+        house = House()
+        limited = create(Scope.OPERATE, prefixes=("mine-",))
+        async with house.open(limited) as app:
+            engine, headers = app.engine, sent(limited)
+            await engine.start(shop.order, "mine-1", shop.Order())
+            await engine.send("mine-1", shop.Submit(5))
+            [line] = engine._inside.places.lines.values()
+            for _ in range(line.outlet.breaker.failures):
+                assert line.outlet.ask("first") == "call"
+                line.outlet.leave("first", "call", "failed", 0.0, f"OSError: no account {iban}")
+            assert iban in engine.breakers()["gateway"].reason
+            view = await app.get("/v1/workflows/mine-1", headers=headers)
+            assert "the breaker of 'gateway' is open (5 failures in a row, the last: OSError)" in view.json()["waiting"]
+            told = view.text
+            for path in ("workflows", "stalled", "dead-letters", "compensations", "breakers", "contention", "machines"):
+                told += (await app.get(f"/v1/{path}", headers=headers)).text
+            for path in ("history", "allowed", "stats"):
+                told += (await app.get(f"/v1/workflows/mine-1/{path}", headers=headers)).text
+            told += (await app.get("/metrics", headers=headers)).text
+            assert iban not in told
+
+    asyncio.run(scenario())

@@ -1,6 +1,11 @@
 """The process harness: what was said before a kill is heard, and nothing is left behind."""
 
+import contextlib
 import os
+import select
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -106,3 +111,25 @@ def test_a_dead_helper_is_told() -> None:
         started._helper.wait()
         with pytest.raises((RuntimeError, BrokenPipeError)):
             started.start(f"{LIVES}:number")
+
+
+KILLED = f"""
+import os, signal
+from interlock.testing.faults.processes import Processes
+with Processes() as started:
+    life = started.start("{LIVES}:number")
+    print(*life.lines(1), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the end of a stranger is seen by a descriptor of Linux")
+def test_no_process_outlives_a_caller_that_is_killed() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, env=environment, text=True) as caller:
+        assert caller.stdout is not None
+        with contextlib.suppress(ProcessLookupError):  # It has ended already.
+            descriptor = os.pidfd_open(int(caller.stdout.readline()))
+            select.select([descriptor], [], [])
+            os.close(descriptor)
+    assert caller.returncode == -signal.SIGKILL

@@ -16,7 +16,7 @@ import apsw
 
 from interlock.errors import UnavailableError
 from interlock.lanes.failures import opening
-from interlock.lanes.tombstone import tombstone_of
+from interlock.lanes.tombstone import one_snapshot, tombstone_of
 
 _ARRIVED = "CREATE TABLE IF NOT EXISTS interlock_arrived (epoch INTEGER PRIMARY KEY)"
 _REPORT = "CREATE TABLE IF NOT EXISTS interlock_report (epoch INTEGER PRIMARY KEY, report TEXT NOT NULL)"
@@ -51,14 +51,14 @@ def arrived_at(connection: apsw.Connection) -> int:
 
 @contextlib.contextmanager
 def looking(path: Path) -> Generator[apsw.Connection | None]:
-    """The file as it is, to read; None where there is none."""
+    """The file to read, in one state for the whole block; None where there is none."""
     if not path.exists():
         yield None
         return
     with opening(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.execute("PRAGMA query_only = ON")
-    with contextlib.closing(connection):
+    with contextlib.closing(connection), one_snapshot(connection):
         yield connection
 
 

@@ -26,13 +26,18 @@ export function draw(found, _, again) {
         { title: "Kind", cell: (row) => el("span", { class: "chip bad" }, row.kind) },
         { title: "Name", cell: (row) => row.name },
         { title: "Attempts", number: true, cell: (row) => number(row.attempts) },
-        { title: "Error", cell: (row) => el("span", { class: "error" }, row.error) },
+        { title: "Error", cell: error },
         { title: "Since", cell: (row) => moment(row.since) },
         { title: "What to do", cell: (row) => actions(row, again) },
       ],
     }),
     cutOff(found),
   ];
+}
+
+function error(row) {
+  const text = el("span", { class: "error" }, row.error);
+  return row.traceback ? el("details", {}, el("summary", {}, text), el("pre", { class: "json" }, row.traceback)) : text;
 }
 
 function actions(row, again) {

@@ -5,12 +5,12 @@ import dataclasses
 import msgspec
 import pytest
 
-from interlock.database.fenced import MOVERS_LEASE_S, is_free
-from interlock.lanes.objects.following import TAKEN_LEASE_S
-from interlock.lanes.objects.manifest import KEY, Left, Manifest, Owner
+from interlock.catalog.fenced import is_free
+from interlock.lanes.objects.manifest import KEY, Left, Manifest, Owner, decode
 from interlock.lanes.objects.world import World
 from tests.unit.lanes.objects.buckets import ScriptedBucket
 
+MOVER = Owner(id="x", pid=1, host="h", cache="c", mover=True)
 OTHER = Owner(id="x", pid=1, host="h", cache="c")
 LEFT = Left(url="lanes:///there", epoch=1, time_us=0)
 
@@ -38,19 +38,21 @@ class Time:
 
 
 def manifest(
-    revision: int = 1, *, owner: Owner | None = OTHER, lease_s: float = 5.0, left: Left | None = None
+    revision: int = 1, *, owner: Owner | None = MOVER, lease_s: float = 5.0, left: Left | None = None
 ) -> Manifest:
     return Manifest(database="00", revision=revision, nonce="0", epoch=2, owner=owner, lease_s=lease_s, left=left)
 
 
-def looked(first: Manifest | None, later: dict[int, Manifest], *, wait_s: float = 10.0) -> tuple[bool, float]:
+def looked(
+    first: Manifest | None, later: dict[int, Manifest], *, wait_s: float = 10.0, dead_after_s: float | None = None
+) -> tuple[bool, float]:
     """What is_free says, and after how long."""
     bucket = ScriptedBucket()
     if first is not None:
         bucket.objects[KEY] = msgspec.json.encode(first)
     time = Time(bucket, later)
     world = dataclasses.replace(World(), clock=time, pause=time.pause)
-    return is_free(bucket, wait_s=wait_s, world=world), round(time.now_s, 1)
+    return is_free(bucket, wait_s=wait_s, world=world, dead_after_s=dead_after_s), round(time.now_s, 1)
 
 
 @pytest.mark.parametrize("first", [None, manifest(owner=None), manifest(left=LEFT), manifest(owner=None, left=LEFT)])
@@ -75,9 +77,28 @@ def test_a_mover_that_lives_for_too_long_is_not_waited_for_any_longer() -> None:
     assert 10.0 <= after_s <= 10.2
 
 
-def test_an_owner_that_means_to_stay_is_left_alone() -> None:
-    assert looked(manifest(1, lease_s=10.0), {}) == (False, 0.0)
+@pytest.mark.parametrize("lease_s", [0.1, 5.0, 10.0])
+def test_an_owner_that_is_no_mover_keeps_the_lane_however_short_its_lease_is(lease_s: float) -> None:
+    """It may be idle, and an idle lane renews no lease."""
+    assert looked(manifest(1, owner=OTHER, lease_s=lease_s), {}) == (False, 0.0)
 
 
-def test_no_mover_has_a_longer_lease() -> None:
-    assert TAKEN_LEASE_S <= MOVERS_LEASE_S
+@pytest.mark.parametrize(("lease_s", "after_s"), [(0.5, 3.0), (4.0, 4.0)])
+def test_an_engine_that_shows_no_sign_of_life_is_taken_for_dead(lease_s: float, after_s: float) -> None:
+    free, waited_s = looked(manifest(1, owner=OTHER, lease_s=lease_s), {}, dead_after_s=3.0)
+    assert free
+    assert after_s <= waited_s <= after_s + 0.2
+
+
+def test_an_engine_that_renews_its_lease_keeps_the_lane() -> None:
+    renewed = {20 * number: manifest(number + 1, owner=OTHER) for number in range(1, 20)}
+    free, after_s = looked(manifest(1, owner=OTHER), renewed, dead_after_s=3.0)
+    assert not free
+    assert 10.0 <= after_s <= 10.2
+
+
+def test_a_manifest_of_an_older_version_has_no_mover() -> None:
+    """And one of this version is read by an older one, which knows no movers."""
+    data = msgspec.json.decode(msgspec.json.encode(manifest(owner=OTHER)))
+    del data["owner"]["mover"]
+    assert decode(msgspec.json.encode(data)).owner == OTHER

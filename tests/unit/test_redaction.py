@@ -10,9 +10,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interlock.errors import BadUsage, InterlockError
+from interlock.redaction import (
+    MASK,
+    Redacting,
+    Secret,
+    bounded_text,
+    bounded_traceback,
+    logger_of,
+    redacted_text,
+    redacted_value,
+)
 from interlock.seams import SystemClock
 from interlock.server.security.opening import security_at
-from interlock.server.security.redaction import MASK, Redacting, Secret, redacted_text, redacted_value
 
 CHARACTERS = string.ascii_letters + string.digits
 SECRETS = st.text(CHARACTERS, min_size=12, max_size=60).map("Q9{}".format)
@@ -57,6 +66,18 @@ def test_a_password_in_an_address_is_masked_whatever_is_in_it(password: str) -> 
         "db_password: {}",
         "signature={}",
         "redis://:{}@cache:6379/0",
+        "Authorization: Token {}",
+        'Authorization: Digest username="a", response="{}"',
+        "Cookie: theme=dark; session={}",
+        "password=basic{}",
+        "DB_PASSWORD2={}",
+        "passphrase: {}",
+        "settings.password = {}",
+        "b'password={}'",
+        "{{'password': b'{}'}}",
+        '{{"password": "a\\"{}"}}',
+        '{{\\"password\\": \\"{}\\"}}',
+        "[token={}]",
     ],
 )
 @given(secret=SECRETS)
@@ -160,3 +181,66 @@ def test_an_address_that_is_no_home_is_refused() -> None:
     for home in ("", "shop", "file:///x", "lanes://x", "lanes:///", "lanes:///../x"):
         with pytest.raises(BadUsage):
             security_at(home, clock=SystemClock())
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a://b:", "://", "token=", 'token="', "bearer ", "ilk_", "whsec_", ", secret-", " ", 'token="\\', "token=\\"],
+)
+def test_a_megabyte_that_was_made_to_be_slow_is_masked_in_its_stride(piece: str) -> None:
+    """With a pattern that reads on to the end from everywhere this takes minutes."""
+    redacted_text(piece * (2**20 // len(piece)))
+
+
+def test_a_secret_at_the_cut_is_masked() -> None:
+    text = "x" * 90 + " postgresql://shop:Q9secret@db/shop"
+    assert "Q9" not in bounded_text(text, 113)
+    assert len(bounded_text(text * 9, 100)) == 100
+
+
+def test_a_traceback_is_bounded_and_has_its_causes_and_no_secret() -> None:
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        raise ValueError("password=Q9secret " + "x" * 1_000_000)
+
+    def wrapped() -> None:
+        try:
+            deeper(100)
+        except ValueError as error:
+            raise KeyError("\0 \ud800") from error
+
+    with pytest.raises(KeyError) as raised:
+        wrapped()
+    shown = bounded_traceback(raised.value)
+    assert len(shown) <= 8_000
+    assert "in deeper" in shown
+    assert "ValueError" in shown
+    assert "KeyError" in shown
+    assert "Q9" not in shown
+    assert shown.encode()
+    assert "\0" not in shown
+
+
+def test_a_text_with_line_breaks_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logger_of("interlock.test")
+    forged = "2026-11-17 12:00:00 INFO interlock.steps: all is well"
+    try:
+        int(f"broken\n{forged}\r{forged}\x85{forged}\u2028{forged}\x1b[2K")
+    except ValueError:
+        log.exception("failed: %s", f"a\n{forged}")
+    [record] = caplog.records
+    lines = logging.Formatter("%(message)s").format(record).splitlines()
+    assert not any(line.startswith("2026") for line in lines)
+    assert "\x1b" not in caplog.text
+
+
+def test_every_logger_of_the_engine_masks_secrets_itself() -> None:
+    """Also where a program has handlers of its own."""
+    import interlock.server.app  # noqa: F401, PLC0415 -- it loads what has a logger.
+
+    ours = [each for name, each in logging.Logger.manager.loggerDict.items() if name.startswith("interlock.")]
+    loggers = [each for each in ours if isinstance(each, logging.Logger) and each.name != "interlock.transitions"]
+    assert len(loggers) > 3
+    for each in loggers:
+        assert any(isinstance(one, Redacting) for one in each.filters), each.name

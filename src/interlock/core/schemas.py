@@ -1,0 +1,138 @@
+"""JSON schemas of contexts and payloads, with what a plan has to know and `msgspec.json.schema` leaves out.
+
+A `datetime` or `time` without a declared timezone looks like any text there, the keys of a mapping look like text, and
+a struct that leaves out defaults looks like one that writes them. Each is told by a keyword of its own. The keyword
+`ANNOTATED` at the root says that the schema has them: one that an earlier release saved has none, and then their
+absence says nothing.
+
+The schema and the type are walked side by side. In a union msgspec allows one type for each kind of JSON value, structs
+aside, which have a tag each; so every type has exactly one place in the schema.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+import msgspec.inspect as types
+
+ANNOTATED = "x-interlock"
+"""At the root: the schema says everything below."""
+
+TEXT = "x-interlock-text"
+"""Of a string: which of `DATETIME` … it holds."""
+
+KEYS = "x-interlock-keys"
+"""Of a mapping: the type of its keys, unless they are text."""
+
+OMITS = "x-interlock-omits"
+"""Of an object: fields that have their default are not written."""
+
+DATETIME, NAIVE_DATETIME, TIME = "any datetime", "naive datetime", "any time"
+
+KEYWORDS = frozenset({ANNOTATED, TEXT, KEYS, OMITS})
+
+Json = dict[str, object]
+
+
+def schema_of(cls: type[object]) -> Json:
+    """The JSON schema of a context or a payload."""
+    # Defaults are Python values (a tuple, a set); as JSON the schema is the same before and after it was saved.
+    made = msgspec.json.schema(cls, schema_hook=_model_schema)
+    schema = cast("Json", msgspec.json.decode(msgspec.json.encode(made)))
+    _Annotation(schema).annotate(types.type_info(cls), schema)
+    schema[ANNOTATED] = 1
+    return schema
+
+
+def without_annotations(schema: Mapping[str, object]) -> Json:
+    """The schema as `msgspec.json.schema` writes it."""
+    return cast("Json", _stripped(schema))
+
+
+def _stripped(node: object) -> object:
+    if isinstance(node, dict):
+        items = cast("Json", node).items()
+        return {key: _stripped(value) for key, value in items if key not in KEYWORDS}
+    return [_stripped(each) for each in cast("list[object]", node)] if isinstance(node, list) else node
+
+
+class _Annotation:
+    """One walk over a type and its schema."""
+
+    def __init__(self, root: Json) -> None:
+        self._definitions = cast("dict[str, Json]", root.get("$defs", {}))
+        self._seen: set[tuple[object, int]] = set()
+
+    def annotate(self, kind: types.Type, schema: object) -> None:
+        for place in self._places(schema):
+            for each in kind.types if isinstance(kind, types.UnionType) else (kind,):
+                self._annotate(each, place)
+
+    def _places(self, schema: object) -> list[Json]:
+        """The members of a union, with references followed."""
+        if not isinstance(schema, dict):
+            return []
+        found = cast("Json", schema)
+        if "$ref" in found:
+            return self._places(self._definitions.get(str(found["$ref"]).removeprefix("#/$defs/")))
+        if "anyOf" in found:
+            return [place for each in cast("list[object]", found["anyOf"]) for place in self._places(each)]
+        return [found]
+
+    def _annotate(self, kind: types.Type, place: Json) -> None:
+        if isinstance(kind, types.DateTimeType | types.TimeType):
+            _note_text(kind, place)
+        elif isinstance(kind, types.DictType) and "additionalProperties" in place and "properties" not in place:
+            keys = _key_name(kind.key_type)
+            if keys:
+                place[KEYS] = keys
+            self.annotate(kind.value_type, place["additionalProperties"])
+        elif isinstance(kind, types.ListType | types.VarTupleType | types.SetType | types.FrozenSetType):
+            self.annotate(kind.item_type, place.get("items"))
+        elif isinstance(kind, types.TupleType) and place.get("items") is False:
+            self._annotate_each(kind.item_types, cast("list[object]", place.get("prefixItems", [])))
+        elif isinstance(kind, types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType):
+            self._annotate_object(kind, place)
+
+    def _annotate_object(
+        self, kind: types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType, place: Json
+    ) -> None:
+        if place.get("title") != kind.cls.__name__ or (kind.cls, id(place)) in self._seen:
+            return
+        self._seen.add((kind.cls, id(place)))
+        fields = {field.encode_name: field.type for field in kind.fields}
+        if "properties" in place:
+            if isinstance(kind, types.StructType) and kind.cls.__struct_config__.omit_defaults:
+                place[OMITS] = True
+            properties = cast("Json", place["properties"])
+            for name in fields.keys() & properties.keys():
+                self.annotate(fields[name], properties[name])
+        else:
+            positions = cast("list[object]", place.get("prefixItems", []))
+            self._annotate_each(tuple(fields.values()), positions[max(0, len(positions) - len(fields)) :])
+
+    def _annotate_each(self, kinds: Sequence[types.Type], places: Sequence[object]) -> None:
+        for kind, place in zip(kinds, places, strict=False):
+            self.annotate(kind, place)
+
+
+def _note_text(kind: types.DateTimeType | types.TimeType, place: Json) -> None:
+    # With a declared timezone it has a format; what enumerates or has another format is another member of a union.
+    if place.get("type") != "string" or kind.tz is True or not place.keys() <= {"type", "default", "title"}:
+        return
+    if isinstance(kind, types.DateTimeType):
+        place[TEXT] = DATETIME if kind.tz is None else NAIVE_DATETIME
+    else:
+        place[TEXT] = TIME  # One without a timezone has a format of its own.
+
+
+def _key_name(kind: types.Type) -> str:
+    """What keys are, by a name; empty for text. Of an enumeration its values are in `propertyNames`."""
+    if isinstance(kind, types.StrType | types.AnyType):
+        return ""
+    name = type(kind).__name__.removesuffix("Type").lower()
+    return name if name not in {"datetime", "time"} else f"{name} {getattr(kind, 'tz', None)}"
+
+
+def _model_schema(cls: type[object]) -> Json:
+    return cast("Json", getattr(cls, "model_json_schema")())  # noqa: B009 -- only pydantic comes here.

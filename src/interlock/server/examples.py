@@ -1,0 +1,282 @@
+"""The examples of the OpenAPI document: a problem for every code, and requests for the machines that are served.
+
+A problem is made of an error, as the server makes it for an answer. A context or payload is made of its JSON schema,
+and shown only if its machine reads it: a schema does not say everything that a class checks.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from interlock.access import NotAuthenticated, NotPermitted
+from interlock.errors import (
+    ConstraintViolation,
+    DialectError,
+    GuardRejected,
+    InterlockError,
+    InternalError,
+    InvalidPayload,
+    InvalidTransition,
+    KeyReused,
+    LimitReached,
+    MachineMismatch,
+    OutcomeUnknown,
+    Overloaded,
+    PayloadTooLarge,
+    TargetNotFound,
+    TransactionError,
+    UnavailableError,
+    UserCodeError,
+    VersionConflict,
+    WaitFailed,
+    WaitTimeout,
+    WorkflowExists,
+    WorkflowNotFound,
+)
+from interlock.runtime.bound import Bound
+from interlock.server.answers import encode
+from interlock.server.problems import TITLES, HttpProblem, Problem, problem_of
+
+EXAMPLES_MAX = 50
+"""Of one request body: a server may have many machines with many events."""
+
+DEPTH_MAX = 4
+"""Below it, what may be empty is empty: a type may contain itself."""
+
+TEXTS = ("text", "2026-01-01T12:00:00Z", "12:00:00")
+"""Values of a string that can be any by its schema: that of a moment without an offset says no more."""
+
+Examples = dict[str, dict[str, object]]
+Schema = Mapping[str, object]
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _sample_errors() -> Iterable[InterlockError]:
+    rich = ("affordable", "The amount is between 1 cent and 100 euros.")
+    yield InvalidTransition(machine="order", state="done", event="SUBMIT", allowed=())
+    yield GuardRejected(machine="order", state="draft", event="SUBMIT", guards=[rich], allowed=["SUBMIT", "CANCEL"])
+    yield InvalidPayload("there is no event 'SUMBIT'; the events are SUBMIT, CANCEL. Did you mean SUBMIT?")
+    yield PayloadTooLarge("the body of the request", size_bytes=3_000_000, limit_bytes=2_097_152)
+    yield LimitReached("100 databases are open already (databases_max).")
+    yield WorkflowNotFound("there is no workflow 'o-1'.")
+    yield WorkflowExists("workflow 'o-1' exists already, with other input.")
+    yield VersionConflict("workflow 'o-1' is at version 3, not 2.")
+    yield KeyReused("the key 'click-7' was used for another event of workflow 'o-1'.")
+    yield WaitFailed("workflow 'o-1' ended in state 'cancelled', not in 'done'.")
+    yield WaitTimeout("workflow 'o-1' did not reach the state 'done' within 10 s.")
+    yield TargetNotFound("there is no dead letter '7e57'.")
+    yield DialectError("PRAGMA is not a statement of this dialect.")
+    yield TransactionError("there is no table 'stokc'.")
+    yield ConstraintViolation("the CHECK constraint of table 'stock' refuses n = -1.")
+    yield NotAuthenticated("the request has no API key.")
+    yield NotPermitted("the key has no scope send; it has read.")
+    bug = UserCodeError(
+        "order: guard affordable for SUBMIT in state 'draft' raised ZeroDivisionError: division by zero",
+        machine="order",
+        event="SUBMIT",
+    )
+    bug.correlation_id = "0b5fd0a1-6f6e-4c1e-9d51-1f6a3c0e7a42"  # Without an id the example would be logged as a bug.
+    yield bug
+    yield UnavailableError("the store does not answer.")
+    yield MachineMismatch("workflow 'o-1' was stored by version 2 of machine 'order'; this process runs version 1.")
+    yield Overloaded(1.5)
+    yield OutcomeUnknown("the request took longer than 60 s.")
+    yield InternalError("Something unexpected happened; it is in the server's log as 0b5fd0a1.")
+
+
+_OF_HTTP: dict[str, tuple[int, str]] = {
+    "bad-signature": (401, "the delivery has no valid signature."),
+    "breaker-not-found": (404, "there is no breaker 'gatway'. Did you mean 'gateway'?"),
+    "database-not-found": (404, "there is no database 'stokc' here."),
+    "head-too-large": (431, "the head of the request is larger than 65,536 bytes (head_bytes_max)."),
+    "invalid-request": (400, "the request is not valid HTTP/1.1."),
+    "machine-not-found": (404, "there is no machine 'ordr'. Did you mean 'order'?"),
+    "method-not-allowed": (405, "PATCH is not allowed here; GET is."),
+    "no-metrics": (501, "nothing is counted here."),
+    "not-found": (404, "there is nothing at '/v1/nothing'."),
+    "request-timeout": (408, "no piece of the body arrived for 30 s (body_s)."),
+    "unsupported-media-type": (415, "the body is called 'text/plain'."),
+    "webhook-not-found": (404, "there is no source of webhooks 'strpe'."),
+}
+
+
+@functools.cache
+def problem_examples() -> dict[str, Problem]:
+    """An example for each code that a client may receive."""
+    found = {error.code: problem_of(error) for error in _sample_errors()}
+    for code, (status, what) in _OF_HTTP.items():
+        error = HttpProblem(status, what, code=code, why="The answer says why.", fix="The answer says how to go on.")
+        found[code] = problem_of(error)
+    return found
+
+
+def components() -> Examples:
+    """The examples by code, as the document has them."""
+    return {code: {"summary": TITLES[code], "value": value} for code, value in problem_examples().items()}
+
+
+_CODES: dict[int, tuple[str, ...]] = {
+    400: ("invalid-payload",),
+    401: ("not-authenticated",),
+    403: ("not-permitted",),
+    404: ("machine-not-found",),
+    408: ("request-timeout",),
+    409: ("limit-reached",),
+    412: ("version-conflict",),
+    413: ("payload-too-large",),
+    415: ("unsupported-media-type",),
+    422: ("guard-rejected", "key-reused"),
+    429: ("overloaded",),
+    500: ("internal", "user-code-error"),
+    501: ("no-metrics",),
+    503: ("unavailable", "outcome-unknown"),
+}
+_CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
+    (400, "/v1/databases"): ("invalid-payload", "dialect"),
+    (401, "/v1/webhooks"): ("bad-signature",),
+    (404, "/v1/workflows/{"): ("workflow-not-found",),
+    (404, "/v1/dead-letters"): ("target-not-found",),
+    (404, "/v1/breakers"): ("breaker-not-found",),
+    (404, "/v1/limits"): ("breaker-not-found",),
+    (404, "/v1/databases"): ("database-not-found",),
+    (404, "/v1/webhooks"): ("webhook-not-found", "workflow-not-found"),
+    (408, "/v1/workflows/{id}/wait"): ("wait-timeout", "request-timeout"),
+    (409, "/v1/machines/{machine}/workflows"): ("workflow-exists",),
+    (409, "/v1/workflows/{id}/events"): ("invalid-transition",),
+    (409, "/v1/workflows/{id}/wait"): ("wait-failed",),
+    (409, "/v1/databases"): ("transaction", "limit-reached"),
+    (422, "/v1/databases"): ("constraint-violation", "transaction", "key-reused"),
+    (503, "/v1/workflows/{id}/events"): ("unavailable", "outcome-unknown", "machine-mismatch"),
+}
+
+
+def codes_for(path: str, status: int) -> tuple[str, ...]:
+    """The codes that a route answers with a status, the usual one first."""
+    below = (codes for (each, begin), codes in _CODES_BELOW.items() if each == status and path.startswith(begin))
+    return next(below, _CODES[status])
+
+
+# --- machines --------------------------------------------------------------------------------------------------------
+
+
+def machine_examples(bounds: Sequence[Bound]) -> dict[str, Examples]:
+    """A start of each machine and each of its events, by the path of the route that takes it."""
+    starts: Examples = {}
+    events: Examples = {}
+    lines: Examples = {}
+    for bound in bounds:
+        described, workflow = bound.machine.describe(), f"{bound.name}-1"
+        context = _read_by(bound, None, described.context_schema)
+        if len(starts) < EXAMPLES_MAX and context is not None:
+            starts[bound.name] = {"summary": f"Start {bound.name}", "value": {"id": workflow, "context": context}}
+        for event in described.events:
+            data = _read_by(bound, event.name, event.schema)
+            if len(events) >= EXAMPLES_MAX or data is None:
+                continue
+            name, summary = f"{bound.name}.{event.name}", f"Send {event.name} to {bound.name}"
+            value = {"event": event.name, "data": data}
+            events[name] = {"summary": summary, "value": value}
+            lines[name] = {"summary": summary, "value": encode({"id": workflow, **value}).decode() + "\n"}
+    return {
+        "/v1/machines/{machine}/workflows": starts,
+        "/v1/workflows/{id}/events": events,
+        "/v1/events:batch": lines,
+    }
+
+
+def _read_by(bound: Bound, event: str | None, schema: Schema) -> object:
+    """An example that the machine reads as this event, or as its context; None where none was found."""
+    for text in TEXTS:
+        value = example_of(schema, text)
+        try:
+            data = encode(value)
+            if event is None:
+                bound.codec.decode_context(data, strict=True)
+            else:
+                bound.codec.decode_event(event, data, strict=True)
+        except (InterlockError, TypeError, msgspec.MsgspecError):
+            continue
+        return value
+    return None
+
+
+def example_of(schema: Schema, text: str = TEXTS[0]) -> object:
+    """A value that fits a JSON schema as msgspec writes it; `text` is the value of a string that can be any."""
+    return _example(schema, _Known(cast("Mapping[str, Schema]", schema.get("$defs", {})), text), 0)
+
+
+class _Known(NamedTuple):
+    definitions: Mapping[str, Schema]
+    text: str
+
+
+def _example(schema: Schema, known: _Known, depth: int) -> object:
+    if "$ref" in schema:
+        return _example(known.definitions[str(schema["$ref"]).rpartition("/")[2]], known, depth)
+    if "anyOf" in schema:
+        choices = [each for each in cast("Sequence[Schema]", schema["anyOf"]) if each.get("type") != "null"]
+        optional = len(choices) < len(cast("Sequence[Schema]", schema["anyOf"]))
+        return None if not choices or (optional and depth >= DEPTH_MAX) else _example(choices[0], known, depth + 1)
+    given = [schema[name] for name in ("default", "const") if name in schema]
+    given += [cast("Sequence[object]", schema[name])[0] for name in ("examples", "enum") if schema.get(name)]
+    return given[0] if given else _plain(schema, known, depth)
+
+
+def _plain(schema: Schema, known: _Known, depth: int) -> object:
+    """The same for a schema that names one type, or none: then any JSON fits."""
+    kind = schema.get("type")
+    if kind == "object":
+        members = cast("Mapping[str, Schema]", schema.get("properties", {}))
+        needed = cast("Sequence[str]", schema.get("required", ()))
+        wanted = [name for name in members if name in needed or depth < DEPTH_MAX]
+        return {name: _example(members[name], known, depth + 1) for name in wanted}
+    if kind == "array":
+        return _array(schema, known, depth)
+    if kind == "string":
+        return _text(schema, known.text)
+    if kind in {"integer", "number"}:
+        return _number(schema)
+    if kind is None:
+        return cast("dict[str, object]", {})
+    return True if kind == "boolean" else None
+
+
+def _array(schema: Schema, known: _Known, depth: int) -> list[object]:
+    first = cast("Sequence[Schema]", schema.get("prefixItems", ()))
+    if first:
+        return [_example(each, known, depth + 1) for each in first]
+    items, least = schema.get("items"), cast("int", schema.get("minItems", 0))
+    if not isinstance(items, dict) or depth >= DEPTH_MAX > least:
+        return []
+    return [_example(cast("Schema", items), known, depth + 1)] * max(1, least)
+
+
+_FORMATS = {
+    "date-time": "2026-01-01T12:00:00Z",
+    "date": "2026-01-01",
+    "time": "12:00:00",
+    "duration": "PT60S",
+    "uuid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    "decimal": "19.90",
+}
+
+
+def _text(schema: Schema, text: str) -> str:
+    known = _FORMATS.get(str(schema.get("format")))
+    if known is not None:
+        return known
+    text = "aGVsbG8=" if schema.get("contentEncoding") == "base64" else text
+    return text.ljust(cast("int", schema.get("minLength", 0)), "x")[: cast("int", schema.get("maxLength", len(text)))]
+
+
+def _number(schema: Schema) -> int | float:
+    least = cast("float", schema.get("minimum", cast("float", schema.get("exclusiveMinimum", 0)) + 1))
+    step = cast("float", schema.get("multipleOf", 1))
+    value = max(step, -(-least // step) * step)
+    most = cast("float", schema.get("maximum", cast("float", schema.get("exclusiveMaximum", value + 1)) - 1))
+    found = min(value, most)
+    return int(found) if schema.get("type") == "integer" else float(found)
