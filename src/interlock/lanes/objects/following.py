@@ -121,7 +121,8 @@ class BucketCopy:
 
     def _forward(self, manifest: Manifest) -> int:
         at, before = self._at, self._manifest
-        if at is None or before is None or before.database != manifest.database or at.seq < manifest.collected:
+        # Slots below `kept` may be deleted at any moment: `collected` in the manifest changes only after the deletion.
+        if at is None or before is None or before.database != manifest.database or at.seq + 1 < manifest.kept:
             self._cache.discard()
             self.path.touch()
             at = Position()

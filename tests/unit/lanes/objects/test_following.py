@@ -108,6 +108,22 @@ def test_a_copy_begins_anew_when_what_it_needs_was_collected(tmp_path: Path) -> 
     copy.close()
 
 
+def test_a_copy_does_not_read_what_is_just_being_collected(tmp_path: Path) -> None:
+    """The owner has raised the floor, and is deleting: `collected` still has its old value."""
+    history = History(tmp_path, snapshots_kept=1)
+    history.insert(3)
+    copy = copy_of(history.bucket, tmp_path)
+    early = copy.forward()
+    while history.manifest.kept <= early + 4:
+        history.insert()
+    history.change_manifest(collected=0)
+    history.bucket.objects.pop(log_key(early + 1), None)
+    history.bucket.objects[log_key(early + 2)] = history.bucket.objects[log_key(history.last)]
+    assert copy.forward() == history.last
+    assert rows_in(copy) == history.states[history.last]
+    copy.close()
+
+
 def test_what_is_collected_while_it_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(tmp_path, snapshots_kept=1)
     history.insert(3)
