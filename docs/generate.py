@@ -91,7 +91,7 @@ def metrics_page() -> str:
     page = METRICS_HEAD
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
-        page += f"| `{metric.name}` | {metric.kind} | {labels} | {metric.unit} | {metric.told} |\n"
+        page += f"| `{metric.name}` | {metric.kind} | {labels} | {metric.unit} | {metric.description} |\n"
     return page
 
 
@@ -111,15 +111,15 @@ LIMITED = {
 ONLY_HTTP = {
     "bad-signature": "The signature of a webhook is missing, wrong, or older than five minutes.",
     "breaker-not-found": "No machine here calls a dependency of that name.",
-    "database-not-found": "There is no database of that name, or workflows live in it.",
+    "database-not-found": "There is no database of that name, or it holds workflows.",
     "head-too-large": "The address and the headers are larger than `head_bytes_max`, or have no end.",
-    "invalid-request": "What was sent is no HTTP, or could be read in two ways.",
+    "invalid-request": "The request is not valid HTTP, or is ambiguous.",
     "machine-not-found": "This server has no machine of that name.",
     "method-not-allowed": "The path is there for other methods; `Allow` names them.",
-    "no-metrics": "The engine counts nothing for Prometheus: it was opened without the observer.",
+    "no-metrics": "The engine has no Prometheus exporter: it was opened without the observer.",
     "not-found": "No route has this path.",
     "request-timeout": "Nothing of the body came for `body_s`, or the head took longer than `head_s`.",
-    "unsupported-media-type": "The body is compressed, or is called something else than JSON in UTF-8.",
+    "unsupported-media-type": "The body is compressed, or its type is not JSON in UTF-8.",
     "webhook-not-found": "No source of webhooks has that name.",
 }
 """The codes that no class of errors has."""

@@ -272,7 +272,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what is not needed by every program when it is first used: a machine alone needs no database."""
+    """Load a name at its first use if not every program needs it: a machine alone needs no database."""
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module 'interlock' has no attribute {name!r}")

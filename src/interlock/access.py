@@ -1,7 +1,7 @@
-"""The two ways in which a guard says no: who are you (401), and you may not (403).
+"""The two errors for a request that a server's API keys refuse: not authenticated (401), and not permitted (403).
 
-They are requests that cannot be carried out, as all of `RequestError`. A server raises them, and a client raises what
-the server has answered. Neither ever shows what was presented.
+They are requests that cannot be carried out, as all of `RequestError`. A server raises them, and a client raises the
+server's answer. Neither ever shows the key that was presented.
 """
 
 from interlock.errors import RequestError

@@ -17,9 +17,9 @@
     │   ├── DialectError           SQL outside the documented subset
     │   └── TransactionError       a transaction that did not commit
     │       └── ConstraintViolation
-    ├── StepError                  user code and the world behind it
+    ├── StepError                  user code, or a service that it calls
     │   ├── Retryable                  may work next time; may have happened
-    │   │   └── RetryAfter             … not before so many seconds
+    │   │   └── RetryAfter             … not before `seconds` have passed
     │   ├── NonRetryable               will not work next time; is known not to have happened
     │   └── UserCodeError              a guard or action raised, or returned another type
     ├── UnavailableError           not now, or not here
@@ -136,8 +136,8 @@ class GuardRejected(Refusal):
         self.guards = tuple(name for name, _ in guards)
         self.reasons = tuple(reason for _, reason in guards if reason)
         self.guard = self.guards[0]
-        told = "; ".join(f"{name} ({reason})" if reason else name for name, reason in guards)
-        what = f"{machine}: event {event} in state {state!r} was rejected by guard {told}; "
+        rejections = "; ".join(f"{name} ({reason})" if reason else name for name, reason in guards)
+        what = f"{machine}: event {event} in state {state!r} was rejected by guard {rejections}; "
         what += f"events with a transition here: {_listed(allowed)}."
         fix = "Send it when the condition holds, or with a payload that satisfies it."
         super().__init__(what, machine=machine, state=state, event=event, allowed=allowed, fix=fix)
@@ -270,7 +270,7 @@ class ConstraintViolation(TransactionError):
 
 
 class StepError(InterlockError):
-    """User code, or the world behind it, failed."""
+    """User code, or a service that it calls, failed."""
 
     code = "step"
 
@@ -353,7 +353,7 @@ class LaneOwned(UnavailableError):
 
 
 class LeaseHeld(UnavailableError, TimeoutError):
-    """Somebody else held the lease for all the time that was waited. Says who, and since when."""
+    """Another owner held the lease for all the time that was waited. Says who, and since when."""
 
     code = "lease-held"
     default_why = "A lease has one holder at a time; it ends when it is released, or not renewed in time."

@@ -42,9 +42,9 @@ _NAMES = rf"[a-z0-9_-]{{0,40}}(?:{_NAMED})[a-z0-9_-]{{0,40}}|pwd|sas|sig"
 _SECRET_NAME: Final = re.compile(rf"(?i).*(?:{_NAMED}).*|pwd|sas|sig", re.DOTALL)
 _ADDRESS: Final = re.compile(r"(://[^\s:/@?]{0,200}):([^\s\"'<>]*)")
 _CONTROL: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028\u2029]")
-"""What ends a line, or moves the cursor of a terminal."""
+"""Characters that end a line, or move the cursor of a terminal."""
 _FORMS: Final = (
-    # An API key keeps its id, which is no secret and tells a reader which one it was.
+    # An API key keeps its id, which is not a secret and identifies it for a reader.
     (re.compile(r"(ilk_[a-z2-7]{16})_[A-Za-z0-9_-]+"), rf"\1_{MASK}"),
     (re.compile(r"ilk_(?![a-z2-7]{16}_\*\*\*)[A-Za-z0-9_-]+"), f"ilk_{MASK}"),
     (re.compile(r"whsec_[A-Za-z0-9+/=_-]+"), f"whsec_{MASK}"),
@@ -59,7 +59,7 @@ _FORMS: Final = (
 
 
 class Secret:
-    """A text that nobody sees by accident: not in a log, not in an error, not in a debugger's list of variables."""
+    """A text that is never shown by accident: not in a log, not in an error, not in a debugger's list of variables."""
 
     __slots__ = ("_text",)
 
@@ -86,8 +86,8 @@ class Secret:
 def redacted_text(text: str) -> str:
     """Return the text with everything masked that looks like a secret."""
     text = _ADDRESS.sub(_shown_address, text) if "://" in text else text
-    for form, shown in _FORMS:
-        text = form.sub(shown, text)
+    for form, replacement in _FORMS:
+        text = form.sub(replacement, text)
     return text
 
 
@@ -99,8 +99,8 @@ def _shown_address(found: re.Match[str]) -> str:
 
 def bounded_text(text: str, characters_max: int) -> str:
     """Return at most that much of the text, with secrets masked, also one that stands at the cut."""
-    shown = redacted_text(text[: characters_max * BOUND_FACTOR])
-    return shown if len(shown) <= characters_max else shown[: characters_max - 1] + "…"
+    masked = redacted_text(text[: characters_max * BOUND_FACTOR])
+    return masked if len(masked) <= characters_max else masked[: characters_max - 1] + "…"
 
 
 def storable_text(text: str) -> str:
@@ -122,8 +122,8 @@ def bounded_traceback(error: BaseException) -> str:
     link: BaseException | None = error
     while link is not None and len(parts) < CAUSES_MAX:
         frames = "".join(traceback.format_tb(link.__traceback__, limit=-FRAMES_MAX))
-        told = bounded_text(error_text(link), MESSAGE_CHARACTERS_MAX)
-        parts.append(f"Traceback (most recent call last):\n{redacted_text(frames)}{type(link).__name__}: {told}")
+        message = bounded_text(error_text(link), MESSAGE_CHARACTERS_MAX)
+        parts.append(f"Traceback (most recent call last):\n{redacted_text(frames)}{type(link).__name__}: {message}")
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     text = "\n\nThe exception above led to this one:\n\n".join(reversed(parts))
     text = text if len(text) <= TRACEBACK_CHARACTERS_MAX else "…" + text[1 - TRACEBACK_CHARACTERS_MAX :]
@@ -131,7 +131,7 @@ def bounded_traceback(error: BaseException) -> str:
 
 
 def redacted_value(value: object, depth: int = 0) -> object:
-    """A JSON value with secrets masked: by the name of the field, and inside every text."""
+    """Return a JSON value with secrets masked: by the name of the field, and inside every text."""
     if depth > DEPTH_MAX:
         return MASK
     if isinstance(value, str):

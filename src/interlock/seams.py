@@ -17,7 +17,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """A source of the time."""
 
     def wall_s(self) -> float:
         """Seconds since the epoch, for showing to people. Never compared between machines (G8)."""
@@ -29,19 +29,19 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Where new identities come from."""
+    """A source of new ids."""
 
     def new(self) -> uuid.UUID:
         """A fresh random id. Never derived from a clock (C6)."""
         ...
 
     def text(self) -> str:
-        """The same, written out; for those who need many."""
+        """The same as text; cheaper, for callers that need many."""
         ...
 
 
 class Chance(Protocol):
-    """Where luck comes from: jitter, sampling, the choice of a shard."""
+    """A source of chance: jitter, sampling, the choice of a shard."""
 
     def fraction(self) -> float:
         """A number that is at least 0 and less than 1."""
@@ -49,10 +49,10 @@ class Chance(Protocol):
 
 
 class Secrets(Protocol):
-    """Where secrets come from: bytes that nobody can guess."""
+    """A source of secrets: bytes that cannot be guessed."""
 
     def token(self, size_bytes: int) -> bytes:
-        """So many fresh bytes."""
+        """Return `size_bytes` fresh bytes."""
         ...
 
 
@@ -90,7 +90,7 @@ class RandomIds:
 
 
 _LUCK_BYTES = 4_096
-"""Random bytes fetched at once for ids that are written out."""
+"""Random bytes fetched per call of the system, for ids that are written out."""
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
@@ -144,5 +144,5 @@ class SystemSecrets:
     """The operating system's source of randomness for cryptography."""
 
     def token(self, size_bytes: int) -> bytes:
-        """So many fresh bytes, which nobody can guess."""
+        """Return `size_bytes` fresh bytes that cannot be guessed."""
         return secrets.token_bytes(size_bytes)

@@ -1,6 +1,6 @@
-"""Everything observable, as frozen records, and the one-method seam to observe it (A9).
+"""Signals: everything observable, as frozen records, and the one-method protocol to observe them (A9).
 
-The runtime emits these records and knows nothing of who listens; `observe` turns them into OpenTelemetry,
+The runtime emits these records and knows nothing of the observers; `observe` turns them into OpenTelemetry,
 Prometheus and logs; users subscribe a function. Records hold names, not user objects, so that an observer can
 keep them, send them to another process or write them down.
 
@@ -57,7 +57,7 @@ class StepAttempted:
 
 @dataclass(frozen=True, slots=True)
 class ResultLate:
-    """A step or undo said something after its workflow had moved on; nothing changed. `key` is that of its run."""
+    """A step or undo reported after its workflow had moved on; nothing changed. `key` is that of its run."""
 
     workflow: str
     key: str
@@ -84,7 +84,7 @@ class RedisChanged:
 
 @dataclass(frozen=True, slots=True)
 class LoopBlocked:
-    """The event loop did not turn for `duration_s`. The three names are empty when it was no step that blocked it."""
+    """The event loop did not turn for `duration_s`. The three names are empty unless a step blocked it."""
 
     machine: str
     workflow: str
@@ -127,15 +127,15 @@ class Observer(Protocol):
     """Anything that can be called with a signal: a function, a bound method, an object with `__call__`."""
 
     def __call__(self, signal: Signal, /) -> None:
-        """Take notice of one signal. Runs in the engine's thread: be quick, or hand it on."""
+        """Receive one signal. Runs in the engine's thread: be quick, or hand it on."""
         ...
 
 
 class Counting(Protocol):
-    """Counts what is frequent instead of being told of each: no record is built for it."""
+    """An observer of sums: it counts frequent signals, and no record is built for them."""
 
     def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float, /) -> None:
-        """A group is durable: how many workflows moved, by machine, from and to; all of them so long after it began."""
+        """Count a durable group: how many workflows moved, by machine, from and to; all `duration_s` after it began."""
         ...
 
     def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float, /) -> None:
@@ -146,7 +146,7 @@ class Counting(Protocol):
 class Subscribers:
     """The observers of one engine, in the order they subscribed. Emitting never raises.
 
-    An observer with an attribute `only_signals` is told only of those kinds; one with an attribute `counting` has sums
+    An observer with an attribute `only_signals` receives only those kinds; one with an attribute `counting` has sums
     counted there.
     """
 
@@ -154,19 +154,19 @@ class Subscribers:
         self._observers: tuple[Observer, ...] = ()
         self._of: dict[type[Signal], tuple[Observer, ...]] = {}
         self.counting: tuple[Counting, ...] = ()
-        """Those who want sums."""
+        """The observers of sums."""
         self.moves = self.attempts = False
-        """Whether anybody wants each move, each attempt, as a record."""
+        """Whether an observer wants each move, each attempt, as a record."""
         self.failures = 0
         self.last_failure: Exception | None = None
 
     def subscribe(self, observer: Observer) -> None:
         """Call `observer` with every signal from now on."""
-        given: object = observer
-        call = inspect.getattr_static(type(given), "__call__", None)
-        is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)
-        if is_async or not callable(given):
-            problem = "is async, and nobody would await it" if is_async else "cannot be called"
+        candidate: object = observer
+        call = inspect.getattr_static(type(candidate), "__call__", None)
+        is_async = inspect.iscoroutinefunction(candidate) or inspect.iscoroutinefunction(call)
+        if is_async or not callable(candidate):
+            problem = "is async, and would never be awaited" if is_async else "cannot be called"
             raise DefinitionError(
                 f"observer {observer!r} {problem}.",
                 why="Observers are called in the engine's own thread, as plain functions.",
@@ -181,7 +181,7 @@ class Subscribers:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """All of them."""
+        """The observers, in the order in which they subscribed."""
         return self._observers
 
     def _set(self, observers: tuple[Observer, ...]) -> None:
@@ -191,7 +191,7 @@ class Subscribers:
         self.moves, self.attempts = bool(self._of[TransitionApplied]), bool(self._of[StepAttempted])
 
     def __bool__(self) -> bool:
-        """True when anybody listens, so that a hot path can skip building signals for nobody."""
+        """Whether there are observers: without any a hot path can skip building signals."""
         return bool(self._observers)
 
     def emit(self, signal: Signal) -> None:
@@ -203,7 +203,7 @@ class Subscribers:
                 self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Count what an observer has raised."""
+        """Count an exception of an observer."""
         self.failures += 1
         self.last_failure = error
 

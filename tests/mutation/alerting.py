@@ -23,7 +23,7 @@ ALERTING = [
     Mutant(
         "alert not kept for a receiver that is away",
         OUTBOX,
-        "                    if not taken and self._kept(due):\n",
+        "                    if not taken and self._requeue(due):\n",
         "                    if not taken and due.tried < 0:\n",
         "B7: a receiver is often out of reach for as long as what the alert is about.",
         KEEPING,
@@ -39,8 +39,8 @@ ALERTING = [
     Mutant(
         "alert told at every look",
         STALLS,
-        "untold = [alert for key, alert in seen.alerts.items() if key not in told]",
-        "untold = list(seen.alerts.values())",
+        "new = [alert for key, alert in found.alerts.items() if key not in known]",
+        "new = list(found.alerts.values())",
         "B7: once.",
         LOOKS,
     ),

@@ -217,7 +217,7 @@ BREAKING = [
     Mutant(
         "whose time has come is forgotten",
         OUTLETS,
-        "verdict = self._considered(kind, now_s)[1]",
+        "verdict = self._preview(kind, now_s)[1]",
         'verdict = "wait"',
         "C4: whoever was refused a hair before its time is called all the same.",
         LIMITS,
@@ -225,8 +225,8 @@ BREAKING = [
     Mutant(
         "leaving tells nobody",
         OUTLETS,
-        "            self.others.probed(said=changed)\n        self.stir()\n",
-        "            self.others.probed(said=changed)\n",
+        "            self.others.probed(announced=changed)\n        self.stir()\n",
+        "            self.others.probed(announced=changed)\n",
         "C8: no wake-up is lost.",
         LIMITS,
     ),
@@ -297,7 +297,7 @@ BREAKING = [
     Mutant(
         "a place without a slot is lost",
         PLACES,
-        "        line.keep(name, held)\n",
+        "        line.keep(name, pass_)\n",
         "",
         "G6: it is kept for whoever waits for the slot.",
         BOTH,
@@ -305,8 +305,8 @@ BREAKING = [
     Mutant(
         "a slot without a place is kept",
         PLACES,
-        "        if held is None:\n            slots.decline(name)\n",
-        "        if held is None:\n",
+        "        if pass_ is None:\n            slots.decline(name)\n",
+        "        if pass_ is None:\n",
         "C8: nobody who waits for a dependency takes a slot.",
         BOTH,
     ),

@@ -180,8 +180,8 @@ COMPENSATING = [
     Mutant(
         "two reasons against an undo accepted",
         MISTAKES,
-        "    if len(step.said) > 1:\n",
-        "    if len(step.said) > 2:\n",
+        "    if len(step.undo_flags) > 1:\n",
+        "    if len(step.undo_flags) > 2:\n",
         "They exclude each other.",
         RULES,
     ),

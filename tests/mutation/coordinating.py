@@ -83,7 +83,7 @@ COORDINATING = [
         "each word waits for a silent Redis",
         SHARED,
         "            if self._link.up:\n                await self._send(",
-        "            if self._saying:\n                await self._send(",
+        "            if self._reporting:\n                await self._send(",
         "Closing is bounded, however much was to be said.",
         BREAKERS,
     ),

@@ -113,7 +113,7 @@ async def no_read_before_the_hand_off(folder: Path) -> None:
         await hand_off.begun.wait()
         reading = asyncio.ensure_future(read_count(lane))
         try:
-            while not (lane._held or reading.done()):  # noqa: ASYNC110 -- held or answered: one of both happens.
+            while not (lane._held_reads or reading.done()):  # noqa: ASYNC110 -- held or answered: one of both happens.
                 await asyncio.sleep(0)
             assert not (reading.done() and reading.result() == 1), "shown before it was handed on"
         finally:

@@ -135,7 +135,7 @@ def places_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_is_called_when_a_breaker_closes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Line, "stir", lambda _line: None)
-    patch.setattr(Line, "_wait_for_the_time", lambda _line: None)
+    patch.setattr(Line, "_set_timer", lambda _line: None)
 
 
 BY_SEEDS: list[tuple[Sabotage, str]] = [

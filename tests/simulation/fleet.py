@@ -351,7 +351,7 @@ def simulate(seed: int) -> Simulated:
     return Simulated(
         seed=seed,
         complaints=tuple(what for what, _ in story.complaints),
-        story=story.told(),
+        story=story.excerpt(),
         counts=dict(story.counts),
         faults=dict(story.faults),
     )

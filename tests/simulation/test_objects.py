@@ -32,15 +32,15 @@ def test_no_story_breaks_a_promise(first: int) -> None:
 def test_the_same_seed_tells_the_same_story() -> None:
     with untraced():
         for seed in range(10):
-            assert play(seed).told() == play(seed).told()
+            assert play(seed).text_lines() == play(seed).text_lines()
 
 
 def test_another_process_tells_the_same_story() -> None:
-    tell = "from interlock.testing.simulation.run import play; print('\\n'.join(play(11).told()))"
+    tell = "from interlock.testing.simulation.run import play; print('\\n'.join(play(11).text_lines()))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", tell], env=environment, capture_output=True, text=True, check=True)
     with untraced():
-        assert done.stdout.splitlines() == play(11).told()
+        assert done.stdout.splitlines() == play(11).text_lines()
 
 
 def test_stories_are_not_all_alike() -> None:

@@ -1,6 +1,6 @@
-"""Line charts as SVG, written by hand: no library, no script, legible on light and on dark paper.
+"""Line charts as SVG, without library or script, legible on light and on dark paper.
 
-A figure is a column of panels with one legend, or with one each where they show different lines. Lines are told apart
+A figure is a column of panels with one legend, or with one each where they show different lines. Lines differ
 by colour, by the form of their marks and by their names, so that a reader who sees no colours loses nothing. As in the
 diagrams of machines, every colour is set by a class and written out for both themes, because several viewers know media
 queries but not variables.
@@ -18,7 +18,7 @@ HEAD = 64
 LEGEND_ROW = 20
 REMARK_ROW = 17
 TICKS_MAX = 16
-"""Of an axis whose ticks are the values themselves. With more they are round numbers."""
+"""Maximum number of values that are used as ticks of an axis. With more values, ticks are round numbers."""
 
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 _LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: what it shows, with its unit, and whether every step is the same factor."""
+    """One axis: its title with the unit, and whether it is logarithmic."""
 
     title: str
     logarithmic: bool = False
@@ -61,7 +61,7 @@ class _Scale:
 
 
 def draw(title: str, remark: str, panels: Sequence[Panel]) -> str:
-    """The figure as a standalone SVG document. Lines of the same name share their look in all panels.
+    """Return the figure as a standalone SVG document. Lines of the same name share their look in all panels.
 
     The remark may have several lines; a line has room for about 115 characters.
     """
@@ -133,7 +133,7 @@ def _size(height: int) -> str:
 
 
 def _legend(looks: Mapping[str, int], names: Sequence[str], left: float, top: int) -> tuple[list[str], int]:
-    """The legend, and how many rows it takes; `left` and `top` are where it begins."""
+    """Return the legend and its number of rows; it begins at `left` and `top`."""
     parts: list[str] = []
     room = WIDTH if left else WIDTH - LEFT
     x, y, rows = left, top, 1
@@ -163,7 +163,7 @@ def _mark(place: int, x: float, y: float) -> str:
 
 
 def _scale(values: Sequence[float], axis: Axis, first: float, last: float, *, at_values: bool) -> _Scale:
-    """Places for the values from `first` to `last`; its ticks are round numbers, or the values themselves."""
+    """Return the scale for values from `first` to `last`; its ticks are round numbers, or the values themselves."""
     at_values = at_values and (axis.logarithmic or len(set(values)) <= TICKS_MAX)
     if axis.logarithmic:
         bottom, top = math.log10(min(values)), math.log10(max(values))

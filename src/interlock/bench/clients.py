@@ -1,7 +1,7 @@
-"""Clients that ask again as soon as they were answered, for a given time: a closed loop.
+"""Closed-loop clients: each sends its next request as soon as the last was answered, for a given time.
 
-So the rate is what the lane does with so many clients, and not what a generator pushed at it. All clients start
-together, and the last answer ends the measurement: nobody is stopped half-way.
+So the rate is the lane's with that number of clients, not a generator's. All clients start together, and the last
+answer ends the measurement: no request is interrupted.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ Ask = Callable[[], Awaitable[object]]
 
 
 class Load(NamedTuple):
-    """What the clients saw."""
+    """Rate and latencies that the clients measured."""
 
     answers: int
     seconds: float
@@ -22,27 +22,27 @@ class Load(NamedTuple):
     """Sorted."""
 
     def latency_ms(self, share: float) -> float:
-        """The latency that this share of the answers did not exceed."""
+        """Return the latency that this share of the answers did not exceed."""
         count = len(self.latencies_s)
         return 1e3 * self.latencies_s[min(count - 1, int(share * count))]
 
 
 async def ask_for(seconds: float, *, clients: int, ask: Ask) -> Load:
-    """Let so many clients ask for so many seconds; each asks at least once."""
+    """Run `clients` clients for `seconds`; each sends at least one request."""
     latencies: list[float] = []
     cpu = time.process_time()
     begun = time.perf_counter()
     end = begun + seconds
 
     async def client() -> None:
-        asked = begun
+        sent = begun
         while True:
             await ask()
             answered = time.perf_counter()
-            latencies.append(answered - asked)
+            latencies.append(answered - sent)
             if answered >= end:
                 return
-            asked = answered
+            sent = answered
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
@@ -52,11 +52,11 @@ async def ask_for(seconds: float, *, clients: int, ask: Ask) -> Load:
 
 
 async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
-    """Let one client per question ask for so many seconds; the rate is that until the last answer within that time.
+    """Run one client per request for `seconds`; the rate counts until the last answer within that time.
 
-    For clients that wait long, and are answered many at once: the last answers of `ask_for` come while most clients
-    have stopped already, and a rate that includes them would be that of fewer clients. Here they are awaited, too, so
-    that nobody is stopped half-way, and their latencies are kept: they are the longest.
+    For clients that wait long and are answered in groups: the last answers of `ask_for` arrive when most clients have
+    stopped, and a rate that includes them would be that of fewer clients. Late answers are awaited here, too, and their
+    latencies are kept: they are the longest.
     """
     latencies: list[float] = []
     answers = 0
@@ -67,20 +67,20 @@ async def ask_within(seconds: float, asks: Sequence[Ask]) -> Load:
 
     async def client(ask: Ask) -> None:
         nonlocal answers, last, used
-        asked = begun
+        sent = begun
         while True:
             await ask()
             answered = time.perf_counter()
-            latencies.append(answered - asked)
+            latencies.append(answered - sent)
             late = answered >= end
             if late and not used:
                 used = time.process_time() - cpu
-            if not late or not answers:  # Not one answer in time: the first late one is all there is.
+            if not late or not answers:  # Without an answer in time, the first late one counts.
                 answers += 1
                 last = answered
             if late:
                 return
-            asked = answered
+            sent = answered
 
     async with asyncio.TaskGroup() as group:
         for ask in asks:

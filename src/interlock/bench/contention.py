@@ -1,12 +1,12 @@
-"""Experiment 3: the contention wall, and what gets around it (D12).
+"""Experiment 3: the contention wall, and the ways around it (D12).
 
-Writers of one row wait for each other, so their rate flattens however many they are. Databases of their own for
-independent streams scale, because nobody waits for anybody. A counter that is sharded, or kept as a log, gets back
-what rows without contention would do. All of it is measured in turns on one machine, and after each turn every row
-must hold exactly what was acknowledged: no update is lost anywhere.
+Writers of one row wait for each other, so their rate flattens with any number of writers. Separate databases for
+independent streams scale, because their writers never wait for each other. A sharded counter, or one kept as a log,
+reaches the rate of rows without contention. All settings are measured in turns on one machine. After each turn every
+row must hold exactly what was acknowledged: no update is lost.
 
-What it does not show is a way to make writes independent that are not (D13): groups, shards, logs and databases of
-their own lower what a dependency costs, or are for writes that never had one.
+The experiment does not make dependent writes independent (D13). Groups, shards, logs and separate databases lower the
+cost of a dependency, or are for writes that never had one.
 """
 
 import statistics
@@ -24,7 +24,7 @@ from interlock.lanes.objects.addresses import is_bucket
 from interlock.sql.postgres.address import is_postgres
 
 ROUNDS: Final = 3
-"""Every setting is measured so often, the settings taking turns; a point is made of medians."""
+"""Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
 
 SECONDS_MAX: Final = 60.0
 
@@ -35,14 +35,14 @@ TOLD: Final = (
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole experiment."""
+    """Result of the whole experiment."""
 
     name: str = "contention"
     engine: Kind
     url: str
     hand_off_ms: float
     seconds: float
-    """Of each point, all its rounds together."""
+    """Seconds per point, all its rounds together."""
     rounds: int = ROUNDS
     points: list[Point]
     findings: list[str]
@@ -54,7 +54,7 @@ Watcher = Callable[[Point], None]
 
 
 def kind_of(url: str | None) -> Kind:
-    """Which engine an address is for."""
+    """Return the kind of engine that an address names."""
     if url == "memory:":
         return "memory"
     return (
@@ -66,11 +66,11 @@ def kind_of(url: str | None) -> Kind:
     )
 
 
-def hand_off_for(url: str | None, asked_ms: float | None) -> float:
-    """The hand-off in milliseconds: what was asked for, or 10 on lanes. A bucket and PostgreSQL have their own."""
+def hand_off_for(url: str | None, requested_ms: float | None) -> float:
+    """Return the hand-off in milliseconds: the requested one, or 10 on lanes; 0 for a bucket and PostgreSQL."""
     if kind_of(url) in {"bucket", "postgres"}:
         return 0.0
-    return HAND_OFF_MS if asked_ms is None else asked_ms
+    return HAND_OFF_MS if requested_ms is None else requested_ms
 
 
 async def measure(
@@ -78,8 +78,8 @@ async def measure(
 ) -> Experiment:
     """Measure every setting; `watch` is called after each of its rounds.
 
-    Without a URL the lanes live in a temporary folder. What exists already is refused (BadUsage), and the experiment's
-    own databases are removed at the end. Raises CorruptionError when an acknowledged update is missing.
+    Without a URL the lanes are in a temporary folder. An existing database is refused (BadUsage), and the experiment's
+    own are removed at the end. Raises CorruptionError when an acknowledged update is missing.
     """
     check_bounds(seconds=seconds, hand_off_ms=hand_off_ms)
     turns: dict[Setting, list[Point]] = {setting: [] for setting in settings}
@@ -105,7 +105,7 @@ async def measure(
     points = [median(measured) for measured in turns.values()]
     return Experiment(
         engine=place.kind,
-        url=place.shown,
+        url=place.public_url,
         hand_off_ms=hand_off_ms,
         seconds=seconds,
         points=points,
@@ -115,12 +115,12 @@ async def measure(
 
 
 def planned(url: str | None, *, hand_off_ms: float, quick: bool) -> list[Setting]:
-    """What would be measured at this address."""
+    """Return the settings that would be measured at this address."""
     return settings_for(kind_of(url), hand_off_ms=hand_off_ms, quick=quick)
 
 
 def check_bounds(*, seconds: float, hand_off_ms: float) -> None:
-    """Refuse what would not end: BadUsage."""
+    """Raise BadUsage for values that are out of bounds."""
     wrong: list[str] = []
     if not 0 < seconds <= SECONDS_MAX:
         wrong.append(f"{seconds:g} seconds; more than 0, at most {SECONDS_MAX:g}")
@@ -130,12 +130,12 @@ def check_bounds(*, seconds: float, hand_off_ms: float) -> None:
         raise BadUsage(
             f"the experiment cannot have {wrong[0]}.",
             why="It is bounded in time and number, so that it always ends.",
-            fix="Choose a number from the range that is named.",
+            fix="Choose a number from this range.",
         )
 
 
 def median(rounds: Sequence[Point]) -> Point:
-    """One setting's rounds as one point: the median of every number."""
+    """Return the rounds of one setting as one point, with the median of every number."""
 
     def middle(value: Callable[[Point], float]) -> float:
         return statistics.median(map(value, rounds))

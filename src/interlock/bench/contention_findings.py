@@ -1,4 +1,4 @@
-"""What the points of experiment 3 say: a sentence for each finding, and whether each goal was met.
+"""Findings and verdicts of experiment 3: a sentence per finding, and whether each goal was met.
 
 A share is always of two rates of the same run under the same settings: each at its own best number of clients, or both
 with the same number where groups let the rate grow with the clients. The reference on lanes is the fastest way to write
@@ -38,7 +38,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     part: Part
     series: str
     clients: int
-    """All together."""
+    """Number of clients of all databases together."""
     databases: int
     batch: int | None
     hand_off_ms: float
@@ -50,7 +50,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One goal, and what was measured."""
+    """One goal, and the measured value."""
 
     goal: str
     name: str
@@ -60,22 +60,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(kind: Kind, points: Sequence[Point]) -> list[str]:
-    """One sentence for each thing that the points show."""
-    told = [_wall(line) for line in _lines(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
+    """Return one sentence per finding."""
+    sentences = [_wall(line) for line in _lines(points) if line[0].series in {ROW, ONE_ROW, ONE_ROW_ALONE}]
     if kind == "postgres":
-        told += [
+        sentences += [
             _share(_best(points, "disk", counter), _best(points, "disk", ROWS), counter)
             for counter in (SHARDED, EVENT_LOG)
         ]
     else:
-        told += _on_lanes(points)
-        told += [] if is_far(points) else [_near(points)]
+        sentences += _on_lanes(points)
+        sentences += [] if is_far(points) else [_near(points)]
     one, most = _databases(points)[0], _databases(points)[-1]
-    told.append(
+    sentences.append(
         f"{most.databases} separate databases do {most.commits_per_s / one.commits_per_s:.1f} times as much as one, "
         f"with {CLIENTS_PER_DATABASE} clients each{_SHARED if kind == 'postgres' else ''}."
     )
-    return told
+    return sentences
 
 
 def _on_lanes(points: Sequence[Point]) -> list[str]:
@@ -96,19 +96,19 @@ def _on_lanes(points: Sequence[Point]) -> list[str]:
         f"and the row itself {rate('grouped', ONE_ROW)}."
     )
     late = (
-        f"With groups a sharded counter does {rate('grouped', SHARDED)}: who writes to another shard each time waits "
+        f"With groups a sharded counter does {rate('grouped', SHARDED)}: a client that changes its shard waits "
         "for a group that has left already, and then for its own."
     )
     return [recovered, queued, grouped, late]
 
 
 def is_far(points: Sequence[Point]) -> bool:
-    """Whether the way to the durable place is the limit on lanes, and not the processors: 10 ms or more."""
+    """Return whether the latency of the durable place (10 ms or more) is the limit on lanes, not the processors."""
     return _way(points).p50_ms >= FAR_MS
 
 
 def verdicts(kind: Kind, points: Sequence[Point]) -> list[Verdict]:
-    """The goals of the experiment that hold on this engine. On lanes they are for a durable place that is far away."""
+    """Judge the goals that apply to this engine. On lanes they apply only to a durable place that is far away."""
     found: list[Verdict] = []
     if kind != "postgres" and not is_far(points):
         return found
@@ -148,7 +148,7 @@ def _recovered(series: str, share: float, reference: str) -> Verdict:
 
 
 def _grouped_share(points: Sequence[Point]) -> float:
-    """The log's share of the better reference, in the middle of all numbers of clients.
+    """Return the log's share of the better reference, as the median over all numbers of clients.
 
     With groups the rate grows with the clients until the processors are the limit, so that only rates of the same
     number of clients can be compared.
@@ -185,7 +185,7 @@ def _wall(line: Sequence[Point]) -> str:
     first, last = line[0], line[-1]
     last_but_one = line[-2] if len(line) > 1 else first
     best = max(line, key=_per_second)
-    away = f" behind a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
+    away = f" with a hand-off of {first.hand_off_ms:g} ms" if first.hand_off_ms else ""
     if len(line) == 1:
         return f"{_opened(first.series)}{away}: {_rate(first)}."
     more, clients = last.commits_per_s / first.commits_per_s, last.clients / first.clients

@@ -1,7 +1,7 @@
-"""One measurement of experiment 3: open the databases, let the clients write, count what is there.
+"""One measurement of experiment 3: open the databases, let the clients write, and compare the rows.
 
-The databases stay from round to round, and the books are kept over all of them: after each measurement every row must
-hold exactly what was acknowledged since it was made. Nothing is measured that was not counted.
+The databases stay from round to round, and the books cover all rounds: after each measurement every row must hold
+exactly what was acknowledged since it was made. Every measured write is counted.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from interlock.lanes.beyond import HandOff
 from interlock.sql.postgres.address import is_postgres, parsed
 
 CONNECTIONS_MAX: Final = 64
-"""Of all databases of one measurement together, on PostgreSQL: a server has a hundred unless told otherwise."""
+"""Connections of all databases of one measurement, on PostgreSQL: the server's default is a hundred."""
 
 IDLE_S: Final = 3_600.0
 QUEUE_MAX: Final = 10_000
@@ -39,7 +39,7 @@ KeyT = TypeVar("KeyT", int, str)
 
 
 class Books:
-    """The databases of an experiment, and what every row of them must hold. Enter it; leaving closes them all."""
+    """The databases of an experiment, and the expected value of every row. Leaving the block closes them all."""
 
     def __init__(self, place: Ground) -> None:
         self._place = place
@@ -57,10 +57,10 @@ class Books:
         await self._stack.aclose()
 
     async def measure(self, setting: Setting, seconds: float) -> Load:
-        """Measure one setting for so many seconds, then compare. Raises CorruptionError for a lost update."""
+        """Measure one setting for `seconds`, then compare. Raises CorruptionError for a lost update."""
         async with AsyncExitStack() as turn:
-            # A lane rests between its turns. On PostgreSQL every open database keeps connections of a server that has
-            # only so many, so there it is closed after each.
+            # A lane is idle between its turns and stays open. On PostgreSQL every open database holds some of the
+            # server's connections, so it is closed after each turn.
             stack = turn if self._place.kind == "postgres" else self._stack
             names = _names(setting)
             databases = await asyncio.gather(*(self._database(stack, setting, name) for name in names))
@@ -86,7 +86,7 @@ class Books:
         assert setting.batch is not None
         return Database.open(
             url,
-            hand_off=_waiting(setting.hand_off_ms / 1e3) if setting.hand_off_ms else None,
+            hand_off=_hand_off(setting.hand_off_ms / 1e3) if setting.hand_off_ms else None,
             cache=str(self._place.cache),
             group_commit_max_batch=setting.batch,
             queue_max=QUEUE_MAX,
@@ -105,8 +105,8 @@ class Books:
         asks: list[Ask] = []
         for client in range(setting.clients):
             place, row = client % len(databases), client // len(databases) % rows
-            asks.append(_counted(books[place], row, partial(databases[place].execute, INCREMENT, row)))
-        load = await self._asked(setting, seconds, asks)
+            asks.append(_counting(books[place], row, partial(databases[place].execute, INCREMENT, row)))
+        load = await self._run_clients(setting, seconds, asks)
         for name, book, database in zip(names, books, databases, strict=True):
             found = {row.id: row.n for row in await database.query(COUNTS)}
             if found != dict(book):
@@ -122,8 +122,8 @@ class Books:
         assert setting.work != "rows"
         fresh = name not in self._hits
         counter = database.counter(HITS, kind=setting.work)
-        asks = [_counted(self._hits, name, counter.add)] * setting.clients
-        load = await self._asked(setting, seconds, asks, fresh=fresh)
+        asks = [_counting(self._hits, name, counter.add)] * setting.clients
+        load = await self._run_clients(setting, seconds, asks, fresh=fresh)
         found = await counter.value()
         if found != self._hits[name]:
             raise CorruptionError(
@@ -131,26 +131,26 @@ class Books:
             )
         return load
 
-    async def _asked(self, setting: Setting, seconds: float, asks: Sequence[Ask], *, fresh: bool = False) -> Load:
-        # Tables, statements and shards are made, and on PostgreSQL all connections, before anything is measured.
+    async def _run_clients(self, setting: Setting, seconds: float, asks: Sequence[Ask], *, fresh: bool = False) -> Load:
+        # Tables, statements, shards, and connections to PostgreSQL are made before the measurement.
         warm = asks if self._place.kind == "postgres" or fresh else asks[: setting.databases]
-        await asyncio.gather(*(_answered(ask) for ask in warm))
+        await asyncio.gather(*(_await_answer(ask) for ask in warm))
         return await ask_within(seconds, asks)
 
 
 def _names(setting: Setting) -> list[str]:
-    """A database is used under one setting of groups and hand-off alone."""
+    """Return the names of the databases of a setting; each has one setting of groups and hand-off."""
     kept = "rows" if setting.work in {"row", "rows"} else setting.work
     away_us = round(1e3 * setting.hand_off_ms)
     return [f"{kept}_{setting.batch or 0}_{away_us}_{number}" for number in range(setting.databases)]
 
 
-async def _answered(ask: Ask) -> None:
+async def _await_answer(ask: Ask) -> None:
     await ask()
 
 
-def _counted(book: Counter[KeyT], key: KeyT, ask: Callable[[], Awaitable[object]]) -> Ask:
-    # No coroutine of its own: it would be measured. Whatever is asked is answered, or the whole experiment fails.
+def _counting(book: Counter[KeyT], key: KeyT, ask: Callable[[], Awaitable[object]]) -> Ask:
+    # Not a coroutine, which would be measured. Counting first is safe: an unanswered write fails the experiment.
     def counted() -> Awaitable[object]:
         book[key] += 1
         return ask()
@@ -168,7 +168,7 @@ async def _make_rows(database: Database, book: Counter[int], rows: int) -> None:
     book.update(dict.fromkeys(missing, 0))
 
 
-def _waiting(seconds: float) -> HandOff:
+def _hand_off(seconds: float) -> HandOff:
     never = threading.Event()
 
     def hand_off() -> None:

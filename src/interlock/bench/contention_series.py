@@ -1,8 +1,8 @@
-"""What experiment 3 measures on which engine: series of settings, each a line of the plot.
+"""Settings of experiment 3 for each engine: series of settings, each a line of the plot.
 
-A hand-off stands for a durable place that is a journey away, as a bucket is: every group of a lane pays it once, and
-lanes pay it side by side. On a local disk without one the processor is the limit, and not the row. A bucket and
-PostgreSQL have a way of their own and get none.
+A hand-off simulates the latency of a distant durable place such as a bucket: every group of a lane pays it once, and
+lanes pay it concurrently. On a local disk without one the processor is the limit, not the row. A bucket and
+PostgreSQL have latencies of their own and get no hand-off.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Final, Literal
 from interlock.bench.grounds import Kind
 
 GROUPED: Final = 1_000
-"""`group_commit_max_batch`, as lanes have it unless told otherwise."""
+"""The default of `group_commit_max_batch`."""
 
 STREAMS: Final = 16
 """Databases of the reference on lanes, and shards of a counter."""
@@ -47,7 +47,7 @@ class Setting:
     clients: int
     databases: int = 1
     batch: int | None = GROUPED
-    """None where there are no groups to be bounded."""
+    """Bound on a group; None on engines without groups."""
     hand_off_ms: float = 0.0
 
     def __str__(self) -> str:
@@ -55,16 +55,16 @@ class Setting:
 
 
 def settings_for(kind: Kind, *, hand_off_ms: float, quick: bool) -> list[Setting]:
-    """Everything that is measured on an engine, in the order of the table."""
+    """Return all settings for an engine, in the order of the table."""
     return _on_postgres(quick=quick) if kind == "postgres" else _on_lanes(kind, hand_off_ms, quick=quick)
 
 
 def _on_lanes(kind: Kind, hand_off_ms: float, *, quick: bool) -> list[Setting]:
     away = 0.0 if kind == "bucket" else hand_off_ms
     wall = (1, 16, 64) if quick else (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    # With groups it takes more clients until they are the limit no longer.
+    # With groups, more clients are needed to reach the limit.
     wide = (1, 16, 64, 256) if quick else (*wall, 512, 1_024)
-    # One row without groups keeps each client waiting for all others: more of them only take longer.
+    # On one row without groups each client waits for all others: more clients would only wait longer.
     few = (1, 16) if quick else (1, 4, 16, 64)
     many = (16, 256) if quick else (4, 16, 64, 256)
     grouped = (16, 64) if quick else (16, 64, 256)

@@ -1,12 +1,12 @@
-"""Experiment 4: every acknowledged commit survives a crash, and no transaction is ever there by half (D12, G2).
+"""Experiment 4: every acknowledged commit survives a crash, and no transaction is torn (D12, G2).
 
-A process of its own writes with many clients and says what was acknowledged, through a pipe. At a moment chosen by
-chance it is killed, kill -9. Then the database is opened again and compared with what was said: everything that was
-acknowledged is there, of each client at most the one transaction that was under way besides, and the three rows of
-every transaction agree. On a bucket the local disk is lost as well, every other time.
+A child process writes with many clients and reports each acknowledgement through a pipe. It is killed with SIGKILL at
+a random moment. Then the database is opened again and compared with the reports: every acknowledged transaction is
+there, each client has at most one transaction more, and the three rows of every transaction agree. On a bucket, every
+other crash loses the local disk as well.
 
-What it does not show is a machine that loses its power: a killed process leaves what the system had already taken over
-for writing. The tests of the repository cut the power of a simulated disk.
+The experiment does not cut the power: after a kill the system still writes what it had taken over. The tests of the
+repository cut the power of a simulated disk.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ CYCLES_MAX: Final = 10_000
 CLIENTS: Final = 16
 CLIENTS_MAX: Final = 500
 LEASE_S: Final = 1.0
-"""On a bucket: who lost its disk waits so long for the lease of the life that was killed."""
+"""Seconds of a lease on a bucket: after the loss of its disk, a child waits for the lease of the killed one."""
 
 LINES_MAX: Final = 200
-"""A life is killed after at most so many acknowledgements."""
+"""Maximum number of acknowledgements before a kill."""
 
 MOMENT_S_MAX: Final = 0.005
-"""And at most so long after the last of them that was waited for: somewhere within a group."""
+"""Maximum delay of the kill after the last of these acknowledgements, so that it hits a group."""
 
 EARLY_ONE_IN: Final = 5
 EARLY_S_MAX: Final = 0.05
-"""One life in so many is killed so soon after its start: while it opens, recovers, or has just begun."""
+"""Maximum delay of an early kill, one in `EARLY_ONE_IN`: while the child opens, recovers, or has just begun."""
 
 RECOVERY_S_MAX: Final = 30.0
 RECOVERY_PAUSE_S: Final = 0.05
-"""How long, and how often, the database is tried after a crash."""
+"""Bound on the attempts to open the database after a crash, and the pause between them."""
 
 WRITER: Final = "interlock.bench.durability_child:write"
 DATABASE: Final = "ledger"
@@ -64,24 +64,24 @@ BY_TILL = "SELECT till, count(*) FROM ledger GROUP BY till"
 
 
 class Cycle(msgspec.Struct, frozen=True, kw_only=True):
-    """One life, its end, and what was found afterwards."""
+    """One run of the child, its kill, and the comparison."""
 
     cycle: int
     acknowledged: int
     found: int
     in_doubt: int
-    """Found without an acknowledgement: under way when the process died, and whole."""
+    """Transactions found without an acknowledgement: running when the process died, and complete."""
     lost: int
-    """Acknowledged and not found. Must be 0."""
+    """Transactions acknowledged and not found. Must be 0."""
     torn: int
     """Accounts that do not agree with the ledger. Must be 0."""
     disk_lost: bool
     recovery_ms: float
-    """From the kill to the first answer of the database that was opened again."""
+    """From the kill to the first answer of the reopened database."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole experiment."""
+    """Result of the whole experiment."""
 
     name: str = "durability"
     engine: Kind
@@ -101,25 +101,25 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
 Watcher = Callable[[Cycle], None]
 Strike = Callable[[Process], None]
-"""Kills a life, and whatever else a crash takes with it. The life may have failed by then."""
+"""Kills a child, and optionally more. The child may have failed before."""
 
 
-class Said(NamedTuple):
-    """What a life said before it died."""
+class Reports(NamedTuple):
+    """The reports of a child before it died."""
 
     acknowledged: dict[int, int]
     """The last turn of each client, 0 if none; all turns before it were acknowledged, too."""
     failed: list[str]
-    """Why it could not go on, if it could not."""
+    """Its error, if it failed before the kill."""
 
 
 class State(NamedTuple):
-    """What is in the database, read in one transaction."""
+    """Content of the database, read in one transaction."""
 
     turns: dict[int, set[int]]
-    """Of the last life, by client."""
+    """Turns of the last child, by client."""
     before: dict[int, int]
-    """How many of each life before."""
+    """Number of turns of each earlier child, by cycle."""
     torn: int
 
 
@@ -134,10 +134,10 @@ async def measure(
     writer: str = WRITER,
     lease_s: float = LEASE_S,
 ) -> Experiment:
-    """Kill so many lives; stops at the first that lost or tore anything, which `check` raises.
+    """Run and kill `cycles` children. Stop at the first lost or torn transaction, for which `check` raises.
 
-    With a `strike` of one's own more may be killed than the process, and a life may fail before it dies. `writer` is
-    what a life does; a sabotaged one must be caught.
+    A custom `strike` may kill more than the process, and then a child may fail before its kill. `writer` is the child's
+    program; the tests pass a sabotaged one.
     """
     check_bounds(url, cycles=cycles, clients=clients)
     chance = SystemChance(seed)
@@ -149,20 +149,20 @@ async def measure(
         with Processes() as processes:
             for number in range(1, cycles + 1):
                 life = processes.start(writer, address, str(place.cache), number, clients, lease_s)
-                said = _until_killed(life, clients, chance, strike or Process.kill)
-                if said.failed and strike is None:
+                reports = _run_until_killed(life, clients, chance, strike or Process.kill)
+                if reports.failed and strike is None:
                     raise UnavailableError(
-                        f"cycle {number} failed before it was killed: {said.failed[0]}",
-                        why="A life writes until it is killed; this one could not.",
-                        fix="Look at the error; the database and the disk, bucket or server behind it must work.",
+                        f"cycle {number} failed before it was killed: {reports.failed[0]}",
+                        why="The process writes until it is killed; this one could not.",
+                        fix="Look at the error; the database and its disk, bucket or server must work.",
                     )
                 disk_lost = place.kind == "bucket" and number % 2 == 0
                 killed_s = time.perf_counter()
                 if disk_lost:
                     shutil.rmtree(place.cache, ignore_errors=True)
-                state = await _opened_again(address, place, number, lease_s)
+                state = await _reopen(address, place, number, lease_s)
                 recovery_ms = 1e3 * (time.perf_counter() - killed_s)
-                done.append(judge(number, said, state, known, disk_lost=disk_lost, recovery_ms=recovery_ms))
+                done.append(judge(number, reports, state, known, disk_lost=disk_lost, recovery_ms=recovery_ms))
                 watch(done[-1])
                 if done[-1].lost or done[-1].torn:
                     break
@@ -170,7 +170,7 @@ async def measure(
 
 
 def check_bounds(url: str | None, *, cycles: int, clients: int) -> None:
-    """Refuse what would not end, or would show nothing: BadUsage."""
+    """Raise BadUsage for values that are out of bounds, and for a database in memory."""
     if url == "memory:":
         raise BadUsage(
             "a database in memory has no durability to measure.",
@@ -182,7 +182,7 @@ def check_bounds(url: str | None, *, cycles: int, clients: int) -> None:
             raise BadUsage(
                 f"the experiment cannot have {value:,} {what}; 1 to {most:,}.",
                 why="It is bounded in time and number, so that it always ends.",
-                fix="Choose a number from the range that is named.",
+                fix="Choose a number from this range.",
             )
 
 
@@ -197,18 +197,18 @@ def check(result: Experiment) -> None:
 
 
 def judge(
-    number: int, said: Said, state: State, known: dict[int, range], *, disk_lost: bool, recovery_ms: float
+    number: int, reports: Reports, state: State, known: dict[int, range], *, disk_lost: bool, recovery_ms: float
 ) -> Cycle:
-    """Compare what a life said with what is there; `known` has what earlier cycles may hold, and is brought up to date.
+    """Compare the reports with the database, and update `known`, the possible counts of earlier cycles.
 
-    A commit of PostgreSQL may arrive a moment after its client was killed, so what is in doubt may be found later.
+    A commit of PostgreSQL may arrive after its client was killed, so that a transaction in doubt may appear later.
     """
     lost = torn = found = in_doubt = 0
-    for client in {*said.acknowledged, *state.turns}:
-        last = said.acknowledged.get(client, 0)
+    for client in {*reports.acknowledged, *state.turns}:
+        last = reports.acknowledged.get(client, 0)
         turns = state.turns.get(client, set())
         lost += len(set(range(1, last + 1)) - turns)
-        # Whatever is there beyond the one that was under way was never asked for.
+        # Only one transaction can have been running; any other row was never written by a client.
         torn += len(turns - set(range(1, last + 2)))
         found += len(turns)
         in_doubt += last + 1 in turns
@@ -217,8 +217,8 @@ def judge(
         lost += max(0, possible.start - counted)
         torn += max(0, counted - (possible.stop - 1))
         known[cycle] = range(max(counted, possible.start), possible.stop)
-    acknowledged = sum(said.acknowledged.values())
-    known[number] = range(found, acknowledged + len(said.acknowledged) + 1)
+    acknowledged = sum(reports.acknowledged.values())
+    known[number] = range(found, acknowledged + len(reports.acknowledged) + 1)
     return Cycle(
         cycle=number,
         acknowledged=acknowledged,
@@ -232,10 +232,10 @@ def judge(
 
 
 def summary(done: Sequence[Cycle], place: Ground, *, seed: int, clients: int) -> Experiment:
-    """All cycles as one result."""
+    """Return all cycles as one result."""
     return Experiment(
         engine=place.kind,
-        url=place.shown,
+        url=place.public_url,
         seed=seed,
         clients=clients,
         acknowledged=sum(each.acknowledged for each in done),
@@ -257,36 +257,36 @@ async def _make(address: str, place: Ground, clients: int, lease_s: float) -> No
             await db.execute(ACCOUNT, account)
 
 
-def _until_killed(life: Process, clients: int, chance: SystemChance, strike: Strike) -> Said:
-    """Let it live for a while, kill it, and read all it said: what was said before the kill is still in the pipe."""
-    said = Said(dict.fromkeys(range(clients), 0), [])
+def _run_until_killed(life: Process, clients: int, chance: SystemChance, strike: Strike) -> Reports:
+    """Let the child run for a while, kill it, and read all its reports, also those that are still in the pipe."""
+    reports = Reports(dict.fromkeys(range(clients), 0), [])
     if int(chance.fraction() * EARLY_ONE_IN) == 0:
-        _hear(life.lines_for(chance.fraction() * EARLY_S_MAX), said)
+        _read_reports(life.lines_for(chance.fraction() * EARLY_S_MAX), reports)
     else:
-        _hear(life.lines(2 + int(chance.fraction() * LINES_MAX)), said)
-        _hear(life.lines_for(chance.fraction() * MOMENT_S_MAX), said)
+        _read_reports(life.lines(2 + int(chance.fraction() * LINES_MAX)), reports)
+        _read_reports(life.lines_for(chance.fraction() * MOMENT_S_MAX), reports)
     strike(life)
     life.kill()
-    _hear(life.lines(), said)
+    _read_reports(life.lines(), reports)
     ended = life.end()
     life.close()
     if ended != -signal.SIGKILL:
-        raise UnavailableError(f"a life ended by itself (code {ended}) and not because it was killed.")
-    return said
+        raise UnavailableError(f"the writing process ended by itself (code {ended}) and not because it was killed.")
+    return reports
 
 
-def _hear(lines: Iterable[str], said: Said) -> None:
+def _read_reports(lines: Iterable[str], reports: Reports) -> None:
     for line in lines:
         if line.startswith("+"):
             client, turn = map(int, line[1:].split())
-            said.acknowledged[client] = turn
+            reports.acknowledged[client] = turn
         elif line != OPENED:
-            said.failed.append(line.removeprefix("!"))
-            return  # It says nothing more.
+            reports.failed.append(line.removeprefix("!"))
+            return  # The child reports nothing after an error.
 
 
-async def _opened_again(address: str, place: Ground, number: int, lease_s: float) -> State:
-    """What is there. A server that was killed as well may need a while until it takes connections again."""
+async def _reopen(address: str, place: Ground, number: int, lease_s: float) -> State:
+    """Open the database again and read it. Retry while a server that was killed as well does not accept connections."""
     clock = SystemClock()
     until_s = clock.monotonic_s() + RECOVERY_S_MAX
     while True:
@@ -300,7 +300,7 @@ async def _opened_again(address: str, place: Ground, number: int, lease_s: float
 
 
 async def look(tx: Statements, number: int) -> State:
-    """Everything there is, as of one moment."""
+    """Read the whole database in one transaction."""
     turns: defaultdict[int, set[int]] = defaultdict(set)
     for client, turn in await tx.query(LINES, number):
         turns[_number(client)].add(_number(turn))
@@ -310,7 +310,7 @@ async def look(tx: Statements, number: int) -> State:
         expected[FIRST_OWN + _number(client)] -= _number(count)
     for till, count in await tx.query(BY_TILL):
         expected[_number(till)] += _number(count)
-    units = {_number(account): _number(held) for account, held in await tx.query(ACCOUNTS)}
+    units = {_number(account): _number(units_held) for account, units_held in await tx.query(ACCOUNTS)}
     torn = sum(units.get(account) != expected[account] for account in {*units, *expected})
     return State(dict(turns), before, torn)
 

@@ -1,8 +1,8 @@
-"""The life that experiment 4 kills: clients that move units between accounts, and say what was acknowledged.
+"""Child process that experiment 4 kills: clients move units between accounts, and report each acknowledgement.
 
-Every transaction changes three rows that must agree: it books a line in the ledger, takes a unit from the client's own
-account and puts it into one of a few tills that all clients share. A client begins its next transaction when the last
-one was acknowledged and said, so that of each client at most one transaction is in doubt after a kill.
+Every transaction changes three rows that must agree: it adds a line to the ledger, takes a unit from the client's own
+account and puts it into one of a few tills that all clients share. A client begins its next transaction after it has
+reported the last acknowledgement. So at most one transaction per client is in doubt after a kill.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ GIVE: Final = "UPDATE account SET units = units + 1 WHERE id = $1"
 
 OPENED: Final = "opened"
 TURNS_MAX: Final = 100_000
-TOLD_CHARACTERS_MAX: Final = 900
+ERROR_CHARACTERS_MAX: Final = 900
 
 Say = Callable[[str], None]
 
 
 def opening(url: str, cache: str, lease_s: float) -> Opening:
-    """How every life opens the database. Small bounds: the log is folded, and snapshots are taken, every few groups."""
+    """Return the opening of the database, with small bounds: checkpoints and snapshots happen every few groups."""
     return Database.open(
         url,
         cache=cache,
@@ -51,7 +51,7 @@ def opening(url: str, cache: str, lease_s: float) -> Opening:
 
 
 async def move(tx: Statements, cycle: int, client: int, turn: int) -> None:
-    """One transaction: three rows that agree, or none of them."""
+    """Change the three rows of one transaction."""
     till = (client + turn) % TILLS
     await tx.execute(BOOK, cycle, client, turn, till)
     await tx.execute(TAKE, FIRST_OWN + client)
@@ -59,7 +59,7 @@ async def move(tx: Statements, cycle: int, client: int, turn: int) -> None:
 
 
 def write(say: Say, url: str, cache: str, cycle: int, clients: int, lease_s: float) -> None:
-    """Write with so many clients until somebody kills this process."""
+    """Write with `clients` clients until the parent kills this process."""
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
@@ -81,19 +81,19 @@ def write(say: Say, url: str, cache: str, cycle: int, clients: int, lease_s: flo
             except* InterlockError as errors:
                 _wait_for_the_end(say, errors.exceptions[0])
 
-    _believe(url)
+    _skip_probe(url)
     asyncio.run(main())
 
 
 def _wait_for_the_end(say: Say, error: Exception) -> NoReturn:
-    """What failed is in doubt, so nobody goes on. The parent knows whether it had to be so, and kills."""
-    say(f"!{' '.join(str(error).split())[:TOLD_CHARACTERS_MAX]}")
+    """Report the error, and wait for the kill. The failed transaction is in doubt, so no client may continue."""
+    say(f"!{' '.join(str(error).split())[:ERROR_CHARACTERS_MAX]}")
     while True:
         signal.pause()
 
 
-def _believe(url: str) -> None:
-    """Spare each life the probe of the bucket, which costs seconds on some servers: the parent has asked it."""
+def _skip_probe(url: str) -> None:
+    """Skip the probe of the bucket, which costs seconds on some servers: the parent has done it."""
     if is_bucket(url):
         from interlock.lanes.objects.remote import believe  # noqa: PLC0415 -- an extra, which may not be installed.
 

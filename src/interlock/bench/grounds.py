@@ -1,7 +1,7 @@
-"""Where an experiment has its databases: nothing of the user's is touched, and nothing of the experiment's stays.
+"""Fresh place for an experiment's databases, removed afterwards without touching the user's data.
 
-An address names a place that does not exist yet: a folder of lanes, a folder of a bucket, schemas of PostgreSQL. What
-is there already is refused, so that whatever lies below at the end is the experiment's own and can be removed whole.
+An address names a place that does not exist yet: a folder of lanes, a folder of a bucket, schemas of PostgreSQL. An
+existing place is refused, so that everything below it at the end belongs to the experiment and can be removed.
 Without an address the place is a temporary folder; in memory there is nothing to remove.
 """
 
@@ -27,7 +27,7 @@ Kind = Literal["lane", "memory", "bucket", "postgres"]
 
 PREFIX: Final = "interlock-bench-"
 SCHEMA_CHARACTERS_MAX: Final = 40
-"""Of the schema in an address: the experiment's own names are put behind it."""
+"""Bound on the schema in an address: the experiment appends its own names to it."""
 
 REQUEST_TIMEOUT_S: Final = 30.0
 DELETED_AT_ONCE: Final = 500
@@ -40,22 +40,22 @@ class Ground:
     """The place of one run."""
 
     kind: Kind
-    shown: str
+    public_url: str
     """The address, without secrets."""
     cache: Path
     """A folder for local files of databases in buckets."""
     before: str
     after: str = ""
-    """What stands around the name in the address of one of the experiment's databases."""
+    """The parts of an address before and after the name of a database."""
 
     def address(self, name: str) -> str:
-        """The address of one of the experiment's databases; its name has letters, digits and underscores."""
+        """Return the address of one of the experiment's databases; its name has letters, digits and underscores."""
         return self.before if self.kind == "memory" else f"{self.before}{name}{self.after}"
 
 
 @asynccontextmanager
 async def ground(url: str | None) -> AsyncGenerator[Ground]:
-    """A fresh place at the address, removed afterwards. Raises BadUsage when anything is there already."""
+    """Make a fresh place at the address, and remove it afterwards. Raises BadUsage when the place exists."""
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         cache = Path(folder) / "cache"
         if url is None:
@@ -73,7 +73,7 @@ async def ground(url: str | None) -> AsyncGenerator[Ground]:
             assert with_suffix is not None, "memory was asked for above"
             path = with_suffix.with_name(with_suffix.name.removesuffix(SUFFIX))
             if path.exists() or with_suffix.exists() or lock_path(with_suffix).exists():
-                raise _taken(url)
+                raise _place_exists(url)
             try:
                 yield Ground("lane", url, cache, f"{url.rstrip('/')}/")
             finally:
@@ -87,21 +87,21 @@ async def _folder_of_bucket(url: str, cache: Path) -> AsyncGenerator[Ground]:
     from interlock.lanes.objects.remote import open_bucket  # noqa: PLC0415 -- an extra, which may not be installed.
 
     bucket = open_bucket(address, request_timeout_s=REQUEST_TIMEOUT_S)
-    with _reaching(url):
+    with _bucket_errors(url):
         taken = bool(bucket.keys(""))
     if taken:
-        raise _taken(url)
+        raise _place_exists(url)
     try:
         yield Ground("bucket", redacted(url), cache, f"{place.rstrip('/')}/", mark + options)
     finally:
-        with _reaching(url):
+        with _bucket_errors(url):
             left = bucket.keys("")
             for begin in range(0, len(left), DELETED_AT_ONCE):
                 bucket.delete(left[begin : begin + DELETED_AT_ONCE])
 
 
 @contextmanager
-def _reaching(url: str) -> Generator[None]:
+def _bucket_errors(url: str) -> Generator[None]:
     try:
         yield
     except BucketError as error:
@@ -125,15 +125,15 @@ async def _schemas(url: str, cache: Path) -> AsyncGenerator[Ground]:
             why="The experiment makes several schemas, whose names begin with this one.",
             fix="Name a shorter one, or none at all.",
         )
-    if await _found(address, base):
-        raise _taken(url)
+    if await _existing_schemas(address, base):
+        raise _place_exists(url)
     try:
         yield Ground("postgres", address.shown, cache, f"{place}?{'&'.join([*options, f'schema={base}_'])}")
     finally:
         await _drop(address, base)
 
 
-async def _found(address: postgres.Address, base: str) -> list[str]:
+async def _existing_schemas(address: postgres.Address, base: str) -> list[str]:
     from interlock.sql.postgres.link import connected  # noqa: PLC0415 -- an extra, which may not be installed.
 
     link = await connected(address)
@@ -147,8 +147,8 @@ async def _found(address: postgres.Address, base: str) -> list[str]:
 async def _drop(address: postgres.Address, base: str) -> None:
     from interlock.sql.postgres.link import connected  # noqa: PLC0415 -- an extra, which may not be installed.
 
-    for schema in await _found(address, base):
-        # One transaction each: a lock is held for every table of it, and a server has room for so many.
+    for schema in await _existing_schemas(address, base):
+        # One transaction each: it locks every table of the schema, and a server bounds its number of locks.
         link = await connected(address)
         try:
             await link.script(f"DROP SCHEMA {schema} CASCADE")
@@ -156,10 +156,10 @@ async def _drop(address: postgres.Address, base: str) -> None:
             await link.end(address.connect_timeout_s)
 
 
-def _taken(url: str) -> BadUsage:
-    shown = postgres.redacted(url) if is_postgres(url) else redacted(url)
+def _place_exists(url: str) -> BadUsage:
+    address = postgres.redacted(url) if is_postgres(url) else redacted(url)
     return BadUsage(
-        f"there is something at {shown} already.",
+        f"there is something at {address} already.",
         why="The experiment makes databases of its own there and removes them afterwards; yours are not touched.",
         fix="Name a place that does not exist yet, on the disk, bucket or server to be measured.",
     )

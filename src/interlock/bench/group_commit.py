@@ -4,8 +4,8 @@ Every client increments the same row, each time durably. With one transaction pe
 of its own to the disk. Larger groups share one, and the rate rises until something else is the limit: the number of
 clients, or the time it takes to execute one transaction after the other. That is the plateau.
 
-What it does not show is a cure for contention (D13). The increments still depend on each other and are still executed
-one by one; grouping only lowers what each of them costs. In the end the row must hold exactly what was acknowledged.
+The experiment does not remove contention (D13). The increments still depend on each other and are still executed one
+by one; grouping only lowers the cost of each. At the end the row must hold exactly what was acknowledged.
 """
 
 import statistics
@@ -30,11 +30,11 @@ BATCH_MAX = 10_000
 CLIENTS_MAX = 10_000
 SECONDS_MAX = 60.0
 WINDOWS_MAX = 8
-"""As many as lines of a plot can be told apart."""
+"""Maximum number of lines that are distinguishable in a plot."""
 
 POINTS_MAX = 200
 ROUNDS = 3
-"""Every setting is measured so often, the settings taking turns; a point is made of medians."""
+"""Number of rounds per setting, with the settings in turns; a point is the median of its rounds."""
 
 PLATEAU_SHARE = 0.9
 
@@ -64,7 +64,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plateau(msgspec.Struct, frozen=True, kw_only=True):
-    """Where larger groups stop helping, for one window."""
+    """The point of one window from which larger groups do not help."""
 
     window_s: float
     commits_per_s: float
@@ -76,12 +76,12 @@ class Plateau(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole experiment."""
+    """Result of the whole experiment."""
 
     name: str = "group-commit"
     clients: int
     seconds: float
-    """Of each point, all its rounds together."""
+    """Seconds per point, all its rounds together."""
     points: list[Point]
     plateaus: list[Plateau]
     told: str = TOLD
@@ -101,8 +101,8 @@ async def measure(
 ) -> Experiment:
     """Measure every setting; `watch` is called after each of its rounds.
 
-    Without a URL the lane lives in a temporary folder. A lane that exists already is refused (BadUsage), and the
-    experiment's own is removed at the end.
+    Without a URL the lane is in a temporary folder. An existing lane is refused (BadUsage), and the experiment's own is
+    removed at the end.
     """
     check_bounds(windows_s, batches, clients=clients, seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder:
@@ -135,7 +135,7 @@ async def measure(
 
 
 def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients: int, seconds: float) -> None:
-    """Refuse what would not end or not fit: BadUsage."""
+    """Raise BadUsage for values that are out of bounds."""
     wrong: list[str] = [
         *(
             f"a window of {window:g} s; 0 to {WINDOW_S_MAX:g}"
@@ -156,12 +156,12 @@ def check_bounds(windows_s: Sequence[float], batches: Sequence[int], *, clients:
         raise BadUsage(
             f"the experiment cannot have {wrong[0]}.",
             why="It is bounded in time and number, so that it always ends.",
-            fix="Choose a number from the range that is named.",
+            fix="Choose a number from this range.",
         )
 
 
 def median(rounds: Sequence[Point]) -> Point:
-    """One setting's rounds as one point: the median of every number."""
+    """Return the rounds of one setting as one point, with the median of every number."""
 
     def middle(value: Callable[[Point], float]) -> float:
         return statistics.median(map(value, rounds))
@@ -178,7 +178,7 @@ def median(rounds: Sequence[Point]) -> Point:
 
 
 def plateau(points: Sequence[Point]) -> Plateau:
-    """Where the rate of these points, all of one window, stops rising."""
+    """Return the plateau of these points, which are all of one window."""
     best = max(point.commits_per_s for point in points)
     enough = [point for point in points if point.commits_per_s >= PLATEAU_SHARE * best]
     alone = next((point.commits_per_s for point in points if point.batch == 1), None)

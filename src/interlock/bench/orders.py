@@ -1,11 +1,11 @@
-"""Orders in four durable steps: an engine on a lane, beside the same orders written by hand on SQLite, on one disk.
+"""Orders experiment: an engine on a lane, compared with the same orders written by hand on SQLite, on one disk.
 
 An order is its start and four transitions, with a row of history for each. By hand every transition is a transaction
-of its own with the statements that every application has: look at the order, move it if its version is still the same,
-write the row of history, commit. Both wait for the disk before they answer, and take turns in one run. After each turn
-every order that was answered must have arrived, with all of its history.
+with the usual statements: read the order, update it if its version is unchanged, insert the row of history, commit.
+Both wait for the disk before they answer, and take turns in one run. After each turn every acknowledged order must
+have arrived, with all of its history.
 
-By hand one connection writes, in a thread of its own: SQLite has one writer, and more connections only wait for it.
+By hand one connection writes, in a thread of its own: SQLite has one writer, and more connections would only wait.
 """
 
 import asyncio
@@ -68,14 +68,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     orders_per_s: float
     transitions_per_s: float
     p50_ms: float
-    """Of whole orders."""
+    """Median latency of whole orders."""
     p99_ms: float
     cpu_ms: float
-    """Per transition."""
+    """CPU time per transition."""
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """How many orders an engine does in the time of one by hand."""
+    """Rate of an engine as a multiple of the rate by hand."""
 
     series: Series
     clients: int
@@ -83,7 +83,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole experiment."""
+    """Result of the whole experiment."""
 
     name: str = "orders"
     url: str
@@ -97,11 +97,11 @@ Watcher = Callable[[Point], None]
 
 
 def check_bounds(url: str | None, *, clients: Sequence[int], seconds: float) -> None:
-    """Raise BadUsage for what cannot be measured."""
+    """Raise BadUsage for values that are out of bounds, and for a URL that is not on a local disk."""
     if url is not None and not url.startswith("lanes:///"):
         raise BadUsage(
             f"{url!r:.200} is not on a local disk.",
-            why="What is compared with it is a file of SQLite on the same disk.",
+            why="It is compared with a file of SQLite on the same disk.",
             fix="Write --url lanes:///folder, on the disk to measure; or leave it out for a temporary folder.",
         )
     if not all(1 <= count <= CLIENTS_MAX for count in clients):
@@ -137,7 +137,7 @@ async def measure(*, url: str | None, clients: Sequence[int], seconds: float, wa
         finally:
             await by_hand.close()
         points = [_point(series, count, loads[series, count]) for count in clients for series in SERIES]
-        return Experiment(url=place.shown, seconds=seconds, points=points, ratios=_ratios(points))
+        return Experiment(url=place.public_url, seconds=seconds, points=points, ratios=_ratios(points))
 
 
 def _point(series: Series, clients: int, loads: Sequence[Load]) -> Point:
@@ -171,14 +171,14 @@ class Embedded:
         self._placed = {stepped.name: 0, sent.name: 0}
 
     async def by_steps(self) -> None:
-        """One order whose steps move it; its client waits."""
+        """Run one order by its steps; the client waits for its end."""
         workflow = f"o-{next(self._numbers)}"
         await self._engine.start(stepped, workflow, Order(cents=999))
         await self._engine.wait(workflow)
         self._placed[stepped.name] += 1
 
     async def by_events(self) -> None:
-        """One order that its client moves."""
+        """Run one order by events that the client sends."""
         workflow = f"o-{next(self._numbers)}"
         await self._engine.start(sent, workflow, Order(cents=999))
         for event in EVENTS:
@@ -197,7 +197,7 @@ class Embedded:
                 if cursor is None:
                     break
             versions = [] if last is None else [row.version for row in await self._engine.history(last)]
-            _arrived(machine.name, found, self._placed[machine.name], [*range(1, TRANSITIONS + 2)] == versions)
+            _check_arrived(machine.name, found, self._placed[machine.name], [*range(1, TRANSITIONS + 2)] == versions)
 
 
 class ByHand:
@@ -211,7 +211,7 @@ class ByHand:
         self._path = path
 
     async def order(self) -> None:
-        """One order: five transactions."""
+        """Run one order in five transactions."""
         run = asyncio.get_running_loop().run_in_executor
         number = f"o-{next(self._numbers)}"
         await run(self._thread, self._start, number)
@@ -222,10 +222,10 @@ class ByHand:
     async def check(self) -> None:
         """Raise CorruptionError unless every order has arrived with its whole history."""
         found, rows = await asyncio.get_running_loop().run_in_executor(self._thread, self._counts)
-        _arrived(BY_HAND, found, self._placed, rows == self._placed * (TRANSITIONS + 1))
+        _check_arrived(BY_HAND, found, self._placed, rows == self._placed * (TRANSITIONS + 1))
 
     async def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown()
 
@@ -261,7 +261,7 @@ class ByHand:
             self._connection.close()
 
 
-def _arrived(what: str, found: int, placed: int, whole: bool) -> None:  # noqa: FBT001 -- said by whoever looked.
+def _check_arrived(what: str, found: int, placed: int, whole: bool) -> None:  # noqa: FBT001 -- private, and the callers are above.
     if found != placed or (placed and not whole):
         raise CorruptionError(
             f"{what}: {found:,} of {placed:,} orders arrived, {'with' if whole else 'without'} their whole history.",

@@ -1,7 +1,7 @@
-"""The order that `interlock bench orders` moves: five states and four steps that do nothing.
+"""Order machine of `interlock bench orders`: five states and four steps that do nothing.
 
-What is measured is the price of durability, so nothing else may cost anything. The second machine is the same order
-without steps, for clients that send its four events themselves.
+Only the price of durability is measured, so the steps must cost nothing. The second machine is the same order without
+steps, for clients that send its four events themselves.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TRANSITIONS = 4
 
 
 class State(Enum):
-    """Where the order is."""
+    """States of an order."""
 
     RECEIVED = "received"
     CHARGED = "charged"
@@ -26,36 +26,36 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """The context."""
+    """Context of an order."""
 
     cents: int = 0
 
 
 class OrderEvent(Event):
-    """The alphabet."""
+    """Base of the events of an order."""
 
 
 @dataclass(frozen=True)
 class Charge(OrderEvent):
-    """The first step is done; the others follow."""
+    """The first step is done."""
 
 
 @dataclass(frozen=True)
 class Reserve(OrderEvent):
-    """The second."""
+    """The second step is done."""
 
 
 @dataclass(frozen=True)
 class Pack(OrderEvent):
-    """The third."""
+    """The third step is done."""
 
 
 @dataclass(frozen=True)
 class Ship(OrderEvent):
-    """The last."""
+    """The last step is done."""
 
 
-def _declared(name: str) -> Machine[State, Order, OrderEvent]:
+def _declare(name: str) -> Machine[State, Order, OrderEvent]:
     machine = Machine(
         name, states=State, context=Order, events=OrderEvent, initial=State.RECEIVED, final={State.SHIPPED}, version=1
     )
@@ -66,34 +66,34 @@ def _declared(name: str) -> Machine[State, Order, OrderEvent]:
     return machine
 
 
-stepped = _declared("order")
-sent = _declared("sent_order")
+stepped = _declare("order")
+sent = _declare("sent_order")
 EVENTS: tuple[OrderEvent, ...] = (Charge(), Reserve(), Pack(), Ship())
 
 
 @stepped.step(State.RECEIVED, timeout_s=10)
 async def charge(order: Order, ctx: StepContext) -> Charge:
-    """The first step; like the others it does nothing."""
+    """Do nothing, as the first step."""
     del order, ctx
     return Charge()
 
 
 @stepped.step(State.CHARGED, timeout_s=10)
 async def reserve(order: Order, ctx: StepContext) -> Reserve:
-    """The second."""
+    """Do nothing, as the second step."""
     del order, ctx
     return Reserve()
 
 
 @stepped.step(State.RESERVED, timeout_s=10)
 async def pack(order: Order, ctx: StepContext) -> Pack:
-    """The third."""
+    """Do nothing, as the third step."""
     del order, ctx
     return Pack()
 
 
 @stepped.step(State.PACKED, timeout_s=10)
 async def ship(order: Order, ctx: StepContext) -> Ship:
-    """The last."""
+    """Do nothing, as the last step."""
     del order, ctx
     return Ship()

@@ -1,7 +1,6 @@
-"""What the experiments look like as plots: which numbers go on which axis, and what is said beside them.
+"""Plots of the experiments.
 
-Every plot says what its experiment does not show: a dependency between writes that stays, a power cut that did not
-happen.
+Every plot states what its experiment does not show: the remaining dependency between writes, or a power cut.
 """
 
 from interlock.bench.chart import Axis, Line, Panel, draw
@@ -17,7 +16,7 @@ _ENGINES = {"lane": "lanes", "memory": "lanes in memory", "bucket": "lanes in a 
 
 
 def group_commit_plot(result: Experiment) -> str:
-    """The rate and the median latency over the largest allowed group, a line per window (SVG)."""
+    """Plot the rate and the median latency over the largest allowed group, a line per window (SVG)."""
     windows_s = [each.window_s for each in result.plateaus]
     batches = Axis("largest group allowed (group_commit_max_batch), transactions", logarithmic=True)
     return draw(
@@ -41,14 +40,14 @@ def group_commit_plot(result: Experiment) -> str:
 
 
 def contention_plot(result: Contention) -> str:
-    """The rates over the number of clients, and over the number of databases, a panel for each setting (SVG)."""
-    away = f" behind a hand-off of {result.hand_off_ms:g} ms" if result.hand_off_ms else ""
+    """Plot the rates over the number of clients and of databases, a panel for each setting (SVG)."""
+    away = f" with a hand-off of {result.hand_off_ms:g} ms" if result.hand_off_ms else ""
     titles = {
         "disk": "On this server" if result.engine == "postgres" else "On this disk, without a hand-off",
         "alone": f"One commit per group{away}",
         "grouped": f"Groups{away}",
     }
-    # On lanes the wall and what gets around it are hundreds of times apart.
+    # On lanes the rates of the wall and of the ways around it differ by a factor of hundreds.
     rate = Axis("commits per second", logarithmic=result.engine != "postgres")
     panels = [
         Panel(title, Axis("clients", logarithmic=True), rate, lines)
@@ -84,7 +83,7 @@ def _lines(result: Contention, part: str) -> list[Line]:
 
 
 def durability_plot(result: Durability) -> str:
-    """What was acknowledged and what was found, crash by crash, and how long it took to be back (SVG)."""
+    """Plot the acknowledged and the found commits, and the recovery time, per crash (SVG)."""
     crashes = Axis("crash")
     return draw(
         f"Durability: {len(result.cycles):,} crashes, {result.lost:,} commits lost, {result.torn:,} torn",
@@ -112,8 +111,8 @@ def durability_plot(result: Durability) -> str:
 
 
 def orders_plot(result: Orders) -> str:
-    """The rate and the median time of an order over the orders under way, a line per way to do it (SVG)."""
-    at_once = Axis("orders under way at once", logarithmic=True)
+    """Plot the rate and the median time of an order over the concurrent orders, a line per series (SVG)."""
+    concurrent = Axis("concurrent orders", logarithmic=True)
     rates: list[Line] = []
     times: list[Line] = []
     for series in SERIES:
@@ -125,8 +124,8 @@ def orders_plot(result: Orders) -> str:
         "By hand every transition waits for the disk alone; an engine makes those of many orders durable together.\n"
         "With one order at a time there is nothing to share. Every order that was answered had arrived.",
         [
-            Panel("Orders", at_once, Axis("orders per second", logarithmic=True), rates),
-            Panel("How long an order takes (median)", at_once, Axis("milliseconds", logarithmic=True), times),
+            Panel("Orders", concurrent, Axis("orders per second", logarithmic=True), rates),
+            Panel("How long an order takes (median)", concurrent, Axis("milliseconds", logarithmic=True), times),
         ],
     )
 

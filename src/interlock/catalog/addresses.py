@@ -1,6 +1,6 @@
-"""Where a lane lives, as a URL: `lanes:///var/shop/stock` is a file, `memory:` is gone when it is closed.
+"""Addresses of lanes: `lanes:///var/shop/stock` is a file, `memory:` is lost when it is closed.
 
-A stream's key may come from anywhere (a customer, an article number), so its file name is made from it and never is it.
+A stream's key may be any text (a customer, an article number), so its file name is derived from it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ SUFFIX = ".lane"
 
 
 def stream_name(key: str) -> str:
-    """The file name of a stream: readable where it can be, and never a way out of its folder.
+    """Return the file name of a stream: readable where possible, and never outside of its folder.
 
     Letters, digits, dash and underscore stand for themselves; everything else makes the name a digest of the key.
     """
@@ -36,17 +36,17 @@ def stream_name(key: str) -> str:
 
 def refuse_no_address(url: object, home: object) -> None:
     """Raise BadUsage for an address or home that is not even a text, such as a Path."""
-    for what, given in (("address or name of a database", url), ("home", home)):
-        if not isinstance(given, str) and not (given is None and what == "home"):
+    for what, value in (("address or name of a database", url), ("home", home)):
+        if not isinstance(value, str) and not (value is None and what == "home"):
             raise BadUsage(
-                f"{type(given).__name__} {given!r} is not the {what}: it must be a text.",
+                f"{type(value).__name__} {value!r} is not the {what}: it must be a text.",
                 why="The scheme in front of the path says which engine keeps the data.",
                 fix='Write "lanes:///var/shop/stock", or f"lanes://{path}" with an absolute path.',
             )
 
 
 def lane_path(url: str) -> Path | None:
-    """The file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
+    """Return the file of a lane, or None for a database in memory. Raises BadUsage for anything else."""
     if url == "memory:":
         return None
     path = _path(url)
@@ -67,7 +67,7 @@ def lane_path(url: str) -> Path | None:
 
 
 def stream_url(url: str, key: str) -> str:
-    """The address of one stream of the database at this address."""
+    """Return the address of one stream of the database at this address."""
     if url == "memory:":
         return url
     place, mark, options = url.partition("?")
@@ -78,7 +78,7 @@ def stream_url(url: str, key: str) -> str:
 
 
 def shard_url(url: str, number: int) -> str:
-    """The address of one shard of the database at this address: a part of it that is written on its own."""
+    """Return the address of one shard of the database at this address: a part with its own writer."""
     if url == "memory:":
         return url
     place, mark, options = url.partition("?")
@@ -98,5 +98,5 @@ def _path(url: str) -> Path | None:
         return None
     if parts.scheme != "lanes" or parts.netloc or parts.query or parts.fragment or len(parts.path) <= 1:
         return None
-    # Control characters would be left out of the address without a word, and NUL ends a name.
+    # Control characters would silently be dropped from the address, and NUL ends a name.
     return None if any(character < " " for character in url + path) else Path(path)

@@ -1,11 +1,11 @@
-"""Names and where they live, kept at a home: `Database.open("stock", home="lanes:///var/shop")`.
+"""The catalog of a home, from names to addresses: `Database.open("stock", home="lanes:///var/shop")`.
 
 A name that was never moved lives below the home, in a database of its own, so unrelated writers never wait for each
 other (D4). The catalog writes down every name that was opened, which makes them listable, and where a name lives since
 which move (D11). It is kept where the home is: in a file of its folder, an object of its bucket, a table of its schema.
 
-It is a short cut, and never what decides: a place that was left says itself where its rows went. So an entry may be
-missing or old, and whoever finds that out while opening tells the catalog.
+It is a cache and never decides: a database that was moved away keeps a tombstone with its new address. So an entry may
+be missing or old; the process that finds this out while opening updates it.
 """
 
 import contextlib
@@ -22,44 +22,44 @@ from interlock.sql.postgres.address import is_postgres
 
 
 class Kept(Protocol):
-    """What keeps a catalog."""
+    """The storage of a catalog."""
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
-        """All entries of one kind, by name, in order."""
+        """Return all entries of one kind, sorted by name."""
         ...
 
     async def entry(self, name: str, kind: Kind) -> Entry | None:
-        """What is written down about a name."""
+        """Return the entry of a name; None without one."""
         ...
 
     async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
-        """Write an entry down unless there is a higher epoch; returns the one that counts."""
+        """Write an entry unless there is a higher epoch; return the entry with the highest."""
         ...
 
 
 class Catalog:
-    """The catalog of one home. Nothing is asked of a network before a coroutine is awaited."""
+    """The catalog of one home. No network is used before a coroutine is awaited."""
 
     def __init__(self, home: str) -> None:
         self.folder = None if home == "memory:" or is_bucket(home) or _is_postgres(home) else FolderCatalog(home)
-        """The same for those who cannot wait, where the home is a folder."""
+        """The blocking catalog, for a home that is a folder."""
         self.home = home if self.folder is None else self.folder.home
         self._kept = _kept(home, self.folder)
 
     async def names(self, kind: Kind = "databases") -> dict[str, Entry]:
-        """Every name that was ever opened or placed here, and its entry."""
+        """Return every name that was ever opened or placed here, with its entry."""
         return await self._kept.names(kind)
 
     async def entry(self, name: str, *, kind: Kind = "databases") -> Entry:
-        """Where something lives and since which move; a name that was never heard of lives at the home, epoch 0."""
+        """Return the entry of a name; an unknown name lives at the home, with epoch 0."""
         self._check(name)
         return await self._kept.entry(name, kind) or Entry()
 
     async def enter(self, name: str, url: str, epoch: int, *, kind: Kind = "databases") -> Entry:
-        """Write down where something lives since a move; an empty URL is its own place at the home.
+        """Write the address of a name since a move; an empty URL is its own place at the home.
 
-        A lower epoch never replaces a higher one: the entry that counts is returned. Twice is once; two places with
-        one epoch are a CorruptionError. Secrets in the address are left out.
+        A lower epoch never replaces a higher one; the entry with the highest is returned. The call is idempotent.
+        Raises CorruptionError for two places with one epoch. Secrets in the address are left out.
         """
         self._check(name)
         url = without_secrets(url)
@@ -67,26 +67,26 @@ class Catalog:
         return await self._kept.enter(name, Entry("" if url == without_secrets(own) else url, epoch), kind)
 
     async def locate(self, name: str) -> str:
-        """The address of the database of that name, which is written down if it is new."""
+        """Return the address of the database of that name; a new name is written to the catalog."""
         return self.address(name, await self.noted(name))
 
     def at_once(self, name: str) -> str:
-        """The same for a folder; elsewhere where it lives unless it was moved, which has to be asked for."""
+        """Return the address without network I/O: exact for a folder, elsewhere that of an unmoved database."""
         self._check(name)
         return below(self.home, name) if self.folder is None else self.folder.locate(name)
 
     async def noted(self, name: str) -> Entry:
-        """The entry of a database, which is written down if it is new."""
+        """Return the entry of a database; a new name is written to the catalog."""
         self._check(name)
         entry = await self._kept.entry(name, "databases")
         if entry is None and self.home != "memory:":
-            # Not everybody who may read a bucket or a schema may write there: then it is not listed, that is all.
+            # A user with read-only rights to a bucket or schema cannot write the entry: then the name is not listed.
             with contextlib.suppress(UnavailableError):
                 entry = await self._kept.enter(name, Entry(), "databases")
         return entry or Entry()
 
     def address(self, name: str, entry: Entry) -> str:
-        """The address that an entry stands for, with the secrets of the home where it is on the same server."""
+        """Return the address of an entry, with the secrets of the home where it is on the same server."""
         return with_secrets(entry.url, self.home) if entry.url else below(self.home, name)
 
     def _check(self, name: object) -> None:
@@ -114,7 +114,7 @@ class _InFolder:
 
 
 class _InMemory:
-    """Nothing is kept, because nothing would be found again."""
+    """The catalog of a home in memory: always empty."""
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
         del kind
@@ -128,7 +128,7 @@ class _InMemory:
         del entry, kind
         raise BadUsage(
             f"{name!r} cannot be placed at a home in memory.",
-            why="Where something lives is written down at the home, and this one is gone when it is closed.",
+            why="The catalog is kept at the home, and this one is lost when it is closed.",
             fix="Name a home that stays: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
         )
 

@@ -50,13 +50,13 @@ PROGRAM: dict[str, type[object]] = {
     "burst": float,
     "in_flight_max": int,
 }
-"""What stands above all sections: the settings of the program, by the names of its options."""
+"""Settings of the program, above all sections, by the names of its options."""
 
 HERE = "lanes://./"
-"""How the file names a home beside itself, so that a project can be moved as it is."""
+"""Prefix of a home beside the file, so that a project can be moved as a whole."""
 
 NEAR_MISS = 0.85
-"""How alike a variable and a setting are when one must be meant for the other; 1 is the same."""
+"""Similarity from which a variable counts as a misspelt setting; 1 is equal."""
 
 DECLARATIONS: dict[str, type[float]] = {
     "write_latency_budget": float,
@@ -64,7 +64,7 @@ DECLARATIONS: dict[str, type[float]] = {
     "latency_critical": bool,
     "shardable": bool,
 }
-"""What a tool says of itself."""
+"""Declarations of a tool."""
 
 KNOBS: dict[str, type[float]] = {
     "counter_shard_count": int,
@@ -74,12 +74,12 @@ KNOBS: dict[str, type[float]] = {
     "contention_flag_threshold": float,
     "db_per_write_stream": bool,
 }
-"""What can be set for a tool."""
+"""Settings of a tool."""
 
 SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-"""What a switch may be called in the environment, where everything is text."""
+"""Values of a switch in the environment, where everything is text."""
 
-_UNREAD = "A setting that nobody reads is a spelling mistake."
+_UNREAD = "An unknown setting is a spelling mistake."
 _ALLOWED: dict[type[object], str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -91,7 +91,7 @@ def configured(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> dict[str, float]:
-    """The settings for a database from the environment and the file; `kinds` has every setting and its type.
+    """Return the settings for a database from the environment and the file; `kinds` has every setting and its type.
 
     `tool` is the name of the tool that it belongs to, unless that is its own.
     """
@@ -104,7 +104,7 @@ def configured(
 def configured_tool(
     name: str, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> dict[str, float]:
-    """What a tool declares and how its knobs are set, from the environment and the file."""
+    """Return the declarations and knobs of a tool, from the environment and the file."""
     environment = os.environ if environment is None else environment
     kinds = {**DECLARATIONS, **KNOBS}
     file = _read(environment.get(FILE_VARIABLE), folder, KINDS)
@@ -113,7 +113,7 @@ def configured_tool(
 
 
 def configured_tools(*, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> list[str]:
-    """The names of all tools that stand in the file."""
+    """Return the names of all tools in the file."""
     environment = os.environ if environment is None else environment
     return list(_read(environment.get(FILE_VARIABLE), folder, KINDS).tools)
 
@@ -124,7 +124,7 @@ def configured_engine(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> dict[str, float]:
-    """The settings for engines from the environment and the file, where they stand below [engine]."""
+    """Return the settings for engines from the environment and section [engine] of the file."""
     environment = os.environ if environment is None else environment
     path, content = _file(environment.get(FILE_VARIABLE), folder)
     return _overlaid(environment, kinds, _settings(content.get("engine", {}), path, "engine", kinds))
@@ -133,7 +133,7 @@ def configured_engine(
 def configured_program(
     *, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> dict[str, object]:
-    """The settings of the program that stand in the file, above all sections. The environment is the program's affair.
+    """Return the settings of the program from the file, above all sections. The program reads the environment itself.
 
     A home that begins with `lanes://./` is beside the file.
     """
@@ -174,14 +174,14 @@ def _overlaid(
 
 
 def lane_settings(chosen: Mapping[str, float]) -> LaneSettings:
-    """The settings of a lane by their names. Raises DefinitionError for a name that no setting has."""
+    """Return the settings of a lane. Raises DefinitionError for an unknown name."""
     unknown = sorted(set(chosen) - set(KINDS))
     if unknown:
         close = difflib.get_close_matches(unknown[0], KINDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise DefinitionError(
             f"a database has no setting {unknown[0]!r}.{hint}",
-            why="A setting that nobody reads is a spelling mistake.",
+            why="An unknown setting is a spelling mistake.",
             fix=f"Settings are {', '.join(KINDS)}.",
             rule="unknown-setting",
         )
@@ -194,8 +194,8 @@ class _File(NamedTuple):
     tools: dict[str, dict[str, float]]
 
 
-def _read(given: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
-    path, content = _file(given, folder)
+def _read(named: str | None, folder: Path | None, kinds: Mapping[str, type[float]]) -> _File:
+    path, content = _file(named, folder)
     of_databases = {**kinds, **KNOBS}
     of_all = {**of_databases, **DECLARATIONS}
     for section in content:
@@ -217,19 +217,19 @@ def _tables(
     }
 
 
-def _file(given: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
-    path = Path(given) if given else (folder or Path()) / FILE
-    return path, _content(path, given)
+def _file(named: str | None, folder: Path | None) -> tuple[Path, dict[str, object]]:
+    path = Path(named) if named else (folder or Path()) / FILE
+    return path, _content(path, named)
 
 
-def _content(path: Path, given: str | None) -> dict[str, object]:
+def _content(path: Path, named: str | None) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if not given:
+        if not named:
             return {}
         raise BadUsage(
-            f"{FILE_VARIABLE} names {given}, which does not exist.",
+            f"{FILE_VARIABLE} names {named}, which does not exist.",
             why="A file of settings that is asked for and not there would leave every setting at its default.",
             fix="Correct or unset it.",
         ) from None
@@ -271,7 +271,7 @@ def _settings(table: object, path: Path, part: str, kinds: Mapping[str, type[flo
                 fix=f"Settings are {', '.join(kinds)}.{elsewhere}",
             )
         kind = kinds[setting]
-        # A whole number is a number; nothing else stands for another kind, and true is no 1.
+        # A whole number is a number; no other kind is converted, and true is not 1.
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise _wrong(value, f"{path}: [{part}] {setting}", _ALLOWED[kind])
         found[setting] = cast("float", value)
@@ -298,7 +298,7 @@ def _from_text(text: str, variable: str, kind: type[float]) -> float:
 def _wrong(value: object, where: str, allowed: str) -> BadUsage:
     return BadUsage(
         f"{where} is {value!r}; it must be {'one of ' * (',' in allowed)}{allowed}.",
-        why="A value that is not understood would leave the setting at something nobody chose.",
+        why="A value that is not understood would leave the setting at its default.",
         fix=f"Write {'one of ' * (',' in allowed)}{allowed}.",
     )
 

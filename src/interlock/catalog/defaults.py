@@ -1,4 +1,4 @@
-"""Where a name lives that nobody has moved: below the home, each in a database of its own (D4).
+"""Default addresses of unmoved names: below the home, each in a database of its own (D4).
 
 On a disk and in a bucket that is a place with its name; on PostgreSQL a schema beside the home's own. A name that no
 schema can have, or that another schema has already, becomes a digest: no two names ever share a place.
@@ -19,7 +19,7 @@ _TAKEN = frozenset({SCHEMA, "public", "information_schema"})
 
 
 def below(home: str, name: str) -> str:
-    """The address of a name at its home."""
+    """Return the address of a name at its home."""
     if home == "memory:":
         return home
     if is_postgres(home):
@@ -36,7 +36,7 @@ def _beside(home: str, schema: str) -> str:
 
 def _schema(name: str, of_home: str) -> str:
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and len(name) <= IDENTIFIER_BYTES_MAX
-    # Two underscores are between a database and its streams, and before what a move has left behind.
+    # Two underscores separate a database from its streams, and precede the remains of a move.
     own = name not in _TAKEN | {of_home} and "__" not in name and not name.startswith(("pg_", DIGEST_PREFIX))
     if plain and own:
         return name

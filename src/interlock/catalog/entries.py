@@ -1,8 +1,8 @@
-"""What a catalog says, wherever it is kept: one entry per name, and the rule by which one replaces another.
+"""Entries of a catalog, one per name, and the rule by which one replaces another.
 
-An entry has the epoch of the move that made it, and only a higher epoch replaces it. So it does not matter who tells
-the catalog of a move, how often, or in which order: a mover, one that finishes another's move, or whoever opened the
-old place and was sent on. As a document the catalog is one JSON object; format 1 had no epochs and no workflows.
+An entry has the epoch of the move that made it, and only a higher epoch replaces it. So any process may write it, any
+number of times and in any order: the mover, one that finishes its move, or one that opened the old place and found the
+tombstone. As a document the catalog is one JSON object; format 1 had no epochs and no workflows.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from interlock.errors import BadUsage, CorruptionError
 
 FORMAT: Final = 2
 FORMATS: Final = (1, FORMAT)
-"""Those that are read; what is written is always the last one."""
+"""Formats that can be read; the last one is written."""
 
 NAME_CHARACTERS_MAX: Final = 100
 NAME_BYTES_MAX: Final = 200
 """File systems take names of up to 255 bytes, and a lane's files have endings."""
 
 Kind = Literal["databases", "workflows"]
-"""What is placed: a database by its name, or the workflows of a machine by the machine's name."""
+"""Kind of an entry: a database by its name, or the workflows of a machine by the machine's name."""
 
 Epoch = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Where something lives, and since which move. An empty `url`: at the home, where it is unless it was moved."""
+    """The address of a name, and the epoch of its last move. An empty `url`: at the home, never moved away."""
 
     url: str = ""
     """Without secrets."""
@@ -43,11 +43,11 @@ class Written(msgspec.Struct, frozen=True):
     workflows: dict[str, Entry] = {}
 
     def of(self, kind: Kind) -> Mapping[str, Entry]:
-        """The entries of one kind."""
+        """Return the entries of one kind."""
         return self.databases if kind == "databases" else self.workflows
 
     def after(self, kind: Kind, name: str, entry: Entry) -> "Written":
-        """The same with this entry, unless there is a higher epoch; itself when that changes nothing."""
+        """Return a copy with this entry, unless there is a higher epoch; itself when nothing changes."""
         known = self.of(kind)
         if name in known and newer(name, known[name], entry) is known[name]:
             return self
@@ -58,7 +58,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def newer(name: str, known: Entry, entry: Entry) -> Entry:
-    """Which of two entries of one name counts. Raises CorruptionError for two places with one epoch."""
+    """Return the entry with the higher epoch. Raises CorruptionError for two places with one epoch."""
     if known.epoch == entry.epoch and known.url != entry.url:
         raise CorruptionError(
             f"{name!r} lives at {_place(known)} since epoch {known.epoch}, and now at {_place(entry)} with the same.",
@@ -69,12 +69,12 @@ def newer(name: str, known: Entry, entry: Entry) -> Entry:
 
 
 def encoded(written: Written) -> bytes:
-    """The document as bytes."""
+    """Return the document as bytes."""
     return msgspec.json.encode(written)
 
 
 def decoded(data: bytes | None, where: str) -> Written:
-    """The document in these bytes; an empty one where there is none. Raises CorruptionError."""
+    """Return the document in these bytes; an empty one for None. Raises CorruptionError."""
     if data is None:
         return Written()
     try:
@@ -95,7 +95,7 @@ def decoded(data: bytes | None, where: str) -> Written:
 
 
 def check_name(name: object) -> None:
-    """Raise BadUsage for what cannot be a name at any home."""
+    """Raise BadUsage for an invalid name."""
     if (
         isinstance(name, str)
         and name.isprintable()

@@ -1,4 +1,4 @@
-"""After a takeover: whether an owner of a lane in a bucket that was replaced may open the lane again.
+"""Reopening of a lane in a bucket after a takeover: whether the replaced owner may open it again.
 
 It may when the lane has no owner: the process that took it over has closed it, or a move has left it. A mover has the
 lane only for as long as its seal lasts, so it is waited for. Any other owner keeps the lane, however idle it is: two
@@ -18,11 +18,11 @@ from interlock.lanes.objects.world import World
 from interlock.seams import Clock
 
 LOOK_S = 0.1
-"""Between two looks at the manifest."""
+"""Seconds between two reads of the manifest."""
 
 
 async def is_free_again(url: str, clock: Clock, *, wait_s: float, dead_after_s: float | None = None) -> bool:
-    """Whether a lane whose owner was replaced may be opened again. Waits up to `wait_s` for its present owner."""
+    """Return whether a replaced owner may open the lane again. Waits up to `wait_s` for the current owner."""
     if not is_bucket(url):
         return False
     from interlock.lanes.objects.door import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.

@@ -1,7 +1,7 @@
 """The catalog of a home on a disk: one small file, replaced as a whole under a lock.
 
-Readers see the old one or the new one, and need no lock. All of it is short and blocks, so that whoever has the address
-of a folder knows at once where a name lives.
+Readers see the old one or the new one, and need no lock. All calls are short and block, so that a caller with the
+address of a folder can locate a name without awaiting.
 """
 
 import fcntl
@@ -29,21 +29,21 @@ class FolderCatalog:
         self.home = home.rstrip("/")
 
     def names(self, kind: Kind = "databases") -> dict[str, Entry]:
-        """Every name that was ever opened or placed here, and its entry."""
+        """Return every name that was ever opened or placed here, with its entry."""
         return dict(sorted(self._read().of(kind).items()))
 
     def entry(self, name: str, *, kind: Kind = "databases") -> Entry | None:
-        """What is written down about a name."""
+        """Return the entry of a name; None without one."""
         check_name(name)
         return self._read().of(kind).get(name)
 
     def locate(self, name: str) -> str:
-        """The address of the database of that name, which is written down if it is new."""
+        """Return the address of the database of that name; a new name is written to the catalog."""
         entry = self.entry(name) or self.enter(name, Entry())
         return entry.url or below(self.home, name)
 
     def enter(self, name: str, entry: Entry, *, kind: Kind = "databases") -> Entry:
-        """Write an entry down unless there is a higher epoch; returns the one that counts."""
+        """Write an entry unless there is a higher epoch; return the entry with the highest."""
         check_name(name)
         entry = Entry(without_secrets(entry.url), entry.epoch)
         path = self.folder / FILE

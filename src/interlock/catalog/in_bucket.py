@@ -1,7 +1,7 @@
 """The catalog of a home in a bucket: one small object beside the databases, swapped by its tag.
 
-The answer to a write cannot be trusted, only success can: after any other answer the object is read again, and what it
-holds decides. Entries only ever go to higher epochs, so no content comes twice, and a write that arrives late finds
+Only a successful answer to a write is certain: after any other answer the object is read again, and its content
+decides. Entries only ever go to higher epochs, so no content comes twice, and a write that arrives late finds
 another tag. Every call blocks, in a thread of its own.
 """
 
@@ -30,7 +30,7 @@ class Buckets(Protocol):
     """The folder of a home, opened when it is needed."""
 
     def __call__(self, *, writing: bool) -> Bucket:
-        """To write there it must have shown that it swaps objects as it says."""
+        """Open the folder; for writing, first prove that the bucket swaps objects atomically."""
         ...
 
 
@@ -42,16 +42,16 @@ class BucketCatalog:
         self._open = open_folder or opens(home)
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
-        """All entries of one kind."""
-        return dict(sorted((await _asked(self._read, "read the catalog")).of(kind).items()))
+        """Return all entries of one kind."""
+        return dict(sorted((await _in_thread(self._read, "read the catalog")).of(kind).items()))
 
     async def entry(self, name: str, kind: Kind) -> Entry | None:
-        """What is written down about a name."""
-        return (await _asked(self._read, "read the catalog")).of(kind).get(name)
+        """Return the entry of a name; None without one."""
+        return (await _in_thread(self._read, "read the catalog")).of(kind).get(name)
 
     async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
-        """Write an entry down unless there is a higher epoch; returns the one that counts."""
-        return await _asked(lambda: self._enter(name, entry, kind), "change the catalog")
+        """Write an entry unless there is a higher epoch; return the entry with the highest."""
+        return await _in_thread(lambda: self._enter(name, entry, kind), "change the catalog")
 
     def _read(self) -> Written:
         return self._decoded(self._open(writing=False).get(FILE))
@@ -83,7 +83,7 @@ def _is_written(bucket: Bucket, found: Found | None, data: bytes) -> bool:
 
 
 def opens(home: str) -> Buckets:
-    """What opens the folder of a home."""
+    """Return the function that opens the folder of a home."""
     address = parse(below(home, FILE))
     from interlock.lanes.objects import door  # noqa: PLC0415 -- an extra, which may not be installed.
 
@@ -95,7 +95,7 @@ def opens(home: str) -> Buckets:
     return opened
 
 
-async def _asked(call: Callable[[], ResultT], what: str) -> ResultT:
+async def _in_thread(call: Callable[[], ResultT], what: str) -> ResultT:
     def ask() -> ResultT:
         with answering(what):
             return call()

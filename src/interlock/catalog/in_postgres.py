@@ -1,8 +1,8 @@
 """The catalog of a home in PostgreSQL: a table beside the workflows, made when the first entry is written.
 
-It is no part of the store's migrations: a home that never had a catalog is one whose names all live where they always
-do, and an older version of Interlock still opens a schema that has one. The rule of `entries` is the statement's own
-condition, so no two writers have to meet: whoever has the higher epoch wins, in whichever order they come.
+It is separate from the store's migrations: names of a home without a catalog have their default addresses, and an older
+version of Interlock still opens a schema that has one. The rule of `entries` is the statement's own condition, so
+writers need no coordination: the higher epoch wins in any order.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -44,7 +44,7 @@ class PostgresCatalog:
         self._table = f"{address.schema}.{TABLE}"
 
     async def names(self, kind: Kind) -> dict[str, Entry]:
-        """All entries of one kind."""
+        """Return all entries of one kind."""
         async with self._pool() as pool:
             if not await self._is_there(pool):
                 return {}
@@ -52,18 +52,18 @@ class PostgresCatalog:
             return dict(sorted((str(row[0]), self._decoded(row[1], row[2])) for row in rows))
 
     async def entry(self, name: str, kind: Kind) -> Entry | None:
-        """What is written down about a name."""
+        """Return the entry of a name; None without one."""
         async with self._pool() as pool:
             return await self._found(pool, name, kind) if await self._is_there(pool) else None
 
     async def enter(self, name: str, entry: Entry, kind: Kind) -> Entry:
-        """Write an entry down unless there is a higher epoch; returns the one that counts."""
+        """Write an entry unless there is a higher epoch; return the entry with the highest."""
         async with self._pool() as pool:
             await self._make(pool)
             try:
                 await self._write(pool, name, entry, kind)
             except OutcomeUnknown:
-                await self._write(pool, name, entry, kind)  # Twice is once.
+                await self._write(pool, name, entry, kind)  # Idempotent.
             found = await self._found(pool, name, kind)
         return entry if found is None else newer(name, found, entry)
 
@@ -109,12 +109,12 @@ class PostgresCatalog:
             raise UnavailableError(
                 f"the table {self._table} could not be made: {error.what}",
                 why="The user of the home's address may not make tables there.",
-                fix="Let somebody who may run `interlock route` once, and grant this user the table.",
+                fix="Run `interlock route` once as a user with that right, and grant this user the table.",
             ) from error
 
     @contextlib.asynccontextmanager
     async def _pool(self) -> AsyncGenerator[Pool]:
-        # A catalog is asked when something is opened, and then not for a long time: it keeps no connection.
+        # A catalog is read when something is opened, and then not for a long time: it keeps no connection.
         pool = Pool(self._address)
         try:
             yield pool

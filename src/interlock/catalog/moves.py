@@ -1,8 +1,8 @@
-"""What is said of a move: what it would take, how far it is, and what it was. Every mover speaks in these words.
+"""The plan, progress and result of a move, in the types that every mover uses.
 
-A move has stages, always in this order. Until the source has committed its tombstone nothing has moved, and whatever a
-mover leaves behind is a draft that the next one goes on with or throws away; from then on everything has moved, and the
-next one only finishes. There is no third case (decision 0018).
+A move has stages, always in this order. Until the source has committed its tombstone nothing has moved, and the remains
+of a mover are a draft that the next one continues or discards. From then on everything has moved, and the next one only
+finishes. There is no third case (decision 0018).
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from typing import Literal
 import msgspec
 
 Stage = Literal["watch", "copy", "catch up", "seal", "verify", "leave", "arrive", "enter", "done"]
-"""`watch`: the source notes what is written from now on. `copy`: everything that is there. `catch up`: what was noted,
-again and again, until little is left. `seal`: writers wait. `verify`: counts and checksums of both places agree.
-`leave`: the source commits its tombstone, which decides. `arrive`: the target may be opened. `enter`: the catalog is
-told. `done`: nothing is left behind."""
+"""`watch`: the source records changes from now on. `copy`: all existing rows. `catch up`: the recorded changes,
+repeatedly, until few are left. `seal`: writers wait. `verify`: counts and checksums of both places agree.
+`leave`: the source commits its tombstone, which decides. `arrive`: the target may be opened. `enter`: the catalog gets
+the new address. `done`: no remains are left."""
 
 Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is (0: nobody knows)."""
+"""Progress callback: the current work, the amount done, and the total (0: unknown)."""
 
 At = Callable[[str], None]
 """Called at every point where a mover may die, with the name of the point: `copy/3`, `seal`, `leave/before`. Nothing in
@@ -29,16 +29,16 @@ def nowhere(_point: str) -> None:
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """How much of one table there is."""
+    """The size of one table."""
 
     table: str
     rows: int
     bytes: int
-    """As the copy counts them: what is read from the source."""
+    """As the copy counts them: bytes read from the source."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a move would be: the answer to `--dry-run`. Nothing was changed to find it out."""
+    """The estimate of a move, for `--dry-run`. Nothing was changed."""
 
     name: str
     source: str
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Expected, measured on a sample of this source and this target."""
     seal_ms: float
     notes: tuple[str, ...] = ()
-    """What a person should know before: what comes along that was not named, what will be slower meanwhile."""
+    """Warnings: what is moved in addition, and what will be slower meanwhile."""
 
     @property
     def rows(self) -> int:
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that is over."""
+    """The result of a completed move."""
 
     name: str
     source: str

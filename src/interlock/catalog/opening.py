@@ -1,11 +1,11 @@
-"""Opening and closing in threads, which go on to their end whatever becomes of those who wait.
+"""Threads that open and close lanes. The work completes even if the awaiting task is cancelled.
 
-A thread cannot be cancelled, and an event loop may be closed while one is still at work. So nothing that must happen is
-left to the loop: the thread that opens a lane looks itself, when it is done, whether anybody still wants the lane, and
-closes it if nobody does. Otherwise the lane would stay owned until the process ends.
+A thread cannot be cancelled, and an event loop may be closed while one still runs. So no cleanup is left to the loop:
+the thread that opened a lane checks whether its caller still waits, and closes the lane otherwise. Without this the
+lane would stay owned until the process ends.
 
-The threads are our own, and those that close are none of those that open: who opens a lane in a bucket may wait for
-another owner's lease, and neither the program's own threads nor the closing that it waits for may stand behind it.
+The pools are private, and closing has its own: opening a lane in a bucket may wait for another owner's lease, which
+must block neither the program's threads nor the closing that it waits for.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ResultT = TypeVar("ResultT")
 
 
 OPENING_AT_ONCE = 64
-CLOSING_AT_ONCE = 16
+CLOSING_MAX = 16
 
 
 class _Threads(NamedTuple):
@@ -33,12 +33,12 @@ class _Threads(NamedTuple):
 def _fresh_threads() -> _Threads:
     return _Threads(
         ThreadPoolExecutor(OPENING_AT_ONCE, thread_name_prefix="interlock-open"),
-        ThreadPoolExecutor(CLOSING_AT_ONCE, thread_name_prefix="interlock-close"),
+        ThreadPoolExecutor(CLOSING_MAX, thread_name_prefix="interlock-close"),
     )
 
 
 _threads = _fresh_threads()
-"""For all databases of the process. There is a thread only once somebody has needed one."""
+"""For all databases of the process. Threads start on first use."""
 
 
 def _in_child() -> None:
@@ -51,7 +51,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def opening_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
-    """Run it in a thread for opening. It cannot be cancelled, and any event loop may wait for it.
+    """Run the function in an opening thread. It cannot be cancelled, and any event loop may await it.
 
     Raises UnavailableError without a thread; then it is not run.
     """
@@ -70,7 +70,7 @@ def opening_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
 
 
 def closing_thread(function: Callable[[], ResultT]) -> Future[ResultT]:
-    """The same in a thread for closing; without a thread it is run here, and blocks the caller.
+    """Run the function in a closing thread; without a thread it runs here, and blocks the caller.
 
     A lane that is not closed stays owned until the process ends, and cannot be opened again.
     """
@@ -100,12 +100,12 @@ class _Call(Generic[ResultT]):
             self.done.set_exception(error)
 
     def withdraw(self) -> bool:
-        """Have a thread that takes it from the queue find nothing to do; False when one runs it already."""
+        """Keep the executor from running the function later; return False when a thread runs it already."""
         return self._once.acquire(blocking=False)
 
 
 async def opened_lane(make: Callable[[], Lane]) -> Lane:
-    """Make a lane in a thread. Given up before it is there, it is closed again."""
+    """Open a lane in a thread. If the caller is cancelled before, the lane is closed again."""
     handover = _Handover(make)
     try:
         return await asyncio.wrap_future(opening_thread(handover.open))
@@ -137,4 +137,4 @@ class _Handover:
             self._wanted = False
             lane = self._lane
         if lane is not None:
-            lane.close()  # Nobody has used it: this takes no time.
+            lane.close()  # Unused, so closing takes no time.

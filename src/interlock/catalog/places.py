@@ -1,6 +1,6 @@
-"""From an address to the lane behind it: a local file, nothing but memory, or a bucket with a local file as its cache.
+"""The place of an address: a local file, memory, or a bucket with a local file as its cache.
 
-What a bucket needs is loaded only when an address asks for one: the packages are an extra.
+The packages of buckets are an extra, so they are imported only for the address of one.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ READABLE_CHARACTERS_MAX = 40
 
 
 class Place(NamedTuple):
-    """Where a lane has its file, and what makes it durable beyond that file."""
+    """The file of a lane, and its durable log beyond that file."""
 
     path: Path | None
     open_log: OpenLog | None
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 def place_of(
     url: str, *, settings: LaneSettings, clock: Clock, hand_off: HandOff | None = None, cache: str | None = None
 ) -> Place:
-    """The place behind an address. Raises BadUsage for what is none, MissingExtra for a bucket without its packages."""
+    """Return the place of an address. Raises BadUsage if it is invalid, MissingExtra without a bucket's packages."""
     if not is_bucket(url):
         return Place(lane_path(url), None if hand_off is None else partial(_handed_off, hand_off))
     address = parse(url)
@@ -51,7 +51,7 @@ def _handed_off(hand_off: HandOff, _path: Path | None) -> DurableLog:
 
 
 def cache_path(address: Address, folder: str | None = None) -> Path:
-    """The local file of a database in a bucket: the same one for the same address, whatever its credentials are."""
+    """Return the local file of a database in a bucket: one per address, independent of credentials."""
     chosen = _expanded(folder or os.environ.get(CACHE_VARIABLE) or "") or _default_folder()
     digest = hashlib.blake2b(f"{address.root}\n{address.path}".encode(), digest_size=12).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", address.name)[:READABLE_CHARACTERS_MAX]
@@ -65,7 +65,7 @@ def _expanded(chosen: str) -> Path | None:
         return Path(chosen).expanduser()
     except RuntimeError as error:
         raise BadUsage(
-            f"{chosen!r} is not a folder for local files: nobody knows the home that ~ stands for.",
+            f"{chosen!r} is not a folder for local files: the home directory of ~ is unknown.",
             why=f"The folder of a database's local file comes from cache= or {CACHE_VARIABLE}.",
             fix="Write the whole path, or set HOME.",
         ) from error
@@ -82,7 +82,7 @@ def _default_folder() -> Path:
 
 
 def _temporary_folder() -> Path:
-    """A folder of this user's own. Everybody may write beside it, so one that somebody else has made is not used."""
+    """Create a folder of this user. All users may write beside it, so a folder of another user is refused."""
     folder = Path(tempfile.gettempdir()) / f"interlock-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -94,9 +94,9 @@ def _temporary_folder() -> Path:
     return folder
 
 
-def _no_folder(folder: Path, told: str) -> UnavailableError:
+def _no_folder(folder: Path, reason: str) -> UnavailableError:
     return UnavailableError(
-        f"there is no folder for the local files of databases in buckets: {folder} cannot be used, {told}.",
+        f"there is no folder for the local files of databases in buckets: {folder} cannot be used, {reason}.",
         why="This user has no home, so that the folder would be among the temporary ones.",
         fix=f"Set {CACHE_VARIABLE} to a folder of this user's, or HOME.",
     )

@@ -1,8 +1,8 @@
-"""Addresses at rest have no secrets: neither a catalog nor a tombstone is a place for a password.
+"""Secrets of addresses, which are never stored in a catalog or a tombstone.
 
-What is written down keeps the server and the user. Whoever opens the place brings the secret along: from the address of
-the home or of the place they came from, where that is the same user of the same server, and otherwise from where the
-drivers look by themselves (PGPASSWORD and ~/.pgpass, AWS_…, GOOGLE_…, AZURE_…).
+A stored address keeps the server and the user. A process that opens it takes the secret from the address of the home or
+of the previous place, where that is the same user of the same server. Otherwise the drivers look for it themselves
+(PGPASSWORD and ~/.pgpass, AWS_…, GOOGLE_…, AZURE_…).
 """
 
 from typing import Final, NamedTuple
@@ -15,17 +15,17 @@ from interlock.sql.postgres.address import is_postgres, redacted
 POSTGRES_SECRETS: Final = frozenset({"password", "sslpassword"})
 
 _WHOSE = frozenset({"endpoint", "account", "access_key_id", "host", "port", "user", "service"})
-"""The options that say whose secret it is."""
+"""The options that identify the owner of a secret."""
 
 
 def without_secrets(url: str) -> str:
-    """The address as it may be written down: everything but the secrets."""
+    """Return the address without its secrets."""
     parts = _parts(url)
     return url if parts is None else parts._replace(password="", options=parts.plain).url
 
 
 def with_secrets(url: str, *known: str) -> str:
-    """The address with the secrets of the first known address of the same user at the same server."""
+    """Return the address with the secrets of the first known address of the same user at the same server."""
     mine = _parts(url)
     if mine is None or mine.password or mine.secret:
         return url
@@ -37,7 +37,7 @@ def with_secrets(url: str, *known: str) -> str:
 
 
 def shown(url: str) -> str:
-    """The address of whatever kind, as it may be shown."""
+    """Return an address of any kind with its secrets redacted."""
     return redacted(url) if is_postgres(url) else redacted_elsewhere(url)
 
 
@@ -74,7 +74,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(url: str) -> _Parts | None:
-    """None for an address that has no secrets: a local lane, or memory."""
+    """Split an address; return None for one without secrets: a local lane, or memory."""
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     options = tuple(option for option in query.split("&") if option)

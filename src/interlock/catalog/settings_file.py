@@ -1,9 +1,8 @@
-"""Settings written into `interlock.toml`: one table of it is changed, and everything else stays as it was written.
+"""Changes to one table of `interlock.toml`; the rest of the file keeps its text.
 
-The file belongs to a person, with its comments and its order, so it is changed line by line and never written anew from
-what it means. That is only right if a reader finds exactly the change that was wanted and no other: the new text is
-read before it takes the place of the old one, and a file that was written in a way that this does not understand (a
-table inside of braces, a text over several lines) is left alone, with the lines to put in by hand.
+The file has a user's comments and order, so it is changed line by line. The new text is parsed before it replaces the
+old one, and must contain exactly the requested change. A file in a form that this does not understand (a table inside
+of braces, a text over several lines) is left unchanged; the error has the lines to add by hand.
 """
 
 import contextlib
@@ -32,18 +31,18 @@ class Table(NamedTuple):
 
 
 def settings_file(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Path:
-    """The file that settings are read from: the one that is named, or the one of this folder."""
-    given = (os.environ if environment is None else environment).get(FILE_VARIABLE)
-    return (Path(given) if given else (folder or Path()) / FILE).absolute()
+    """Return the path of the settings: the file that the environment names, or the one of this folder."""
+    named = (os.environ if environment is None else environment).get(FILE_VARIABLE)
+    return (Path(named) if named else (folder or Path()) / FILE).absolute()
 
 
 def settings_in(path: Path, table: Table) -> dict[str, Setting]:
-    """What stands in one table of a file now. Raises UnusableFile."""
+    """Return the settings in one table of a file. Raises UnusableFile."""
     return cast("dict[str, Setting]", dict(_table_of(_meaning(path, _read(path)), table)))
 
 
 def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | None]) -> None:
-    """Set what is given, and take out what is None, durably and at once. Raises UnusableFile, and changes nothing."""
+    """Set these values, and remove those that are None, durably and atomically. Raises UnusableFile."""
     text = _read(path)
     changed = _verified(path, text, table, changes)
     if changed != text:
@@ -51,7 +50,7 @@ def change_settings(path: Path, table: Table, changes: Mapping[str, Setting | No
 
 
 def with_settings(text: str, table: Table, changes: Mapping[str, Setting | None]) -> str:
-    """The text with the changes in it, if it is written as people write it; the caller looks whether it is right."""
+    """Return the text with the changes, if its form is understood; the caller verifies the result."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
     start = next((at for at, line in enumerate(lines) if _header(line) == [table.section, table.name]), None)
@@ -76,7 +75,7 @@ def with_settings(text: str, table: Table, changes: Mapping[str, Setting | None]
 
 
 def shown(value: Setting) -> str:
-    """A value as TOML has it."""
+    """Return a value as TOML text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
@@ -97,7 +96,7 @@ def _changed(body: list[str], name: str, value: Setting | None) -> list[str]:
 
 
 def _header(line: str) -> list[str] | None:
-    """The names in the header of a table; None for any other line."""
+    """Return the names in the header of a table; None for any other line."""
     if not line.lstrip().startswith("["):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where the workflows of an engine's machines live: at its home, or where they were moved to.
+"""The address of an engine's workflows: its home, or the place that they were moved to.
 
 A machine is looked up by its name, and after that under `workflows`, which stands for all machines of the home. One
 engine has one store, so machines that live at different places cannot be served by one engine.
@@ -17,7 +17,7 @@ ALL: Final = "workflows"
 
 
 async def workflows_at(home: str, machines: Sequence[str]) -> str:
-    """The address of the store with the workflows of these machines. Raises BadUsage when it is not one."""
+    """Return the address of the store with these machines' workflows. Raises BadUsage for several stores."""
     if home == "memory:":
         return home
     catalog = Catalog(home)

@@ -1,5 +1,5 @@
-"""Failures that anyone can watch Interlock survive: real servers that die, real networks that are cut, full disks.
+"""Chaos experiments: real servers are killed, connections are cut and disks are filled while orders are processed.
 
-Everything here is of the experiment's own making: its servers, its ports on the loopback, its folders. It is bounded in
-time and number, and nothing of it is left, however it ends.
+The experiment starts its own servers on ports of the loopback, in its own folders. It is bounded in time and number,
+and removes everything on every exit.
 """

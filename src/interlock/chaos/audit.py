@@ -1,7 +1,7 @@
-"""What chaos has left, read by somebody who knows nothing of any engine's memory, and everything that is wrong with it.
+"""Audit after a scenario: compare the store's histories, the customers' acknowledgements and the gateway's log.
 
-Three parties have written down what happened: the store its histories, the customers what they were told, the world
-outside what it did. The audit compares them. It is a pure function of the three, so that tests can show that it fails.
+The audit reads from the store and never from an engine's memory. `problems` is a pure function of the three records,
+so that tests can prove that it fails.
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from interlock.chaos import orders
-from interlock.chaos.customers import CANCEL, CANCELLED, CANCELLED_EVERY, STARTED, Told
+from interlock.chaos.customers import CANCEL, CANCELLED, CANCELLED_EVERY, STARTED, Acknowledgement
 from interlock.chaos.gateway import DECLINED_EVERY, UNDOES, Line
 from interlock.chaos.messages import DONE
 from interlock.chaos.orders import State
@@ -31,14 +31,14 @@ class Row(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """One order, as the store has it."""
+    """One order, as it is in the store."""
 
     state: str
     rows: Sequence[Row]
 
 
 async def read(home: str) -> dict[str, Kept]:
-    """Everything that the store has, by the ids of the orders. What gave up and waits for a person is no order."""
+    """Load all orders of the store, by id. A dead letter is included under an id of its own."""
     found: dict[str, Kept] = {}
     async with Engine.open(home, machines=[orders.order], worker=False, redis="", stall_check_s=0) as engine:
         cursor: str | None = None
@@ -59,51 +59,54 @@ async def read(home: str) -> dict[str, Kept]:
 
 
 def problems(
-    kept: Mapping[str, Kept], told: Iterable[Told], lines: Sequence[Line], placed: Mapping[str, int]
+    kept: Mapping[str, Kept],
+    acknowledgements: Iterable[Acknowledgement],
+    lines: Sequence[Line],
+    placed: Mapping[str, int],
 ) -> list[str]:
-    """Everything that is wrong, in whole sentences; nothing is the good answer."""
+    """Return every broken guarantee as a sentence; an empty list means that all were kept."""
     return [
-        *_lost(kept, told),
+        *_lost(kept, acknowledgements),
         *_unfinished(kept, placed),
         *_broken_histories(kept),
-        *_given_up(kept, placed),
-        *_books(kept, lines),
+        *_unwanted_compensations(kept, placed),
+        *_unbalanced_orders(kept, lines),
     ]
 
 
-def _lost(kept: Mapping[str, Kept], told: Iterable[Told]) -> Iterator[str]:
-    """Whatever was acknowledged has to be there, as it was said (G2)."""
-    for operation, version, state, ignored in told:
-        said = f"{operation.what} of {operation.workflow} was acknowledged as version {version}, {state}"
+def _lost(kept: Mapping[str, Kept], acknowledgements: Iterable[Acknowledgement]) -> Iterator[str]:
+    """Yield the acknowledged operations that the store lacks or has with another result (G2)."""
+    for operation, version, state, ignored in acknowledgements:
+        acknowledgement = f"{operation.what} of {operation.workflow} was acknowledged as version {version}, {state}"
         order = kept.get(operation.workflow)
         if order is None or len(order.rows) < version:
-            yield f"{said}, and is lost"
+            yield f"{acknowledgement}, and is lost"
             continue
         row = order.rows[version - 1]
         if row.state != state:
-            yield f"{said}, and is {row.state}"
+            yield f"{acknowledgement}, and is {row.state}"
         # A cancelled order that has nothing to take back has ended in the same commit, a version later.
         elif (
             operation.what != STARTED
             and not ignored
             and operation.key not in {each.key for each in order.rows[:version]}
         ):
-            yield f"{said}, and its key is not there"
+            yield f"{acknowledgement}, and its key is not there"
 
 
 def _unfinished(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator[str]:
-    """Every order has come to an end, and nothing waits for a person."""
+    """Yield the orders that have not ended, the dead letters, and the orders that were never placed."""
     ends = {State.DONE.value, State.CANCELLED.value}
     for workflow in placed:
         if workflow in kept and kept[workflow].state not in ends:
             yield f"{workflow} has not ended: it is {kept[workflow].state}"
     for workflow, order in kept.items():
         if workflow not in placed:
-            yield f"{workflow}: nobody ordered it ({order.state})"
+            yield f"{workflow}: no customer placed it ({order.state})"
 
 
 def _broken_histories(kept: Mapping[str, Kept]) -> Iterator[str]:
-    """Versions have no gap, and each result was applied once (G3, G5)."""
+    """Yield the histories with a gap in their versions or with a result that was applied twice (G3, G5)."""
     for workflow, order in kept.items():
         for before, row in pairwise(order.rows):
             if row.version != before.version + 1:
@@ -113,17 +116,17 @@ def _broken_histories(kept: Mapping[str, Kept]) -> Iterator[str]:
                 yield f"{workflow}: a late result was not refused, the one of run {run} was applied {times} times"
 
 
-def _given_up(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator[str]:
-    """Only what the customer cancelled, or the carrier declined, is taken back: no order has run out of attempts."""
+def _unwanted_compensations(kept: Mapping[str, Kept], placed: Mapping[str, int]) -> Iterator[str]:
+    """Yield the orders that were compensated although no customer cancelled and the carrier did not decline them."""
     for workflow, number in placed.items():
         order = kept.get(workflow)
         wanted = number % CANCELLED_EVERY == CANCELLED or number % DECLINED_EVERY == 0
         if order is not None and order.state == State.CANCELLED.value and not wanted:
-            yield f"{workflow} was given up, and nobody wanted that: its attempts were used up"
+            yield f"{workflow} was given up without a cancellation: its attempts were used up"
 
 
-def _books(kept: Mapping[str, Kept], lines: Sequence[Line]) -> Iterator[str]:
-    """A finished order was paid once; of one that was taken back nothing is left."""
+def _unbalanced_orders(kept: Mapping[str, Kept], lines: Sequence[Line]) -> Iterator[str]:
+    """Yield finished orders that were not charged exactly once, and compensated ones with a deed left."""
     done: dict[tuple[str, str], set[str]] = defaultdict(set)
     taken_back: dict[tuple[str, str], set[str]] = defaultdict(set)
     times = Counter((line.deed, line.key) for line in lines if line.what == DONE)
@@ -144,6 +147,6 @@ def _books(kept: Mapping[str, Kept], lines: Sequence[Line]) -> Iterator[str]:
                 yield f"{workflow} was taken back, and its {deed} was not: compensation is missing"
 
 
-def cancelled_by_customers(told: Iterable[Told]) -> int:
-    """How many orders were cancelled on request."""
-    return sum(each.operation.what == CANCEL and not each.ignored for each in told)
+def cancelled_by_customers(acknowledgements: Iterable[Acknowledgement]) -> int:
+    """Return the number of orders that customers cancelled."""
+    return sum(each.operation.what == CANCEL and not each.ignored for each in acknowledgements)

@@ -1,7 +1,7 @@
-"""A whole run: one folder, the servers that are needed, the scenarios one after the other, and nothing left behind.
+"""Run of several scenarios in sequence, with one folder and the servers that they need.
 
-Everything that is started is ended by whoever started it, on the way out of a block; Ctrl-C and SIGTERM are a
-cancellation there, which comes between two steps and never within one.
+Each block ends on exit what it has started. Ctrl-C and SIGTERM arrive as a cancellation between two steps, never
+within one.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ CONNECTIONS_MAX = 40
 LOOK_S = 0.1
 
 Watch = Callable[[Scenario, Stage | None, Verdict | None], None]
-"""Told of the scenario that is run, with its stage while it is under way and with its verdict when it is over."""
+"""Callback with the running scenario, its stage while it runs, and its verdict when it has ended."""
 
 
 async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool = False) -> Report:
-    """Run these scenarios."""
+    """Run these scenarios in sequence. `keep` leaves the folder for inspection."""
     missing = {
         name: reason
         for name, server in ((POSTGRES, OwnPostgres), (REDIS, OwnRedis))
@@ -38,12 +38,12 @@ async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool 
     verdicts: list[Verdict] = []
     folder = Path(tempfile.mkdtemp(prefix="interlock-chaos-"))
     try:
-        async with contextlib.AsyncExitStack() as held:
-            processes = held.enter_context(Processes())
-            servers = await _started(folder, runnable, held)
+        async with contextlib.AsyncExitStack() as resources:
+            processes = resources.enter_context(Processes())
+            servers = await _start_servers(folder, runnable, resources)
             for scenario in chosen:
                 if scenario in runnable:
-                    verdict = await _watched(scenario, stage_for(scenario, folder, servers, load, processes), watch)
+                    verdict = await _run_watched(scenario, stage_for(scenario, folder, servers, load, processes), watch)
                 else:
                     verdict = _not_run(scenario, missing)
                 verdicts.append(verdict)
@@ -54,32 +54,31 @@ async def run_all(names: Sequence[str], load: Load, watch: Watch, *, keep: bool 
     return Report(seed=load.seed, verdicts=tuple(verdicts), folder=str(folder) if keep else None)
 
 
-async def _started(folder: Path, scenarios: Sequence[Scenario], held: contextlib.AsyncExitStack) -> Servers:
-    """The servers that somebody needs. They are ended when the block is left, in a thread: that takes a while.
+async def _start_servers(folder: Path, scenarios: Sequence[Scenario], resources: contextlib.AsyncExitStack) -> Servers:
+    """Start the servers that these scenarios need. They are ended in a thread when the block is left.
 
-    Their data goes with them, so they are killed: a shutdown in order may take longer than anybody waits, and what was
-    found out would be lost for it.
+    They are killed, because their data is deleted with them and an orderly shutdown could delay the report.
     """
     needed = {need for scenario in scenarios for need in scenario.needs}
     postgres = OwnPostgres(folder, connections_max=CONNECTIONS_MAX) if POSTGRES in needed else None
     redis = OwnRedis(folder) if REDIS in needed else None
     for server in (postgres, redis):
         if server is not None:
-            held.push_async_callback(in_thread, server.close)
-            held.push_async_callback(in_thread, server.kill)
+            resources.push_async_callback(in_thread, server.close)
+            resources.push_async_callback(in_thread, server.kill)
             await in_thread(server.start)
     return Servers(postgres, redis)
 
 
-async def _watched(scenario: Scenario, stage: Stage, watch: Watch) -> Verdict:
-    looking = asyncio.ensure_future(_look(scenario, stage, watch))
+async def _run_watched(scenario: Scenario, stage: Stage, watch: Watch) -> Verdict:
+    looking = asyncio.ensure_future(_report_progress(scenario, stage, watch))
     try:
         return await run(scenario, stage)
     finally:
         looking.cancel()
 
 
-async def _look(scenario: Scenario, stage: Stage, watch: Watch) -> None:
+async def _report_progress(scenario: Scenario, stage: Stage, watch: Watch) -> None:
     while True:
         watch(scenario, stage, None)
         await asyncio.sleep(LOOK_S)

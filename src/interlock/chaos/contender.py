@@ -1,11 +1,11 @@
-"""A process full of those who want one lease, and write to what it protects. `locks` starts some of them.
+"""Program of a process with many contenders for one lease, which write to a fenced resource. `locks` starts several.
 
-Each takes the lease again and again, and writes twice under it, with its token. None ever looks whether its lease is
-lost: only the resource keeps a former holder from doing harm. In one process the first who has it freezes the whole
-process in the middle of the turn, SIGSTOP, and writes once more when it is woken.
+Each contender acquires the lease repeatedly and writes twice under it, with its token. Contenders never check whether
+their lease is lost: only the resource protects itself from a former holder. In one process, the first holder freezes
+the whole process (SIGSTOP) between its two writes, and writes again after it was woken.
 
-The resource is a table of SQLite that all processes have open. It takes a write unless it has taken one with a higher
-token, and writes down every attempt, so that what happened can be audited afterwards.
+The resource is a table of SQLite that all processes have open. It accepts a write unless it has accepted one with a
+higher token, and records every attempt for the audit.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -45,7 +45,7 @@ ATTEMPT = """INSERT INTO attempt (process, contender, token, moment, taken) SELE
 
 
 class Resource:
-    """What the lease protects. Without `fenced` it believes everybody: the sabotage that the proof must notice."""
+    """The resource that the lease protects. Without `fenced` it accepts every write, which the proof must detect."""
 
     def __init__(self, path: Path, *, fenced: bool = True) -> None:
         self._fenced = fenced
@@ -54,17 +54,17 @@ class Resource:
         self._connection.execute("PRAGMA synchronous = OFF")
 
     def make(self) -> None:
-        """Make the table."""
+        """Create the table."""
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(TABLE)
         self._connection.execute(HIGHEST)
 
     def write(self, process: int, contender: int, token: int, moment: Moment) -> bool:
-        """Write with a token; whether it was taken. One statement: looking and writing are one step for everybody."""
+        """Write with a token; return whether the write was accepted. Check and write are one atomic statement."""
         return bool(self._connection.execute(ATTEMPT, (process, contender, token, moment, self._fenced)).get)
 
     def attempts(self) -> list[tuple[int, int, int, Moment, bool]]:
-        """Every attempt in order: process, contender, token, moment, and whether it was taken."""
+        """Return every attempt in order: process, contender, token, moment, and whether it was accepted."""
         rows = self._connection.execute("SELECT process, contender, token, moment, taken FROM attempt ORDER BY number")
         return [(int(row[0]), int(row[1]), int(row[2]), row[3], bool(row[4])) for row in rows]
 
@@ -82,23 +82,23 @@ class Resource:
 
 
 class WrongClock(SystemClock):
-    """The machine's clocks, of which that on the wall is wrong."""
+    """The machine's clocks, with a wall clock that is wrong by a fixed offset."""
 
     def __init__(self, wrong_by_s: float) -> None:
         self._wrong_by_s = wrong_by_s
 
     def wall_s(self) -> float:
-        """Seconds since the epoch, and some more."""
+        """Seconds since the epoch, plus the offset."""
         return super().wall_s() + self._wrong_by_s
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process does."""
+    """Parameters of one process."""
 
     redis: str
     resource: str
     enough: str
-    """Nobody begins another turn when there is such a file, and the seconds are over."""
+    """Path of a file: contenders begin no further turn once it exists and the seconds are over."""
     process: int
     contenders: int
     seconds: float
@@ -108,11 +108,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     wrong_by_s: float = 0.0
 
 
-def contend(say: Say, told: str) -> None:
-    """The whole life of one process; it is told its plan as JSON."""
+def contend(say: Say, plan_json: str) -> None:
+    """Run one process to its end, with its plan as JSON."""
     die_with_parent()  # Also while it is frozen.
-    logging.disable(logging.WARNING)  # That a lease was lost is what this is about, and no news.
-    plan = msgspec.json.decode(told, type=Plan)
+    logging.disable(logging.WARNING)  # Lost leases are expected here.
+    plan = msgspec.json.decode(plan_json, type=Plan)
     with Resource(Path(plan.resource), fenced=plan.fenced) as resource:
         asyncio.run(_Process(say, plan, resource).live())
 
@@ -137,16 +137,16 @@ class _Process:
                 group.create_task(self._contend(engine, contender))
 
     async def _contend(self, engine: Engine, contender: int) -> None:
-        while self._goes_on():
+        while self._continues():
             try:
                 async with engine.lease(NAME, wait_s=self._plan.lease_s, lease_s=self._plan.lease_s) as lease:
                     await self._turn(contender, lease)
             except UnavailableError:
-                # It was not given in time, or this process was starved for so long that it took Redis for gone.
+                # The lease was not granted in time, or this process was starved for so long that Redis seemed gone.
                 continue
 
-    def _goes_on(self) -> bool:
-        """For so many seconds, and then until the frozen one was woken: a slow machine takes longer for that."""
+    def _continues(self) -> bool:
+        """Return whether contenders continue: for the planned seconds, and until the frozen process was woken."""
         past_s = self._clock.monotonic_s() - self._begun_s
         return past_s < self._plan.seconds or (past_s < SECONDS_MAX and not Path(self._plan.enough).exists())
 
@@ -154,7 +154,7 @@ class _Process:
         process, token = self._plan.process, lease.token
         self._resource.write(process, contender, token, "enter")
         self._say(f"held {token}")
-        await asyncio.sleep(0)  # Whoever else believes to have it may write now.
+        await asyncio.sleep(0)  # Another task that believes to hold the lease may write now.
         if not self._freezes:
             self._resource.write(process, contender, token, "leave")
             return

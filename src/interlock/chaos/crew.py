@@ -1,8 +1,8 @@
-"""The workers as processes: started, frozen, woken and ended, each by its own number.
+"""Worker processes of a scenario: start, freeze, wake and kill each by its number.
 
 They are forked by a process that has imported everything already (`interlock.testing.faults.processes`), so that a
-scenario begins in a moment. Each ends by itself when nobody is at the other end of its socket any more. What it
-complains of goes to a file, and is shown when a worker ends that nobody has ended.
+scenario starts fast. A worker exits when the other end of its socket is closed. Its standard error goes to a file,
+which is shown when a worker ends unexpectedly.
 """
 
 import os
@@ -27,28 +27,28 @@ class Crew:
         self._living: dict[int, Process] = {}
 
     def start(self, life: Life) -> None:
-        """Another worker."""
+        """Start another worker."""
         complaints = str(self._complaints(life.worker))
         self._living[life.worker] = self._processes.start(
             f"{PROGRAM}:forked", msgspec.json.encode(life).decode(), complaints
         )
 
     def freeze(self, worker: int) -> None:
-        """It stands still, in the middle of whatever it does."""
+        """Freeze a worker with SIGSTOP, at any point of its work."""
         os.kill(self._living[worker].number, signal.SIGSTOP)
 
     def wake(self, worker: int) -> None:
-        """It goes on as if nothing had happened."""
+        """Wake a frozen worker with SIGCONT."""
         os.kill(self._living[worker].number, signal.SIGCONT)
 
     def complaints(self, worker: int) -> str:
-        """The last lines of what it has complained of."""
+        """Return the last lines of a worker's standard error."""
         path = self._complaints(worker)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(lines[-COMPLAINT_LINES_MAX:])
 
     def close(self) -> None:
-        """End all of them, kill -9. Whoever was asked to close has closed before, or never will."""
+        """Kill all workers with SIGKILL. Workers that received Stop have closed before, or never will."""
         for process in self._living.values():
             process.close()
         self._living.clear()

@@ -1,6 +1,6 @@
-"""Somebody else who takes every connection of a PostgreSQL, as an application without a bound on its pool does.
+"""Foreign application that takes every connection of a PostgreSQL, as one without a bound on its pool does.
 
-The driver is asked for by name: this is the only part of the package that speaks to a server beside an engine.
+The driver is imported by name: no other module of the package talks to PostgreSQL without an engine.
 """
 
 import asyncio
@@ -9,27 +9,27 @@ from collections.abc import Awaitable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-NAME = "somebody-else"
+NAME = "foreign-application"
 RETRY_S = 0.1
 RETRIES_MAX = 300
-"""How often the administrator asks again for a connection, half a minute in all."""
+"""How often the administrator retries to connect, half a minute in all."""
 OURS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND application_name <> $2"
 
 
 class Connection(Protocol):
-    """What is used of a connection of asyncpg."""
+    """The methods of an asyncpg connection that are used here."""
 
     def terminate(self) -> None:
-        """End it without a word."""
+        """Close the socket without a message to the server."""
         ...
 
     def fetch(self, sql: str, *values: str) -> Awaitable[Sequence[object]]:
-        """Ask for rows."""
+        """Run a query and return its rows."""
         ...
 
 
 class Driver(Protocol):
-    """What is used of asyncpg."""
+    """The functions of asyncpg that are used here."""
 
     TooManyConnectionsError: type[Exception]
 
@@ -39,25 +39,27 @@ class Driver(Protocol):
 
 
 class Crowd:
-    """Connections that are held for no good reason."""
+    """All connections that the foreign application holds."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._driver = cast("Driver", import_module("asyncpg"))
-        self._held: list[Connection] = []
+        self._connections: list[Connection] = []
 
     def __len__(self) -> int:
-        """How many it has."""
-        return len(self._held)
+        """Return the number of held connections."""
+        return len(self._connections)
 
     async def take(self) -> None:
-        """Take all that are left."""
+        """Take all connections that are left."""
         with contextlib.suppress(self._driver.TooManyConnectionsError):
             while True:
-                self._held.append(await self._driver.connect(self._url, server_settings={"application_name": NAME}))
+                self._connections.append(
+                    await self._driver.connect(self._url, server_settings={"application_name": NAME})
+                )
 
     async def push_out(self, administrator: str, user: str) -> int:
-        """End the connections of everybody else of that user; returns how many there were."""
+        """End all other connections of that user; return their number."""
         connection = await self._connect(administrator)
         try:
             return len(await connection.fetch(OURS, user, NAME))
@@ -76,7 +78,7 @@ class Crowd:
         return await self._driver.connect(administrator, server_settings={"application_name": NAME})
 
     def leave(self) -> None:
-        """Give all of them back."""
-        for connection in self._held:
+        """Close all of them."""
+        for connection in self._connections:
             connection.terminate()
-        self._held.clear()
+        self._connections.clear()

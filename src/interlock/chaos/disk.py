@@ -1,4 +1,4 @@
-"""A small disk of the experiment's own, which can be filled to the last byte and emptied again.
+"""Small disk that an experiment can fill to the last byte and empty again.
 
     with SmallDisk(folder) as disk:
         …                       # in the process that has the lanes: use(disk.folder, disk.kind), then open them
@@ -30,10 +30,10 @@ from interlock.errors import UnavailableError
 
 SIZE_BYTES: Final = 8_000_000
 FILLING: Final = ".filling"
-"""The file that takes the rest of the disk; of a simulated one its presence says that the disk is full."""
+"""The file that takes the rest of the disk. On a simulated disk its presence means that the disk is full."""
 
 CHUNKS: Final = (1_048_576, 4_096, 1)
-"""The rest of a disk is taken in ever smaller pieces."""
+"""Sizes in bytes of the pieces that fill the disk, largest first."""
 
 Kind = Literal["tmpfs", "simulated"]
 SHOWN: Final[dict[Kind, str]] = {
@@ -42,11 +42,11 @@ SHOWN: Final[dict[Kind, str]] = {
 }
 
 UNMOUNTING: Final = 'read -r _; exec "$0" -l "$1"'
-"""For a shell: wait for the end of the input, which comes however this process ends, and take the disk out."""
+"""Shell program that unmounts the disk at the end of its input, which comes with any exit of this process."""
 
 
 class SmallDisk:
-    """One disk, mounted at a folder or pretended there. Leaving the block takes it out, and what is on it goes."""
+    """One disk, mounted at a folder or simulated there. Leaving the block unmounts it and drops its content."""
 
     def __init__(self, folder: Path, *, size_bytes: int = SIZE_BYTES, mounts: bool | None = None) -> None:
         self.folder = folder
@@ -63,8 +63,8 @@ class SmallDisk:
         self.kind: Kind = "simulated" if refused else "tmpfs"
 
     @property
-    def shown(self) -> str:
-        """What kind of disk it is, for people."""
+    def description(self) -> str:
+        """Describe the kind of disk for people."""
         return SHOWN[self.kind].format(size=self._size_bytes)
 
     @property
@@ -73,7 +73,7 @@ class SmallDisk:
         return (self.folder / FILLING).exists()
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Fill the disk to the last byte."""
         descriptor = os.open(self.folder / FILLING, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             for chunk in CHUNKS if self.kind == "tmpfs" else ():
@@ -86,7 +86,7 @@ class SmallDisk:
         (self.folder / FILLING).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Take it out. A second time does nothing."""
+        """Unmount it. A second call does nothing."""
         if self._unmounting is not None:
             self._unmounting.communicate()
             self._unmounting = None
@@ -101,12 +101,12 @@ class SmallDisk:
         self.close()
 
     def _mount(self) -> str | None:
-        """Mount a file system in memory; returns why not."""
+        """Mount a file system in memory; return the reason if that fails."""
         mount, unmount, shell = shutil.which("mount"), shutil.which("umount"), shutil.which("sh")
         if not sys.platform.startswith("linux") or os.geteuid() != 0 or not (mount and unmount and shell):
             return "this is not Linux, or not root, or there is no `mount`"
         options = f"size={self._size_bytes},mode=700,nosuid,nodev,noexec"
-        # What takes it out is there before it is put in: nothing can happen in between.
+        # The process that unmounts is started before the mount, so that no exit can leave it mounted.
         unmounting = subprocess.Popen(  # noqa: S603 -- the system's own programs.
             [shell, "-c", UNMOUNTING, unmount, str(self.folder)],
             stdin=subprocess.PIPE,
@@ -130,23 +130,23 @@ class Pretending(apsw.VFS):
     """SQLite's file layer in a process that uses a simulated disk, for every file that is opened from now on."""
 
     def __init__(self, folder: Path) -> None:
-        # By name: without one, what is below this layer would be the default, which this layer is about to be.
+        # The base VFS is named: the default would be this layer itself, which becomes the default here.
         self.below = apsw.vfs_names()[0]
         super().__init__(f"interlock-chaos-{folder.name}", self.below, makedefault=True, maxpathname=0)
         self._folder = f"{folder.resolve()}{os.sep}"
         self._filling = str(folder.resolve() / FILLING)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 -- SQLite's name.
-        """SQLite opens a file."""
+        """Open a file for SQLite."""
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
         return _Bounded(self, name, flags) if path and path.startswith(self._folder) else super().xOpen(name, flags)
 
     def full(self) -> bool:
-        """Whether nothing can grow at the moment."""
-        return os.path.exists(self._filling)  # noqa: PTH110 -- asked for every write.
+        """Return whether the simulated disk is full."""
+        return os.path.exists(self._filling)  # noqa: PTH110 -- called for every write.
 
     def close(self) -> None:
-        """Stop pretending: what is opened from now on is an ordinary file."""
+        """Stop the simulation for files that are opened from now on."""
         self.unregister()
 
 
@@ -162,9 +162,9 @@ class _Bounded(apsw.VFSFile):
 
 
 def use(folder: Path, kind: Kind) -> Pretending | None:
-    """To be called by a process before it opens lanes on a small disk. A real one needs nothing.
+    """Prepare this process for lanes on a small disk, before it opens them. Return None for a real disk.
 
-    What it gives has to be kept for as long as the lanes are open.
+    The caller must keep the result for as long as the lanes are open.
     """
     return Pretending(folder) if kind == "simulated" else None
 

@@ -1,7 +1,7 @@
-"""Scenarios in which orders flow: before, during and after a disturbance, and then the audit.
+"""Base of scenarios that process orders before, during and after a disturbance, and audit them.
 
-What a scenario adds is the disturbance and what only it can check. Everything else is the same for all: nothing
-acknowledged is lost, every order ends, money moves once.
+A scenario adds its disturbance and its own checks. The audit is the same for all: no acknowledged operation is lost,
+every order ends, money moves once.
 """
 
 import asyncio
@@ -21,47 +21,49 @@ class Flow(Scenario):
     """Orders flow while something is disturbed."""
 
     disturbance: ClassVar[str]
-    """What is being done, in a few words."""
+    """The disturbance, in a few words."""
 
     def lives(self, stage: Stage) -> list[Life]:
-        """The workers: two on one PostgreSQL, unless a scenario wants something else."""
+        """Return the workers: two on one PostgreSQL, unless a scenario overrides this."""
         return [stage.life(worker, stage.schema()) for worker in (1, 2)]
 
     @abstractmethod
     async def disturb(self, stage: Stage) -> None:
-        """Disturb, and put back what was disturbed: whatever comes back afterwards comes back by itself."""
+        """Disturb, and undo the disturbance. Recovery after that must happen without help."""
 
     async def afterwards(self, stage: Stage) -> None:
-        """Wait for what else has to come back, when every order has ended."""
+        """Wait for further recovery after every order has ended."""
         del stage
 
     @abstractmethod
     def happened(self, stage: Stage) -> str:
-        """What happened, in a clause."""
+        """Summarize the outcome in a clause."""
 
     def broken(self, stage: Stage) -> Iterator[str]:
-        """What was promised for this disturbance alone, and was not kept."""
+        """Yield the broken promises of this disturbance."""
         del stage
         yield from ()
 
     def home(self, stage: Stage) -> str:
-        """Where the audit reads."""
+        """Return the address of the store that the audit reads."""
         return stage.kept
 
     async def play(self, stage: Stage) -> Played:
-        """Orders, the disturbance, and the audit."""
+        """Run the orders, the disturbance and the audit."""
         recovery_s = await self._orders_flow(stage)
         stage.doing = "audit"
         await stage.stop()
         customers = stage.world.customers
         kept = await read(self.home(stage))
         found = problems(kept, customers.told, stage.world.gateway.lines, customers.orders)
-        found += [f"{asked.what} of {asked.workflow} was refused: {code}" for asked, code in customers.refused]
+        found += [
+            f"{operation.what} of {operation.workflow} was refused: {code}" for operation, code in customers.refused
+        ]
         found += self.broken(stage)
         return Played(self.happened(stage), found, recovery_s)
 
     async def _orders_flow(self, stage: Stage) -> float:
-        """Orders before, during and after the disturbance; returns how long it took until all had ended."""
+        """Place orders before, during and after the disturbance; return the seconds until all had ended."""
         customers, share = stage.world.customers, stage.load.orders // PARTS
         await stage.start(self.lives(stage))
         stage.doing = "orders flow"

@@ -1,8 +1,8 @@
-"""The world outside, as steps ask for it: gateway, warehouse and carrier, which write down every call.
+"""External services that steps call: payment gateway, warehouse and carrier, with a log of every call.
 
-It keeps what it has promised: the same idempotency key is the same deed, whoever asks. Taking back a deed that was
-never done closes its key: a worker that was frozen before it could ask asks too late. Beyond that nothing can be relied
-upon: it fails before or after it has done what was asked; a scenario lets it hang, or has it down.
+An idempotency key stands for one deed, from any worker. Undoing a deed that was never done closes its key: a call
+of a worker that was frozen before it arrives too late. Calls fail before or after the deed; a scenario can make them
+hang or refuse them.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ ASKED = "asked"
 UNDOES = {"refund": "charge", "release": "reserve"}
 
 FAILS, LOSES = 0.02, 0.04
-"""The share of calls up to which they fail before the deed, and up to which the answer is lost behind it."""
+"""Cumulative shares of calls that fail before the deed, and that lose their answer after it."""
 
 LATENCY_S = 0.03
 DECLINED_EVERY = 5
 
 
 class Line(NamedTuple):
-    """One line in the books."""
+    """One line of the log."""
 
     what: str
     """asked, done, declined, or failed."""
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Hold:
-    """Calls that wait until they are let go."""
+    """Calls that hang until they are released."""
 
     def __init__(self, matches: Callable[[Call, int], bool]) -> None:
         self.matches = matches
@@ -46,7 +46,7 @@ class Hold:
 
 
 class Gateway:
-    """Everything that was ever asked of it."""
+    """The external services, with the log of all calls."""
 
     def __init__(self, chance: Chance, now_s: Callable[[], float], changed: Callable[[], None]) -> None:
         self.lines: list[Line] = []
@@ -59,7 +59,7 @@ class Gateway:
         self._changed = changed
 
     async def ask(self, call: Call, worker: int, order: int) -> str:
-        """Do the deed once for this key, or not, and say so, or not."""
+        """Do the deed once for this key. It may fail before the deed, or lose the answer after it."""
         luck, latency_s = self._chance.fraction(), self._chance.fraction() * LATENCY_S
         self._write(ASKED, call, worker)
         if self.down and call.deed in {"charge", "refund"}:
@@ -77,14 +77,14 @@ class Gateway:
         if luck < FAILS:
             self._write(FAILED, call, worker)
             return FAILED
-        answer = self._done(call, worker, declines=call.deed == "collect" and order % DECLINED_EVERY == 0)
+        answer = self._do_deed(call, worker, declines=call.deed == "collect" and order % DECLINED_EVERY == 0)
         if luck < LOSES and answer == DONE:
             return FAILED
         return answer
 
     @contextlib.contextmanager
     def holding(self, matches: Callable[[Call, int], bool]) -> Generator[Hold, None, None]:
-        """Let such calls hang, until the block is left."""
+        """Let matching calls hang until the block is left."""
         hold = Hold(matches)
         self._holds.append(hold)
         try:
@@ -93,21 +93,21 @@ class Gateway:
             self.let_go(hold)
 
     def let_go(self, hold: Hold) -> None:
-        """Answer what hangs. A second time does nothing."""
+        """Answer the hanging calls. A second call does nothing."""
         hold.released.set()
         self._holds = [each for each in self._holds if each is not hold]
 
     def count(self, what: str, deed: str, *, since: int = 0, worker: int | None = None) -> int:
-        """How many such lines there are, from a number of lines on."""
+        """Return the number of matching lines from index `since` on."""
         return sum(
             line.what == what and line.deed == deed and worker in {None, line.worker} for line in self.lines[since:]
         )
 
     def workflows(self, what: str, deed: str, *, since: int = 0) -> set[str]:
-        """The workflows of such lines."""
+        """Return the workflows of matching lines."""
         return {line.workflow for line in self.lines[since:] if line.what == what and line.deed == deed}
 
-    def _done(self, call: Call, worker: int, *, declines: bool) -> str:
+    def _do_deed(self, call: Call, worker: int, *, declines: bool) -> str:
         answer = self._answers.get(call.key)
         if answer is None:
             answer = self._answers[call.key] = DECLINED if declines else DONE

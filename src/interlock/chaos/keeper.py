@@ -1,13 +1,13 @@
-"""The program that has a server as its child, and leaves nothing of it: `keeper.py READY LOG USER GROUP COMMAND...`.
+"""Parent program of one server, which leaves none of its processes: `keeper.py READY LOG USER GROUP COMMAND...`.
 
-It does what it is told through its standard input, one word per line (`freeze`, `thaw`, `kill`, or the number of a
-signal for the server alone), and says what happened: `started PID`, `ready`, `done`, `ended CODE`. When nobody can tell
-it anything any more, because whoever started it was killed, it kills the server and ends.
+It reads commands from standard input, one word per line (`freeze`, `thaw`, `kill`, or the number of a signal for the
+server alone), and prints `started PID`, `ready`, `done`, `ended CODE`. At the end of its input, because the experiment
+was killed, it kills the server and exits.
 
-The odd choice is a process between the two. Only a parent can be sure that a number still means the process it
-started, that nothing of a server is left (PostgreSQL puts each of its processes into a group of its own; on Linux they
-become children of this one), and that the death of a mere thread of the experiment is not taken for its end. It uses
-nothing but the standard library, so that it starts at once.
+The odd choice is a process between the two. Only a parent knows that a PID still means the process it started. Only a
+parent can reap all processes of a server: PostgreSQL puts each into a group of its own, and on Linux they become
+children of this one. And the end of a mere thread of the experiment must not end the server. It uses the standard
+library only, so that it starts fast.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SET_CHILD_SUBREAPER = 36
 
 
 class Keeper:
-    """One server, from its start to the end of the last of its processes."""
+    """One server, from its start to the end of its last process."""
 
     def __init__(self, command: list[str], *, ready: bytes, log: BinaryIO, user: int, group: int) -> None:
         self._ready = ready
@@ -57,28 +57,28 @@ class Keeper:
         os.set_blocking(self._output, False)
 
     def keep(self) -> int:
-        """Do what is told until the server has ended; returns how."""
-        _say(f"started {self._server.pid}")
+        """Execute commands until the server has ended; return its exit code."""
+        _print_line(f"started {self._server.pid}")
         listening = [self._wake, self._output, sys.stdin.fileno()]
         while True:
             able, _, _ = select.select(listening, [], [])
-            if self._output in able and not self._hear():
+            if self._output in able and not self._copy_output():
                 listening.remove(self._output)
             if self._wake in able:
                 os.read(self._wake, READ_BYTES_MAX)
-                if (code := self._ended()) is not None:
-                    self._hear()
+                if (code := self._reap()) is not None:
+                    self._copy_output()
                     return code
             if sys.stdin.fileno() in able:
-                told = os.read(sys.stdin.fileno(), READ_BYTES_MAX)
-                for word in told.split():
+                data = os.read(sys.stdin.fileno(), READ_BYTES_MAX)
+                for word in data.split():
                     self._do(word.decode())
-                if not told:
+                if not data:
                     listening.remove(sys.stdin.fileno())
                     self._do("kill")
 
-    def _hear(self) -> bool:
-        """Write down what the server says; False when it will not say more."""
+    def _copy_output(self) -> bool:
+        """Copy the server's output to the log; return False at its end."""
         while True:
             try:
                 data = os.read(self._output, READ_BYTES_MAX)
@@ -92,30 +92,30 @@ class Keeper:
                 *lines, self._line = (self._line + data).split(b"\n")
                 if any(self._ready in line for line in lines):
                     self._ready = b""
-                    _say("ready")
+                    _print_line("ready")
 
     def _do(self, word: str) -> None:
         server = self._server.pid
         match word:
             case "freeze":
-                # From the top: a process that is stopped starts no other.
+                # Parents first: a stopped process cannot start another.
                 _signal(server, signal.SIGSTOP)
-                for each in _below(server):
+                for each in _descendants(server):
                     _signal(each, signal.SIGSTOP)
-                _say("done")
+                _print_line("done")
             case "thaw":
-                for each in (*_below(server), server):
+                for each in (*_descendants(server), server):
                     _signal(each, signal.SIGCONT)
-                _say("done")
+                _print_line("done")
             case "kill":
                 _signal(server, signal.SIGSTOP)
-                for each in (*_below(server), server):
+                for each in (*_descendants(server), server):
                     _signal(each, signal.SIGKILL)
             case _:
                 _signal(server, signal.Signals(int(word)))
 
-    def _ended(self) -> int | None:
-        """Reap what has ended. With the server goes everything that it has left, which are children of ours by then."""
+    def _reap(self) -> int | None:
+        """Reap ended processes. After the server, kill its orphans, which are children of this process by then."""
         code: int | None = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -124,18 +124,18 @@ class Keeper:
                     return None
                 if number == self._server.pid:
                     code = self._server.returncode = os.waitstatus_to_exitcode(status)
-                    for each in _below(os.getpid()):
+                    for each in _descendants(os.getpid()):
                         _signal(each, signal.SIGKILL)
         return code
 
 
 def die_with_parent() -> None:
-    """This process is killed when the thread that forked it ends. On Linux; elsewhere nothing happens."""
+    """Have this process killed when the thread that forked it ends. Works on Linux; elsewhere nothing happens."""
     _process_control(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _below(number: int) -> list[int]:
-    """The processes that a process has started, and those that they have started."""
+def _descendants(number: int) -> list[int]:
+    """Return all descendants of a process."""
     parents = _parents()
     found = [number]
     for each in found:
@@ -144,7 +144,7 @@ def _below(number: int) -> list[int]:
 
 
 def _parents() -> dict[int, int]:
-    """Every process with its parent."""
+    """Return the parent of every process, by PID."""
     if not sys.platform.startswith("linux"):
         listed = subprocess.run(
             ["/bin/ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True
@@ -170,16 +170,16 @@ def _process_control(what: int, value: int) -> None:
         control(what, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
-def _say(line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # Whoever started this is gone; the end of the input says so, too.
+def _print_line(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # The experiment has ended; the end of the input shows that, too.
         os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def main(ready: str, log: str, user: str, group: str, *command: str) -> None:
-    """Keep one server."""
+    """Run one server to its end."""
     with Path(log).open("ab") as written:
         keeper = Keeper(list(command), ready=ready.encode(), log=written, user=int(user), group=int(group))
-        _say(f"ended {keeper.keep()}")
+        _print_line(f"ended {keeper.keep()}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A server of the experiment's own, whichever it is: its life, its port, and the keeper that ends it.
+"""Base class of the experiment's servers: lifecycle, port, and the keeper process that ends them.
 
-The keeper (`interlock.chaos.keeper`) is told what to do through a pipe and answers through another. Every wait here is
-for an answer, with a bound; what does not answer in time is given up, which means killed. Nothing but processes that
-were started here is ever signalled.
+The keeper (`interlock.chaos.keeper`) receives commands through a pipe and answers through another. Every wait for an
+answer is bounded; a server whose keeper does not answer in time is killed. Only processes that were started here are
+ever signalled.
 """
 
 import contextlib
@@ -24,41 +24,41 @@ from interlock.seams import SystemSecrets
 LOOPBACK: Final = "127.0.0.1"
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30.0
-TOLD_CHARACTERS_MAX: Final = 1_500
+LOG_CHARACTERS_MAX: Final = 1_500
 PASSWORD_BYTES: Final = 16
 
 
 class OwnServer(ABC):
-    """A server that nobody else uses. Leaving the block ends it."""
+    """A server that only this experiment uses. Leaving the block ends it."""
 
     name: ClassVar[str]
     ready: ClassVar[str]
-    """What it says when it takes connections."""
+    """The text in its log that means that it accepts connections."""
     stopping: ClassVar[signal.Signals]
-    """What asks it to shut down in order."""
+    """The signal for an orderly shutdown."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._log = folder / f"{self.name.lower()}.log"
         self._password = SystemSecrets().token(PASSWORD_BYTES).hex()
-        self._held, self.port = _reserved()
+        self._reservation, self.port = _reserve_port()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._frozen = False
         self._made = False
         self.pid: int | None = None
-        """Of its first process, while it runs."""
+        """PID of its first process, while it runs."""
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Its address for everybody, with the password."""
+        """The address for its ordinary user, with the password."""
 
     @classmethod
     @abstractmethod
     def installed(cls) -> str | None:
-        """Nothing when it can be started here, otherwise the reason and what to install."""
+        """Return None when it can be started here, otherwise the reason and what to install."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -67,11 +67,11 @@ class OwnServer(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether it is there, frozen or not."""
+        """Whether it runs, frozen or not."""
         return self._keeper is not None and self._keeper.poll() is None
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections. What it kept on its disk is there again."""
+        """Start it, and wait until it accepts connections. Data on its disk is kept."""
         if self.running:
             raise UnavailableError(f"{self.name} is running already.", fix="Stop or kill it first.")
         if reason := self.installed():
@@ -97,34 +97,34 @@ class OwnServer(ABC):
             bufsize=0,
             start_new_session=True,  # An interrupt from the keyboard is for the experiment, which ends it in order.
         )
-        started = self._hear(START_S_MAX)
-        said = self._hear(START_S_MAX)
-        if said != "ready":
+        started = self._read_line(START_S_MAX)
+        answer = self._read_line(START_S_MAX)
+        if answer != "ready":
             self._give_up()
             raise UnavailableError(
-                f"{self.name} does not start: {said or f'nothing was heard within {START_S_MAX:.0f} s'}.",
-                why=f"Its last words were: {self.last_words()}",
-                fix="Look whether the folder is writable and the machine has memory and disk left.",
+                f"{self.name} does not start: {answer or f'no answer within {START_S_MAX:.0f} s'}.",
+                why=f"Its log ends with: {self.last_words()}",
+                fix="Check that the folder is writable and that the machine has memory and disk left.",
             )
         self.pid = int(started.split()[1])
 
     def stop(self) -> None:
-        """Shut it down in order, and wait until all of it has ended. Nothing happens when it is not running."""
+        """Shut it down in order, and wait until all its processes have ended. Does nothing when it is not running."""
         if not self.running:
             return
         if self._frozen:
             self.thaw()
-        self._tell(str(int(self.stopping)))
-        if not self._hear(STOP_S_MAX).startswith("ended"):
+        self._send(str(int(self.stopping)))
+        if not self._read_line(STOP_S_MAX).startswith("ended"):
             self._give_up()
             raise UnavailableError(f"{self.name} did not shut down within {STOP_S_MAX:.0f} s, and was killed.")
         self._forget()
 
     def kill(self) -> None:
-        """Kill every process of it, kill -9, and wait until they have ended. Nothing happens when there is none."""
+        """Kill all its processes with SIGKILL, and wait until they have ended. Does nothing when it is not running."""
         if self.running:
-            self._tell("kill")
-            self._hear(STOP_S_MAX)
+            self._send("kill")
+            self._read_line(STOP_S_MAX)
         self._give_up()
 
     def restart(self) -> None:
@@ -133,26 +133,26 @@ class OwnServer(ABC):
         self.start()
 
     def freeze(self) -> None:
-        """Stop every process of it where it is: it is there, its connections stay, and it does not answer."""
-        self._ask("freeze")
+        """Stop all its processes with SIGSTOP: its connections stay open, and it does not answer."""
+        self._request("freeze")
         self._frozen = True
 
     def thaw(self) -> None:
-        """Let it go on."""
-        self._ask("thaw")
+        """Resume all its processes."""
+        self._request("thaw")
         self._frozen = False
 
     def close(self) -> None:
-        """End it, in order if it can, and give up its port. A second time does nothing."""
+        """End it, in order if it can, and release its port. A second call does nothing."""
         try:
             self.stop()
         finally:
             self._give_up()
-            self._held.close()
+            self._reservation.close()
 
     def last_words(self) -> str:
-        """The end of its log."""
-        return self._log.read_text(errors="replace")[-TOLD_CHARACTERS_MAX:] if self._log.exists() else "none"
+        """Return the end of its log."""
+        return self._log.read_text(errors="replace")[-LOG_CHARACTERS_MAX:] if self._log.exists() else "none"
 
     def __enter__(self) -> Self:
         try:
@@ -169,7 +169,7 @@ class OwnServer(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """What it needs before its first start."""
+        """Prepare its first start."""
 
     @abstractmethod
     def _command(self) -> list[str]: ...
@@ -177,22 +177,22 @@ class OwnServer(ABC):
     def _owner(self) -> tuple[int, int]:
         return os.geteuid(), os.getegid()
 
-    def _ask(self, word: str) -> None:
+    def _request(self, word: str) -> None:
         if not self.running:
             raise UnavailableError(f"{self.name} is not running: nothing to {word}.", fix="Start it first.")
-        self._tell(word)
-        said = self._hear(STOP_S_MAX)
-        if said != "done":
-            raise UnavailableError(f"{self.name}: {word} failed ({said or 'no answer'}).", why=self.last_words())
+        self._send(word)
+        answer = self._read_line(STOP_S_MAX)
+        if answer != "done":
+            raise UnavailableError(f"{self.name}: {word} failed ({answer or 'no answer'}).", why=self.last_words())
 
-    def _tell(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         assert self._keeper is not None
         assert self._keeper.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # It has ended by itself, which is heard next.
+        with contextlib.suppress(BrokenPipeError):  # It has ended by itself, which the next `_read_line` finds.
             self._keeper.stdin.write(f"{word}\n".encode())
 
-    def _hear(self, timeout_s: float) -> str:
-        """What the keeper says next; nothing when it says nothing in time, or never will."""
+    def _read_line(self, timeout_s: float) -> str:
+        """Return the keeper's next line; an empty string after the timeout or at its end."""
         assert self._keeper is not None
         assert self._keeper.stdout is not None
         while b"\n" not in self._unread:
@@ -206,7 +206,7 @@ class OwnServer(ABC):
         return line.decode()
 
     def _give_up(self) -> None:
-        """Whatever is still there goes: the keeper kills what it keeps when nobody can tell it anything any more."""
+        """Close the keeper's input, upon which it kills its server."""
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
@@ -225,17 +225,17 @@ class OwnServer(ABC):
         self._keeper, self._unread, self._frozen, self.pid = None, b"", False, None
 
 
-def _reserved() -> tuple[socket.socket, int]:
-    """A free port of the loopback, and a socket that keeps it.
+def _reserve_port() -> tuple[socket.socket, int]:
+    """Find a free port of the loopback; return a socket that reserves it, and the port.
 
-    The socket never listens. On Linux a server can listen beside it, and nobody is given the port by chance while the
-    server is down; elsewhere the port is only found here.
+    The socket never listens. On Linux a server can listen beside it, and no other process gets the port while it is
+    down. Elsewhere the port is not reserved.
     """
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    held.bind((LOOPBACK, 0))
-    port: int = held.getsockname()[1]
+    reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reservation.bind((LOOPBACK, 0))
+    port: int = reservation.getsockname()[1]
     if sys.platform.startswith("linux"):
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     else:
-        held.close()
-    return held, port
+        reservation.close()
+    return reservation, port

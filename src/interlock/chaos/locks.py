@@ -1,11 +1,11 @@
-"""The proof of locks: many want one lease, in several processes, and whoever has it is frozen with it and woken.
+"""Proof of locks: contenders in several processes acquire one lease, and its holder is frozen and woken.
 
-Mutual exclusion is proved where it counts, at the protected resource: it refuses whoever comes with a lower token than
-it has seen, and what it has taken was therefore written by one holder after the other. The holder that was frozen past
-its lease must be among those it refused. The wall clock of one process is an hour ahead, which must change nothing.
+Mutual exclusion is proved at the protected resource, which refuses a write with a lower token than it has accepted. So
+its accepted writes came from one holder after the other. It must also refuse the write of the holder that was frozen
+past its lease. The wall clock of one process is an hour ahead, which must change nothing.
 
-What it does not show is that nobody ever *believes* to have a lease that somebody else has: no lock over a network can
-keep a process from being frozen between looking and writing. That is what tokens are for.
+The proof does not show that only one process *believes* to hold the lease: no lock over a network can keep a process
+from being frozen between its check and its write. Tokens exist for that reason.
 """
 
 import os
@@ -31,10 +31,10 @@ LEASE_S: Final = 1.5
 WRONG_BY_S: Final = 3_600.0
 
 FROZEN, WRONG = 0, 1
-"""The processes of which one is frozen, and one has a wrong clock."""
+"""The numbers of the process that is frozen and of the process with a wrong clock."""
 
 TURNS_MEANWHILE: Final = 3
-"""So often another process has had the lease when the frozen one is woken."""
+"""How often another process acquires the lease before the frozen one is woken."""
 
 WAKING_S: Final = 1.0
 WAKINGS_MAX: Final = 20
@@ -44,38 +44,38 @@ FILE: Final = "treasure.sqlite"
 ENOUGH: Final = "enough"
 
 Attempt = tuple[int, int, int, Moment, bool]
-"""Process, contender, token, moment, and whether it was taken."""
+"""Process, contender, token, moment, and whether the write was accepted."""
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each contender had the lease. Who finds it held asks again by chance: nobody has a turn by right."""
+    """Distribution of the turns over the contenders. They retry at random: the lease has no queue."""
 
     least: int
     median: float
     most: int
     busiest_process_share: float
-    """Of all turns; with equal luck each process has one part in their number."""
+    """Share of all turns; 1 / processes if the turns are even."""
 
 
 class Locks(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened."""
+    """Result of the proof."""
 
     contenders: int
     processes: int
     seconds: float
     acquisitions: int
     violations: int
-    """Writes that were taken after one with a higher token, and tokens that two had. Must be 0."""
+    """Writes accepted after one with a higher token, and tokens that two contenders had. Must be 0."""
     refused_late_writes: int
-    """Writes of former holders that the resource has refused; that of the frozen one must be among them."""
+    """Writes of former holders that the resource refused; the frozen holder's must be among them."""
     holder_frozen: bool
-    """Whether others have had the lease while its former holder was frozen with it: otherwise nothing was shown."""
+    """Whether others acquired the lease while its former holder was frozen: otherwise the run proves nothing."""
     frozen_write_refused: bool
     holder_knew: bool
-    """Whether the holder, woken, was told by its own lease that it is lost."""
+    """Whether the lease object of the woken holder reported that it is lost."""
     wrong_clock_by_s: float
     wrong_clock_acquisitions: int
-    """Of the process with the wrong clock, which has its share like everybody."""
+    """Acquisitions of the process with the wrong clock, which must get a share like the others."""
     fairness: Fairness
 
 
@@ -89,9 +89,9 @@ def run_locks(
     lease_s: float = LEASE_S,
     fenced: bool = True,
 ) -> Locks:
-    """Let them contend for so many seconds at least, in processes of their own, and audit what the resource has seen.
+    """Let contenders in several processes compete for at least `seconds`, and audit the resource's record.
 
-    `fenced=False` is sabotage: a resource that checks no token, which has to show as a violation.
+    `fenced=False` is sabotage: the resource checks no token, which must show as violations.
     """
     _check_bounds(contenders, processes, seconds, lease_s)
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def run_locks(
             started.append(starting.start(WORKLOAD, msgspec.json.encode(plan).decode()))
         frozen, meanwhile, knew = _freeze_and_wake(started[FROZEN], started[WRONG])
         (folder / ENOUGH).touch()
-        _end(started)
+        _wait_for_ends(started)
         attempts = resource.attempts()
     entered = [(process, contender) for process, contender, _, moment, taken in attempts if taken and moment == "enter"]
     by_process = Counter(process for process, _ in entered)
@@ -135,7 +135,7 @@ def run_locks(
 
 
 def violations(attempts: Sequence[Attempt]) -> int:
-    """How often what was taken contradicts that there is one holder at a time."""
+    """Count the accepted writes that contradict one holder at a time."""
     highest = late = 0
     holders: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
     for process, contender, token, _, taken in attempts:
@@ -147,7 +147,7 @@ def violations(attempts: Sequence[Attempt]) -> int:
 
 
 def fairness(turns: Counter[tuple[int, int]], contenders: int) -> Fairness:
-    """How evenly the turns fell; whoever had none counts as well."""
+    """Return how evenly the turns were distributed, contenders without a turn included."""
     counts = [*turns.values(), *[0] * (contenders - len(turns))]
     by_process: Counter[int] = Counter()
     for (process, _), count in turns.items():
@@ -157,13 +157,13 @@ def fairness(turns: Counter[tuple[int, int]], contenders: int) -> Fairness:
 
 
 def _freeze_and_wake(holding: Process, other: Process) -> tuple[int, int, bool]:
-    """The token with which it was frozen, how often another had the lease meanwhile, and whether it noticed."""
+    """Return the frozen holder's token, the other process's acquisitions meanwhile, and whether the holder noticed."""
     token = next((int(line.split()[1]) for line in holding.lines() if line.startswith("frozen")), 0)
     if not token:
-        return 0, 0, False  # It never had the lease, and has ended.
+        return 0, 0, False  # It ended without having had the lease.
     meanwhile = 0
     for line in other.lines():
-        # What is said before anybody could have it after the frozen one has lower tokens.
+        # Lines from before the freeze have lower tokens and do not count.
         meanwhile += int(line.split()[1]) > token
         if meanwhile == TURNS_MEANWHILE:
             break
@@ -172,17 +172,17 @@ def _freeze_and_wake(holding: Process, other: Process) -> tuple[int, int, bool]:
         for line in holding.lines_for(WAKING_S):
             if line.startswith("woken"):
                 return token, meanwhile, line.endswith("1")
-    raise UnavailableError("the process that was frozen does not wake up.", why="SIGCONT had no effect on it.")
+    raise UnavailableError("the frozen process does not wake up.", why="SIGCONT had no effect on it.")
 
 
-def _end(started: Sequence[Process]) -> None:
+def _wait_for_ends(started: Sequence[Process]) -> None:
     for process in started:
         try:
             process.end()
         except RuntimeError as error:
             raise UnavailableError(
                 f"a process of contenders has failed: {error}",
-                why="Contenders go on when Redis is slow or away; this was something else.",
+                why="Contenders tolerate a slow or absent Redis; this was another error.",
                 fix="Look at the error.",
             ) from error
 
@@ -197,5 +197,5 @@ def _check_bounds(contenders: int, processes: int, seconds: float, lease_s: floa
             raise BadUsage(
                 f"the proof of locks cannot have {value:g} {what}; {least:g} to {most:g}.",
                 why="It is bounded in time and number, and the holder has to be frozen for longer than its lease.",
-                fix="Choose a number from the range that is named.",
+                fix="Choose a number from this range.",
             )

@@ -1,7 +1,7 @@
-"""What the process that watches and its workers say to each other: one JSON document per line, over one socket each.
+"""Messages between the experiment and its workers: one JSON document per line, over one socket per worker.
 
-The worker asks the world outside, answers operations, and tells what it noticed. A line that was not finished was not
-said, so what was said before a kill is known exactly.
+A worker calls the external services, answers operations, and reports signals. An unfinished line does not count, so
+the messages that a worker sent before a kill are known exactly.
 """
 
 import asyncio
@@ -13,37 +13,37 @@ DONE, DECLINED, FAILED = "done", "declined", "failed"
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a worker is told when it starts."""
+    """Start parameters of a worker."""
 
     worker: int
     socket: str
-    """Where the world outside is."""
+    """Path of the experiment's socket."""
     home: str
     redis: str = ""
     """The address of a Redis; empty without one."""
     lease_s: float
-    """How long it holds what it runs, on a store that it shares."""
+    """Seconds of its leases on a shared store."""
     disk: str = ""
     """The folder of a small disk below the home; empty without one."""
     disk_kind: Literal["tmpfs", "simulated"] = "tmpfs"
     customers: int = 4
 
 
-# --- a worker says --------------------------------------------------------------------------------------------------
+# --- from a worker --------------------------------------------------------------------------------------------------
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Who it is."""
+    """A worker has connected."""
 
     worker: int
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Its engine is open."""
+    """The worker's engine is open."""
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
-    """A step or an undo asks the world outside for a deed."""
+    """A step or an undo calls an external service for a deed."""
 
     number: int
     deed: str
@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
 
 
 class GaveUp(msgspec.Struct, frozen=True, tag="gave-up"):
-    """Nobody waits for the answer to a call any more."""
+    """The worker has cancelled a call and ignores its answer."""
 
     number: int
 
@@ -82,28 +82,28 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
-    """Something that operators are told: a breaker, a Redis, a late result."""
+    """A signal for operators: a breaker, a Redis, a late result."""
 
     what: str
     """ended, breaker-open, breaker-half_open, breaker-closed, redis-gone, redis-back, late, lease, no-lease."""
     subject: str
     detail: str = ""
     at_s: float = 0.0
-    """When, by the monotonic clock of the machine: lines of two workers may be read in another order."""
+    """Seconds of the machine's monotonic clock: lines of two workers may arrive in another order."""
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
-    """Its engine is closed."""
+    """The worker's engine is closed."""
 
 
-Said = Hello | Ready | Call | GaveUp | Acknowledged | Repeated | Refused | Noticed | Closed
+FromWorker = Hello | Ready | Call | GaveUp | Acknowledged | Repeated | Refused | Noticed | Closed
 
 
-# --- a worker is told -----------------------------------------------------------------------------------------------
+# --- to a worker ----------------------------------------------------------------------------------------------------
 
 
 class Operation(msgspec.Struct, frozen=True, tag="operation"):
-    """Something a customer wants: start, submit or cancel."""
+    """A customer's operation: start, submit or cancel."""
 
     number: int
     what: str
@@ -113,7 +113,7 @@ class Operation(msgspec.Struct, frozen=True, tag="operation"):
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """What became of a call."""
+    """The answer to a call."""
 
     number: int
     said: str
@@ -123,25 +123,25 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """Close the engine and end."""
 
 
-Told = Operation | Answer | Stop
+ToWorker = Operation | Answer | Stop
 
 _encoder = msgspec.json.Encoder()
-_said: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
-_told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
+_from_worker_decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
+_to_worker_decoder: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
 
 
-def line_of(message: Said | Told) -> bytes:
-    """As it is written."""
+def line_of(message: FromWorker | ToWorker) -> bytes:
+    """Encode a message as a line."""
     return _encoder.encode(message) + b"\n"
 
 
-async def next_said(reader: asyncio.StreamReader) -> Said | None:
-    """The next thing that a worker says; None when it says no more."""
+async def next_from_worker(reader: asyncio.StreamReader) -> FromWorker | None:
+    """Read the next message of a worker; None at the end of its stream."""
     line = await reader.readline()
-    return _said.decode(line) if line.endswith(b"\n") else None
+    return _from_worker_decoder.decode(line) if line.endswith(b"\n") else None
 
 
-async def next_told(reader: asyncio.StreamReader) -> Told | None:
-    """The next thing that a worker is told; None when nobody tells it any more."""
+async def next_to_worker(reader: asyncio.StreamReader) -> ToWorker | None:
+    """Read the next message to this worker; None at the end of the stream."""
     line = await reader.readline()
-    return _told.decode(line) if line.endswith(b"\n") else None
+    return _to_worker_decoder.decode(line) if line.endswith(b"\n") else None

@@ -1,8 +1,8 @@
-"""The machine that flows through chaos: an order is reserved, charged and shipped in two legs, or all is taken back.
+"""Order machine of the experiments: an order is reserved, charged and shipped in two legs, or compensated.
 
-Every result carries the key of the run that it came from, so that history shows whether one was ever applied twice.
-Shipping re-enters its own state: a worker that wakes up late meets the order in the same state and another visit, where
-nothing but the fence keeps its old result out.
+Every result carries the key of its run, so that history shows whether one was applied twice. Shipping re-enters its
+own state: a worker that wakes up late finds the order in the same state and another visit, where only the fence
+refuses its old result.
 """
 
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ from interlock.core.policies import Dependency, Retry
 from interlock.core.values import StepContext
 
 TIMEOUT_S = 30.0
-"""Longer than any scenario makes a call hang: what fails does so because it was refused, not because it was slow."""
+"""Longer than any scenario makes a call hang, so that calls fail by refusal and never by timeout."""
 
 CHARGES = Retry(attempts=6, first_s=0.05, max_s=0.3)
-"""All of them together last for less than a second: an outage that burns attempts uses them up, and that is seen."""
+"""All attempts take less than a second: an outage that consumes attempts exhausts them, and the audit finds it."""
 
 PATIENT = Retry(attempts=1_000, first_s=0.05, max_s=0.3)
 PLACES = 10
@@ -35,20 +35,20 @@ OUTSIDE = [
 ]
 
 
-class Asked(Protocol):
-    """The world outside, as a step sees it."""
+class ExternalServices(Protocol):
+    """The external services, as a step sees them."""
 
     async def ask(self, deed: str, ctx: StepContext) -> None:
-        """Do the deed once for this key. Raises when it was refused, or nobody knows what became of it."""
+        """Do the deed once for this key. Raises when it was refused or its outcome is unknown."""
         ...
 
 
-outside: list[Asked] = []
-"""Whom the steps of this process ask: the last one."""
+outside: list[ExternalServices] = []
+"""The services that the steps of this process call: the last entry."""
 
 
 class State(Enum):
-    """Where an order can be."""
+    """States of an order."""
 
     NEW = "new"
     RESERVING = "reserving"
@@ -69,7 +69,7 @@ class Order:
 
 
 class OrderEvent(Event):
-    """What happens to orders."""
+    """Base of the events of orders."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Reserved(OrderEvent):
 
 @dataclass(frozen=True)
 class Charged(OrderEvent):
-    """It is paid."""
+    """The gateway has the money."""
 
     run: str
 

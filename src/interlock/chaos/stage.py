@@ -1,7 +1,7 @@
-"""What a scenario acts upon: the servers, the workers, the world outside, and the orders that flow through them.
+"""Stage of one scenario: its servers, workers, external services and orders.
 
-The orders come in three parts: before the disturbance, during it, and after it. Waiting is always for something, and
-bounded: what has not come back by itself after `deadline_s` is a promise that was broken.
+Orders are placed before, during and after the disturbance. Every wait is for a condition and bounded: a recovery that
+takes longer than `deadline_s` is a broken promise.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from interlock.testing.faults.processes import Processes
 
 LEASE_S = 1.0
 PREPARED_S = 60.0
-"""How long anything may take that is no promise: a busy machine takes its time."""
+"""Bound in seconds on preparations, which are not part of the promise: a busy machine is slow."""
 
 SOCKET_BYTES_MAX = 100
-"""Of a path: systems differ, and the smallest bound is 104 with its end."""
+"""Bound on the path of a socket: the smallest of any system is 104 bytes with the final NUL."""
 
 SHORT_FOLDER = "/tmp"  # noqa: S108 -- a folder of our own is made in it.
 
@@ -40,25 +40,25 @@ SAMPLES_MAX = 3
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How much, how long."""
+    """Number of orders, durations, and seed of a scenario."""
 
     orders: int = 60
     seconds: float = 2.0
-    """How long a disturbance lasts at least."""
+    """Minimum duration of a disturbance."""
     deadline_s: float = 30.0
-    """How long anything may take that has to happen by itself."""
+    """Bound on each recovery."""
     seed: int = 1
 
 
 class Servers(msgspec.Struct, frozen=True):
-    """What was started for the whole run; None where it is not needed."""
+    """The servers of the whole run; None for one that is not needed."""
 
     postgres: OwnPostgres | None
     redis: OwnRedis | None
 
 
 class Stage:
-    """One scenario's own."""
+    """Everything that one scenario uses."""
 
     def __init__(self, name: str, folder: Path, servers: Servers, load: Load, processes: Processes) -> None:
         self.name = name
@@ -68,21 +68,21 @@ class Stage:
         self.world = World(load.seed)
         self.crew = Crew(processes, folder)
         self.doing = "starting"
-        """For people: what is going on."""
+        """The current activity, for people."""
         self.placed = False
-        """Whether the orders that come during the disturbance were placed."""
+        """Whether all orders of the disturbance were placed."""
         self.over_s = 0.0
-        """When the disturbance was over."""
-        self.held = contextlib.ExitStack()
-        """What is given back in the end."""
-        self._socket = self._short(folder / "world")
+        """End of the disturbance, by the world's clock."""
+        self.resources = contextlib.ExitStack()
+        """Callbacks that release resources at the end."""
+        self._socket = self._short_path(folder / "world")
 
-    def _short(self, path: Path) -> Path:
-        """The path of a socket: the system takes no long one, and a temporary folder may have any name."""
+    def _short_path(self, path: Path) -> Path:
+        """Return a path that is short enough for a socket, in another folder if necessary."""
         if len(os.fsencode(path)) <= SOCKET_BYTES_MAX:
             return path
         folder = tempfile.mkdtemp(prefix="interlock-chaos-", dir=SHORT_FOLDER)
-        self.held.callback(shutil.rmtree, folder, ignore_errors=True)
+        self.resources.callback(shutil.rmtree, folder, ignore_errors=True)
         return Path(folder) / path.name
 
     # --- servers and workers -----------------------------------------------------------------------------------------
@@ -101,11 +101,11 @@ class Stage:
 
     @property
     def kept(self) -> str:
-        """The address of the scenario's own schema for the audit, which disturbs nobody and may take its time."""
+        """The address of the scenario's own schema for the audit, without timeouts."""
         return f"{self.postgres.url}?schema={self._schema}&connections_max={CONNECTIONS_MAX}"
 
     def schema(self, url: str | None = None) -> str:
-        """The same for a worker, over whatever wire: it is told soon that nobody answers, and asks again."""
+        """Return the schema's address for a worker, through any wire, with short timeouts so that it retries soon."""
         return (
             f"{url or self.postgres.url}?{self.kept.partition('?')[2]}"
             f"&statement_timeout_s={STATEMENT_TIMEOUT_S}&connect_timeout_s={CONNECT_TIMEOUT_S}"
@@ -116,13 +116,13 @@ class Stage:
         return f"chaos_{self.name.replace('-', '_')}"
 
     def wire(self) -> Wire:
-        """A new wire to PostgreSQL."""
+        """Make a new wire to PostgreSQL."""
         wire = Wire(self.postgres.address)
-        self.held.callback(wire.close)
+        self.resources.callback(wire.close)
         return wire
 
     def life(self, worker: int, home: str, *, redis: str = "", disk: SmallDisk | None = None) -> Life:
-        """What a worker is told."""
+        """Return the start parameters of a worker."""
         life = Life(worker=worker, socket=str(self._socket), home=home, redis=redis, lease_s=LEASE_S)
         return life if disk is None else msgspec.structs.replace(life, disk=str(disk.folder), disk_kind=disk.kind)
 
@@ -140,21 +140,21 @@ class Stage:
         await self.until("the workers close", lambda: workers <= self.world.closed)
 
     async def close(self) -> None:
-        """Leave no process and no connection behind."""
+        """End all processes and connections of this scenario."""
         self.crew.close()
         await self.world.close()
-        await in_thread(self.held.close)
+        await in_thread(self.resources.close)
 
     # --- orders ------------------------------------------------------------------------------------------------------
 
     def place(self, count: int) -> list[str]:
-        """So many orders at once."""
+        """Place `count` orders; return their ids."""
         placed = [self.world.customers.place() for _ in range(count)]
         self.world.changed()
         return placed
 
     async def place_over(self, count: int, seconds: float) -> None:
-        """So many orders, spread over a time."""
+        """Place `count` orders, spread over `seconds`."""
         for _ in range(count):
             self.place(1)
             await asyncio.sleep(seconds / count)
@@ -164,11 +164,11 @@ class Stage:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def until(self, what: str, happened: Callable[[], bool]) -> None:
-        """Wait for something that was promised to happen by itself. Raises Broken when it does not."""
+        """Wait for a promised condition. Raises Broken after `deadline_s`."""
         await self._within(self.load.deadline_s, what, happened)
 
     async def prepared(self, what: str, happened: Callable[[], bool]) -> None:
-        """Wait for what a disturbance needs before it can begin, which is no promise."""
+        """Wait for a precondition of the disturbance, which is not promised. Raises Broken after a longer bound."""
         await self._within(max(PREPARED_S, self.load.deadline_s), what, happened)
 
     async def _within(self, bound_s: float, what: str, happened: Callable[[], bool]) -> None:
@@ -176,15 +176,15 @@ class Stage:
             async with asyncio.timeout(bound_s):
                 await self.world.until(what, happened)
         except TimeoutError:
-            stuck = "; ".join([f"it did not happen within {bound_s:g} s that {what}", *self._stuck()])
+            stuck = "; ".join([f"it did not happen within {bound_s:g} s that {what}", *self._obstacles()])
             raise Broken(stuck) from None
 
     async def hold(self) -> None:
-        """Let a disturbance last as long as it is meant to."""
+        """Wait for the minimum duration of a disturbance."""
         await asyncio.sleep(self.load.seconds)
 
     def breakers(self) -> dict[tuple[int, str], str]:
-        """The last that workers have told of their breakers, by worker and dependency."""
+        """Return the last reported state of each breaker, by worker and dependency."""
         prefix = "breaker-"
         return {
             (news.worker, news.subject): news.what.removeprefix(prefix)
@@ -192,8 +192,8 @@ class Stage:
             if news.what.startswith(prefix)
         }
 
-    def _stuck(self) -> Iterator[str]:
-        """What stands in the way, as far as anybody has told."""
+    def _obstacles(self) -> Iterator[str]:
+        """Yield the known obstacles: breakers that are not closed, and orders that have not ended."""
         for (worker, dependency), state in sorted(self.breakers().items()):
             if state != "closed":
                 yield f"the breaker of {dependency!r} is still {state.replace('_', '-')} at worker {worker}"

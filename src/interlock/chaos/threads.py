@@ -1,7 +1,7 @@
-"""Work that blocks, beside the event loop: whoever waits may be cancelled, and the work is waited for all the same.
+"""Blocking calls in threads that complete even if the awaiting task is cancelled.
 
-A server that is half started must not be ended by somebody else meanwhile. So a cancellation is heeded when the call
-has returned; each of these calls has a bound of its own.
+A half-started server must not be ended concurrently. So the cancellation is raised when the call has returned; each
+of these calls has a bound of its own.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ ResultT = TypeVar("ResultT")
 
 
 async def in_thread(call: Callable[[], ResultT]) -> ResultT:
-    """Call it in a thread, to its end."""
+    """Run the call in a thread, and wait for its end also when cancelled."""
     task = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(task)

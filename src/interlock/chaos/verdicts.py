@@ -1,4 +1,4 @@
-"""What is said in the end: of each scenario what was promised, what happened, and whether that is the same."""
+"""Report of a run: the promise, the outcome and the verdict of each scenario."""
 
 from typing import Literal
 
@@ -8,14 +8,14 @@ Outcome = Literal["kept", "broken", "not run"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario."""
+    """Verdict on one scenario."""
 
     scenario: str
     promised: str
     happened: str
     outcome: Outcome
     problems: tuple[str, ...] = ()
-    """Each promise that was broken, in a sentence."""
+    """Each broken promise, as a sentence."""
     recovery_s: float | None = None
     """From the end of the disturbance until every order had ended."""
     seconds: float = 0.0
@@ -23,17 +23,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     orders: int = 0
     acknowledged: int = 0
     calls: int = 0
-    """How often the world outside was asked."""
+    """Number of calls to external services."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run."""
+    """Verdicts of a whole run."""
 
     seed: int
     verdicts: tuple[Verdict, ...]
     folder: str | None = None
-    """Where everything is kept that was left, if it was to be kept."""
+    """The folder with the remaining files, if it was kept."""
 
     def named(self, outcome: Outcome) -> list[str]:
-        """The scenarios with this outcome."""
+        """Return the scenarios with this outcome."""
         return [verdict.scenario for verdict in self.verdicts if verdict.outcome == outcome]

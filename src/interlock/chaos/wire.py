@@ -1,15 +1,15 @@
-"""A wire between somebody and a server: it passes on, is slow, is cut, or is silent, from one moment to the next.
+"""Relay between a client and a server that can pass on, throttle, cut or silence their connections at any time.
 
     with Wire(postgres.address) as wire:
         engine = Engine.open(wire.url(postgres.url), …)
         wire.throttle(bytes_per_s=20_000, latency_s=0.05)
-        wire.silence()      # nothing arrives, and nobody is told
+        wire.silence()      # nothing arrives, and no end sees an error
         wire.cut()          # every connection is reset, and so is each new one
         wire.pass_on()
 
-A relay on the loopback in a thread of its own, so that code of any kind can use it; when a call returns, the new
-behaviour is in force. What is sent into silence is not lost but late, as TCP would send it again: it arrives after
-`pass_on`. A connection made into silence is taken by the system and hears nothing.
+It runs on the loopback in a thread of its own, so that any code can use it. When a call returns, the new behaviour is
+in force. Data sent into silence arrives late, after `pass_on`, as TCP would send it again. A connection made into
+silence is accepted by the system and receives nothing.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from interlock.testing.faults.listening import stop_listening
 LOOPBACK: Final = "127.0.0.1"
 CHUNK_BYTES_MAX: Final = 65_536
 PIECES_PER_S: Final = 20
-"""A throttled wire passes on a piece so often: what is slow comes steadily."""
+"""Number of pieces per second on a throttled wire, so that data flows steadily."""
 
-AT_ONCE: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER: closing resets, whatever was still to be sent."""
+LINGER_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER: closing resets the connection and drops unsent data."""
 
 Manner = Literal["passing on", "throttled", "cut", "silent"]
 Count = Callable[[int], None]
@@ -40,22 +40,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a wire has seen so far."""
+    """Counters of a wire."""
 
     connections: int
-    """Made to it, refused ones included."""
+    """Connections made to it, refused ones included."""
     refused: int
-    """Reset on arrival, because it was cut, or because the server was not there."""
+    """Connections reset on arrival, because the wire was cut or the server was not there."""
     open: int
-    """At the moment."""
+    """Connections open now."""
     bytes_there: int
-    """Passed on to the server."""
+    """Bytes passed on to the server."""
     bytes_back: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How it behaves, until the next behaviour is in force."""
+    """One behaviour, and the event that ends it."""
 
     manner: Manner
     changed: asyncio.Event
@@ -63,7 +63,7 @@ class _Way:
     latency_s: float = 0.0
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not longer than this behaviour lasts."""
+        """Sleep, but not longer than this behaviour lasts."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), seconds)
 
@@ -84,31 +84,31 @@ class Wire:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it begins."""
+        """The address at which clients connect."""
         return LOOPBACK, self.port
 
     def url(self, of_target: str) -> str:
-        """The address of the target, by way of this wire."""
+        """Return the target's URL with this wire's address."""
         parts = urlsplit(of_target)
         who, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{who}{at}{LOOPBACK}:{self.port}"))
 
     @property
     def manner(self) -> Manner:
-        """How it behaves at the moment."""
+        """The current behaviour."""
         return self._way.manner
 
     @property
     def traffic(self) -> Traffic:
-        """What it has seen so far."""
+        """A copy of the counters."""
         return Traffic(self._connections, self._refused, len(self._ends), self._there, self._back)
 
     def pass_on(self) -> None:
-        """Pass on everything at once, also what was held back."""
+        """Pass on everything immediately, also data that was held back."""
         self._change("passing on")
 
     def throttle(self, *, bytes_per_s: float | None = None, latency_s: float = 0.0) -> None:
-        """Pass on so many bytes per second, in each direction of each connection, each piece so much later."""
+        """Limit each direction of each connection to `bytes_per_s`, and delay each piece by `latency_s`."""
         assert bytes_per_s is None or bytes_per_s > 0, "a wire that passes on nothing is silent"
         self._change("throttled", bytes_per_s, latency_s)
 
@@ -117,11 +117,11 @@ class Wire:
         self._change("cut")
 
     def silence(self) -> None:
-        """Pass on nothing: no data, no end, no reset. The connections stay."""
+        """Pass on nothing: no data, no end, no reset. The connections stay open."""
         self._change("silent")
 
     def close(self) -> None:
-        """Cut it for good. A second time does nothing."""
+        """Cut it for good. A second call does nothing."""
         if not self._loop.is_closed():
             self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -144,7 +144,7 @@ class Wire:
         return asyncio.run_coroutine_threadsafe(do, self._loop).result()
 
     async def _listen(self) -> int:
-        self._listening = await asyncio.start_server(self._taken, LOOPBACK, 0)
+        self._listening = await asyncio.start_server(self._accept, LOOPBACK, 0)
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
@@ -168,7 +168,7 @@ class Wire:
         await self._changed(_Way("cut", asyncio.Event()))
         await self._listening.wait_closed()
 
-    def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         if self._way.manner == "cut":
             self._refused += 1
@@ -181,9 +181,9 @@ class Wire:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relay = asyncio.current_task()
         assert relay is not None
-        await self._flowing()
+        await self._wait_for_flow()
         try:
-            from_target, to_target = await self._reached()
+            from_target, to_target = await self._connect_target()
         except OSError:
             self._refused += 1
             _reset(writer)
@@ -200,8 +200,8 @@ class Wire:
             writer.close()
             to_target.close()
 
-    async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the target. Who is at its end may know of it before we do, and is reset all the same."""
+    async def _connect_target(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the target. The target may see the connection earlier than we do, and is reset all the same."""
         link = socket.socket()
         link.settimeout(0)
         try:
@@ -209,25 +209,25 @@ class Wire:
             return await asyncio.open_connection(sock=link)
         except BaseException:
             if link.fileno() >= 0:
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
             link.close()
             raise
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Count) -> None:
-        """One direction, until its end, which is passed on too. A reset is told when the wire is not silent."""
+        """Copy one direction to its end, and pass the end on. A reset is passed on when the wire is not silent."""
         try:
             while data := await reader.read(CHUNK_BYTES_MAX):
                 await self._deliver(data, writer, count)
         except OSError:
-            await self._flowing()
+            await self._wait_for_flow()
             raise
-        await self._flowing()
+        await self._wait_for_flow()
         writer.write_eof()
 
     async def _deliver(self, data: bytes, writer: asyncio.StreamWriter, count: Count) -> None:
         late = False
         while data:
-            way = await self._flowing()
+            way = await self._wait_for_flow()
             if way.latency_s and not late:
                 await way.pause(way.latency_s)
                 late = True
@@ -240,8 +240,8 @@ class Wire:
             if way.bytes_per_s is not None:
                 await way.pause(len(piece) / way.bytes_per_s)
 
-    async def _flowing(self) -> _Way:
-        """Wait out the silence; returns the behaviour in force."""
+    async def _wait_for_flow(self) -> _Way:
+        """Wait for the end of the silence; return the behaviour in force."""
         while self._way.manner == "silent":
             await self._way.changed.wait()
         return self._way
@@ -255,5 +255,5 @@ class Wire:
 
 def _reset(end: asyncio.StreamWriter) -> None:
     if not end.transport.is_closing():
-        end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     end.transport.abort()

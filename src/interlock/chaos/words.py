@@ -1,14 +1,11 @@
-"""Counts in words, for the clauses that say what happened.
-
-One of something is not `1 times`: a verdict is read by people, and a sentence that stumbles is not believed.
-"""
+"""Counts in words for verdicts, with singular and plural."""
 
 
 def times(count: int) -> str:
-    """`once`, `2 times`."""
+    """Return `once`, `2 times`."""
     return "once" if count == 1 else f"{count:,} times"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 refund`, `2 refunds`."""
+    """Return `1 refund`, `2 refunds`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,10 +1,10 @@
-"""The program of a worker: an engine, customers who use it, and steps that ask the world outside.
+"""Program of a worker process: an engine, tasks that run customers' operations on it, and steps that call the gateway.
 
-An operation that may or may not have happened is repeated with the same key until it is answered, as any client would.
-The process ends when nobody listens any more, so that nobody leaves it behind, and leaves Ctrl-C to whoever started it.
+An operation with an unknown outcome is repeated with the same key until it is answered, as any client would do. The
+process exits when the experiment's end of its socket is closed. It ignores Ctrl-C, which the experiment handles.
 
-The variable INTERLOCK_CHAOS_SABOTAGE names a function `module:function` that is called first. That is how the tests
-break a worker on purpose: a show that cannot fail proves nothing.
+The variable INTERLOCK_CHAOS_SABOTAGE names a function `module:function` that is called first. With it the tests break
+a worker on purpose: an experiment that cannot fail proves nothing.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from interlock.chaos.messages import (
     Answer,
     Call,
     Closed,
+    FromWorker,
     GaveUp,
     Hello,
     Life,
@@ -38,9 +39,8 @@ from interlock.chaos.messages import (
     Ready,
     Refused,
     Repeated,
-    Said,
     line_of,
-    next_told,
+    next_to_worker,
 )
 from interlock.core.values import StepContext
 from interlock.errors import (
@@ -59,16 +59,16 @@ from interlock.seams import SystemClock
 from interlock.signals import BreakerChanged, RedisChanged, ResultLate, Signal, TransitionApplied
 
 LIFETIME_S = 3_600
-"""No worker lives longer than this, whatever becomes of the one that started it."""
+"""Maximum lifetime of a worker, also when the experiment was killed."""
 
 SABOTAGE = "INTERLOCK_CHAOS_SABOTAGE"
 
 POLL_S = 0.1
 LOOK_S = 0.1
-"""How often it is asked whether the engine can go on."""
+"""Interval of the check whether the engine has stopped."""
 
 PAUSE_S = 0.05
-"""Between two tries of something that is not there: everybody asking at once would not bring it back."""
+"""Pause between two attempts at an absent store or lease, so that attempts do not pile up."""
 
 ENDS = {state.name for state in orders.order.describe().states if state.final}
 
@@ -76,7 +76,7 @@ LEASE, LEASE_S, LEASE_WAIT_S, LEASE_EVERY_S = "nightly-report", 1.0, 3.0, 0.1
 
 
 class Worker:
-    """One life of a worker."""
+    """One worker, from its start to its end."""
 
     def __init__(self, life: Life, writer: asyncio.StreamWriter) -> None:
         self._life = life
@@ -87,42 +87,42 @@ class Worker:
         self._operations: asyncio.Queue[Operation] = asyncio.Queue()
         self._stopping = asyncio.Event()
 
-    def say(self, said: Said) -> None:
-        """One line, whole or not at all."""
-        self._writer.write(line_of(said))
+    def say(self, message: FromWorker) -> None:
+        """Send a message as one line."""
+        self._writer.write(line_of(message))
 
     async def ask(self, deed: str, ctx: StepContext) -> None:
-        """Ask the world outside (see `orders.Asked`)."""
+        """Call the external services (see `orders.ExternalServices`)."""
         self._calls += 1
         number = self._calls
         answered = self._answers[number] = asyncio.get_running_loop().create_future()
         self.say(Call(number, deed, ctx.workflow, ctx.key, ctx.undoes or ""))
         try:
-            said = await answered
+            answer = await answered
         except asyncio.CancelledError:
             self.say(GaveUp(number))
             raise
         finally:
             self._answers.pop(number, None)
-        if said == DECLINED:
+        if answer == DECLINED:
             raise NonRetryable(f"{deed} was declined")
-        if said != DONE:
-            raise ConnectionError(f"{deed}: nobody answers, or the answer is lost")
+        if answer != DONE:
+            raise ConnectionError(f"{deed}: no answer, or the answer is lost")
 
     async def live(self, reader: asyncio.StreamReader) -> None:
-        """From opening the engine to closing it, and again for an engine that cannot go on, as a supervisor would."""
+        """Open the engine, serve until Stop, and close it. Reopen an engine that failed, as a supervisor would."""
         self.say(Hello(self._life.worker))
         orders.outside.append(self)
-        self._engine = await self._opened()
+        self._engine = await self._open_engine()
         self.say(Ready())
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(self._serve()) for _ in range(self._life.customers)]
             if self._life.redis:
                 beside.append(group.create_task(self._hold_leases()))
             beside.append(group.create_task(self._listen(reader)))
-            while not await self._stopped():
+            while not await self._wait_for_stop():
                 await self._close()
-                self._engine = await self._opened()
+                self._engine = await self._open_engine()
                 self.say(Noticed("reopened", self._life.home))
             for task in beside:
                 task.cancel()
@@ -130,25 +130,25 @@ class Worker:
         self.say(Closed())
         await self._writer.drain()
 
-    async def _stopped(self) -> bool:
-        """Wait until this worker is told to stop, or its engine cannot go on."""
+    async def _wait_for_stop(self) -> bool:
+        """Wait until this worker receives Stop or its engine has failed."""
         assert self._engine is not None
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     return await self._stopping.wait()
             try:
-                self._engine._inside.refuse_if_closed()  # noqa: SLF001 -- as `interlock worker` asks it.
+                self._engine._inside.refuse_if_closed()  # noqa: SLF001 -- as `interlock worker` does.
             except UnavailableError:
                 return False
 
     async def _close(self) -> None:
         assert self._engine is not None
-        with contextlib.suppress(UnavailableError):  # One that cannot go on has nothing to give up in order.
+        with contextlib.suppress(UnavailableError):  # A failed engine has nothing to release in order.
             await self._engine.close()
 
-    async def _opened(self) -> Engine:
-        """A store that is away is asked again: that is what starts programs, not an operator."""
+    async def _open_engine(self) -> Engine:
+        """Open the engine; retry while the store is away, as a supervisor would."""
         while True:
             try:
                 return await self._opening()
@@ -161,7 +161,7 @@ class Worker:
             life.home,
             machines=[orders.order],
             dependencies=orders.OUTSIDE,
-            observers=[self._notice],
+            observers=[self._report_signal],
             redis=life.redis,
             drain_s=1,
             undo_attempts=1_000,
@@ -171,17 +171,17 @@ class Worker:
         )
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while (told := await next_told(reader)) is not None:
-            if isinstance(told, Operation):
-                self._operations.put_nowait(told)
-            elif isinstance(told, Answer):
-                answered = self._answers.get(told.number)
+        while (message := await next_to_worker(reader)) is not None:
+            if isinstance(message, Operation):
+                self._operations.put_nowait(message)
+            elif isinstance(message, Answer):
+                answered = self._answers.get(message.number)
                 if answered is not None and not answered.done():
-                    answered.set_result(told.said)
+                    answered.set_result(message.said)
             else:
                 self._stopping.set()
                 return
-        os._exit(0)  # Nobody is there any more to listen.
+        os._exit(0)  # The experiment has ended.
 
     # --- customers ---------------------------------------------------------------------------------------------------
 
@@ -190,11 +190,11 @@ class Worker:
             operation = await self._operations.get()
             self.say(await self._answer(operation))
 
-    async def _answer(self, operation: Operation) -> Said:
+    async def _answer(self, operation: Operation) -> FromWorker:
         number = operation.number
         while True:
             try:
-                return await self._asked(operation)
+                return await self._run_operation(operation)
             except Refusal as refusal:
                 return Refused(number, refusal.code)
             except (UnavailableError, OutcomeUnknown, VersionConflict) as error:
@@ -203,7 +203,7 @@ class Worker:
             except InterlockError as error:
                 return Refused(number, error.code)
 
-    async def _asked(self, operation: Operation) -> Acknowledged:
+    async def _run_operation(self, operation: Operation) -> Acknowledged:
         engine = self._engine
         assert engine is not None
         number, workflow = operation.number, operation.workflow
@@ -215,7 +215,7 @@ class Worker:
         return Acknowledged(number, moved.version, str(moved.state.value), ignored=moved.ignored)
 
     async def _hold_leases(self) -> None:
-        """One report at a time in the whole cluster, again and again; its token goes to whoever checks fences."""
+        """Acquire one cluster-wide lease repeatedly, and report its token for the check of the fence."""
         assert self._engine is not None
         while True:
             try:
@@ -226,9 +226,9 @@ class Worker:
                 self.say(Noticed("no-lease", LEASE, error.code))
                 await asyncio.sleep(LEASE_EVERY_S)
 
-    # --- what operators are told -------------------------------------------------------------------------------------
+    # --- signals for operators ---------------------------------------------------------------------------------------
 
-    def _notice(self, signal: Signal, /) -> None:
+    def _report_signal(self, signal: Signal, /) -> None:
         if isinstance(signal, BreakerChanged):
             self.say(Noticed(f"breaker-{signal.after}", signal.dependency, signal.reason))
         elif isinstance(signal, RedisChanged):
@@ -240,14 +240,14 @@ class Worker:
 
 
 async def live(life: Life) -> None:
-    """One life, over the socket of the world outside."""
+    """Run one worker over the experiment's socket."""
     reader, writer = await asyncio.open_unix_connection(life.socket)
     with contextlib.closing(writer):
         await Worker(life, writer).live(reader)
 
 
 def sabotage() -> None:
-    """Break what is named, if something is."""
+    """Call the function that INTERLOCK_CHAOS_SABOTAGE names, if it is set."""
     named = os.environ.get(SABOTAGE)
     if named:
         module, _, function = named.partition(":")
@@ -255,15 +255,15 @@ def sabotage() -> None:
 
 
 def _die_with_parent() -> None:
-    """On Linux also while it is frozen, when it could not notice that nobody listens any more."""
+    """Have this process killed with its parent, on Linux also while it is frozen."""
     if sys.platform.startswith("linux"):
         control: Callable[..., int] = ctypes.CDLL(None).prctl
         control(SET_PARENT_DEATH_SIGNAL, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
 
 
 def forked(say: Callable[[str], None], life: str, complaints: str) -> None:
-    """The program itself, in a process that was forked for it; the life is JSON."""
-    del say  # It speaks through its socket, and only there.
+    """Run the worker in a forked process; `life` is JSON."""
+    del say  # It communicates through its socket only.
     signal.alarm(LIFETIME_S)
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -271,8 +271,8 @@ def forked(say: Callable[[str], None], life: str, complaints: str) -> None:
     os.dup2(file, sys.stderr.fileno())
     logging.basicConfig(level=logging.WARNING)
     sabotage()
-    told = msgspec.json.decode(life, type=Life)
-    pretending = use(Path(told.disk), told.disk_kind) if told.disk else None
-    asyncio.run(live(told))
+    parameters = msgspec.json.decode(life, type=Life)
+    pretending = use(Path(parameters.disk), parameters.disk_kind) if parameters.disk else None
+    asyncio.run(live(parameters))
     if pretending is not None:
         pretending.close()

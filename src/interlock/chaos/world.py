@@ -1,6 +1,6 @@
-"""Everything outside of the workers, behind one socket: the gateway, the customers, and what operators are told.
+"""Experiment's side of the workers' socket: the gateway, the customers, and the signals for operators.
 
-Nobody sleeps here until something may have happened: whatever happens wakes those who wait for it.
+Waiting tasks do not poll: each change evaluates their conditions.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from interlock.chaos.messages import (
     Answer,
     Call,
     Closed,
+    FromWorker,
     GaveUp,
     Hello,
     Noticed,
     Ready,
     Refused,
     Repeated,
-    Said,
     Stop,
     line_of,
-    next_said,
+    next_from_worker,
 )
 from interlock.seams import SystemChance, SystemClock
 from interlock.testing.faults.listening import stop_listening
 
-ASKED_MAX = 4
-"""Operations that a worker is asked for at once: one that stands still keeps so many, and others do the rest."""
+UNANSWERED_MAX = 4
+"""Maximum number of unanswered operations per worker: a frozen one keeps these, and others process the rest."""
 
 
 class Broken(Exception):
-    """A promise was not kept; the text says which, and what happened instead."""
+    """A promise was not kept; the text says which, and what happened."""
 
 
 class News(NamedTuple):
-    """Something that operators were told."""
+    """A signal that a worker reported to operators."""
 
     worker: int
     at_s: float
@@ -49,7 +49,7 @@ class News(NamedTuple):
 
 
 class World:
-    """One world, from one seed."""
+    """The environment of the workers, from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.now_s = SystemClock().monotonic_s
@@ -59,11 +59,11 @@ class World:
         self.ready: dict[int, asyncio.StreamWriter] = {}
         """The workers whose engines are open."""
         self.closed: set[int] = set()
-        """Workers that were asked to close, and have."""
+        """Workers that have closed after a Stop."""
         self.fault: str | None = None
-        """Something that nobody has disturbed has gone wrong."""
+        """An error that no disturbance explains."""
         self.fallen: int | None = None
-        """A worker that has ended by itself."""
+        """A worker that has ended unexpectedly."""
         self.waiting_for = ""
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._server: asyncio.Server | None = None
@@ -72,11 +72,11 @@ class World:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self, path: Path) -> None:
-        """Let workers in."""
-        self._server = await asyncio.start_unix_server(self._accepted, path)
+        """Listen for workers."""
+        self._server = await asyncio.start_unix_server(self._accept, path)
 
     async def close(self) -> None:
-        """Everybody is gone."""
+        """Stop listening, and close every connection."""
         if self._server is not None:
             await stop_listening(self._server)
         for task in self._tasks:
@@ -87,7 +87,7 @@ class World:
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
 
     async def until(self, what: str, happened: Callable[[], bool]) -> None:
-        """Wait for something that has to happen by itself. Raises Broken when something has that may never be."""
+        """Wait for a condition. Raises Broken on a fault."""
         self.waiting_for = what
         if self.fault is None and not happened():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,8 +101,8 @@ class World:
             raise Broken(self.fault)
         self.waiting_for = ""
 
-    def told(self, what: str, subject: str | None = None, *, since_s: float = 0.0) -> set[int]:
-        """The workers that have told of such a thing since then."""
+    def workers_reporting(self, what: str, subject: str | None = None, *, since_s: float = 0.0) -> set[int]:
+        """Return the workers that have reported such a signal since then."""
         return {
             each.worker
             for each in self.news
@@ -115,11 +115,11 @@ class World:
             writer.write(line_of(Stop()))
 
     def changed(self) -> None:
-        """Something has happened: hand out what customers want, and wake those whose time has come."""
+        """Hand out pending operations, and wake the tasks whose condition holds. Called after every change."""
         while self.ready:
-            # Whoever has least to do, and of those whoever was asked least: everybody has their share.
-            worker = min(self.ready, key=lambda each: (self.customers.asked_of(each), self.customers.given[each]))
-            if self.customers.asked_of(worker) >= ASKED_MAX or (operation := self.customers.next(worker)) is None:
+            # The worker with the fewest unanswered operations; among equals, the one that received the fewest.
+            worker = min(self.ready, key=lambda each: (self.customers.asked_of(each), self.customers.received[each]))
+            if self.customers.asked_of(worker) >= UNANSWERED_MAX or (operation := self.customers.next(worker)) is None:
                 break
             self.ready[worker].write(line_of(operation))
         for happened, future in self._waiting:
@@ -128,9 +128,9 @@ class World:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        _ = self._begin(self._connected(reader, writer))
+        _ = self._begin(self._serve_worker(reader, writer))
 
     def _begin(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.ensure_future(work)
@@ -141,25 +141,25 @@ class World:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fault = f"the world outside is at fault: {error!r}"
+            self.fault = f"the experiment itself has failed: {error!r}"
             self.changed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_worker(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         worker = 0
         with contextlib.suppress(ConnectionError):
-            while (said := await next_said(reader)) is not None:
-                if isinstance(said, Hello):
-                    worker = said.worker
-                self._heard(said, worker, writer)
+            while (message := await next_from_worker(reader)) is not None:
+                if isinstance(message, Hello):
+                    worker = message.worker
+                self._handle(message, worker, writer)
         self.ready.pop(worker, None)
         self.customers.put_back(worker)
         if worker not in self.closed:
-            self.fault = f"worker {worker} has ended, and nobody has ended it"
+            self.fault = f"worker {worker} has ended unexpectedly"
             self.fallen = worker
         self.changed()
 
-    def _heard(self, said: Said, worker: int, writer: asyncio.StreamWriter) -> None:
-        match said:
+    def _handle(self, message: FromWorker, worker: int, writer: asyncio.StreamWriter) -> None:
+        match message:
             case Hello():
                 return
             case Ready():
@@ -167,20 +167,20 @@ class World:
             case Closed():
                 self.closed.add(worker)
             case Call():
-                task = self._begin(self._answered(said, worker, writer))
-                self._calls[worker, said.number] = task
+                task = self._begin(self._answer_call(message, worker, writer))
+                self._calls[worker, message.number] = task
             case GaveUp(number):
                 self._calls[worker, number].cancel()
             case Acknowledged() | Refused():
-                self.customers.answered(said)
+                self.customers.answered(message)
             case Repeated():
-                self.customers.repeated[said.code] += 1
+                self.customers.repeated[message.code] += 1
             case Noticed("ended", workflow, state):
                 self.customers.ended[workflow] = state
             case Noticed(what, subject, detail, at_s):
                 self.news.append(News(worker, at_s or self.now_s(), what, subject, detail))
         self.changed()
 
-    async def _answered(self, call: Call, worker: int, writer: asyncio.StreamWriter) -> None:
+    async def _answer_call(self, call: Call, worker: int, writer: asyncio.StreamWriter) -> None:
         order = self.customers.orders[call.workflow]
         writer.write(line_of(Answer(call.number, await self.gateway.ask(call, worker, order))))

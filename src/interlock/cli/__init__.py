@@ -1,9 +1,9 @@
 """The command line: `interlock check`, `diagram`, `serve`, `demo` and all the others.
 
-The top layer: it loads what it is pointed at, asks the layers below, and prints. Nothing below knows of it.
+The top layer: it loads machines, calls the layers below, and prints. No layer below imports it.
 
-The program is imported when it is run, not with this package: that takes a moment, in which Ctrl-C must be as clean as
-at any other time, and the demo's worker is a program of its own that needs none of it.
+The program is imported when it is run, not with this package: the import takes a moment, in which Ctrl-C must be as
+clean as at any other time, and the demo's worker is a separate program that does not need it.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""`interlock advise`: where workloads should live, from what was measured; and with `--apply` it is done.
+"""`interlock advise`: recommends the engine of workloads from measurements, and applies it with `--apply`.
 
-Evidence is gathered for a while from databases that are in use, or read from a file. What a tool needs comes from code
-(`--tool`), then from `interlock.toml`. What was seen by earlier runs counts on with `--state`: a verdict is shown once
+Evidence is gathered for a while from databases in use, or read from a file. The needs of a tool come from code
+(`--tool`), then from `interlock.toml`. With `--state` the windows of earlier runs count too: a verdict is shown once
 most of the latest windows propose it. Without `--apply` nothing is changed.
 """
 
@@ -52,7 +52,7 @@ Home = Annotated[
     typer.Option("--home", metavar="URL", envvar="INTERLOCK_HOME", help="The home whose catalog knows the names."),
 ]
 Seconds = Annotated[
-    float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only what was told last.")
+    float, typer.Option(metavar="S", min=0, max=SECONDS_MAX, help="How long to watch; 0: only the last reports.")
 ]
 Windows = Annotated[
     Path | None, typer.Option("--evidence", metavar="FILE", help="Read the windows from this file instead (JSON).")
@@ -106,9 +106,9 @@ def advise(
 ) -> None:
     """Say where workloads should live: verdict, evidence, the command to run. Changes nothing without --apply.
 
-    Exits with 0 whatever the verdict is, with 1 when somebody said no to --apply or --undo, with 2 when it is not said
-    where to move a database, with 4 when there is no such database, no evidence of it or nothing to undo, and with 5
-    when it cannot be reached.
+    Exits with 0 for any verdict, with 1 when --apply or --undo was declined, with 2 when it is not said where to move a
+    database, with 4 when there is no such database, no evidence of it or nothing to undo, and with 5 when it cannot be
+    reached.
     """
     _refuse_mixed(apply=apply, undo=undo, yes=yes, output=output)
     where = Where(home, to, postgres, {})
@@ -121,9 +121,13 @@ def advise(
         windows = _measured(names or [], home, seconds, where.addresses)
     else:
         windows = _selected(names or [], read_evidence(evidence), evidence)
-    windows = {name: [_known(each, plateau, coupled_plateau) for each in seen] for name, seen in windows.items()}
-    where.addresses.update({name: seen[-1].url for name, seen in windows.items() if name not in where.addresses})
-    found = [_advised(name, seen, declared, advisors) for name, seen in windows.items()]
+    windows = {
+        name: [_known(each, plateau, coupled_plateau) for each in measured] for name, measured in windows.items()
+    }
+    where.addresses.update(
+        {name: measured[-1].url for name, measured in windows.items() if name not in where.addresses}
+    )
+    found = [_advised(name, measured, declared, advisors) for name, measured in windows.items()]
     if state is not None:
         write_file(state, msgspec.json.format(msgspec.json.encode(_Kept(FORMAT, advisors)), indent=2).decode() + "\n")
     if output is Listing.TABLE:
@@ -133,7 +137,7 @@ def advise(
         found = [msgspec.structs.replace(each, applied=applying.apply(each)) for each in found]
     match output:
         case Listing.TABLE:
-            pass  # It was shown before anybody was asked.
+            pass  # Printed above, before the user confirms.
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:
@@ -147,9 +151,9 @@ def _refuse_mixed(*, apply: bool, undo: bool, yes: bool, output: Listing) -> Non
         raise BadUsage("--apply and --undo were both said.", why="One does what the other takes back.")
     if (apply or undo) and output is not Listing.TABLE and not yes:
         raise BadUsage(
-            f"-o {output.value} leaves nobody to ask.",
-            why="What is applied is asked for first, and here a program reads the answer.",
-            fix="Say --yes.",
+            f"-o {output.value} needs --yes.",
+            why="Each change has to be confirmed, and here a program reads the output.",
+            fix="Add --yes.",
         )
 
 
@@ -158,7 +162,7 @@ def _undo(names: Sequence[str], applying: Applying, output: Listing) -> None:
     found = [done for name in wanted if (done := applying.undo(name)) is not None]
     match output:
         case Listing.TABLE:
-            pass  # It was told as it was done.
+            pass  # Printed when each was undone.
         case Listing.JSON:
             show_json(found)
         case Listing.IDS:
@@ -170,7 +174,7 @@ def _undo(names: Sequence[str], applying: Applying, output: Listing) -> None:
 def _measured(
     names: Sequence[str], home: str | None, seconds: float, addresses: dict[str, str]
 ) -> dict[str, list[Evidence]]:
-    """Windows of databases that are in use, by name; what could not be seen is told. Notes where they live."""
+    """Measure the databases, print the notes, and return the windows by name. Adds their URLs to `addresses`."""
     wanted = [_place(name, home) for name in names]
     if not wanted and home is not None:
         wanted = [(None, home)]
@@ -243,7 +247,7 @@ def _selected(names: Sequence[str], windows: Sequence[Evidence], file: Path) -> 
 
 
 def _known(window: Evidence, plateau: float | None, coupled_plateau: float | None) -> Evidence:
-    """The window with what `interlock bench contention` has measured, where it does not say so itself."""
+    """Return the window with the plateaus of `interlock bench contention`, where it has none itself."""
     return msgspec.structs.replace(
         window,
         plateau_per_s=window.plateau_per_s or plateau,
@@ -260,7 +264,7 @@ def _tools_at(target: str) -> list[Tool]:
     members = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else [value]
     if not members or not all(isinstance(each, Tool) for each in members):
         raise BadUsage(
-            f"{target} is no Tool and no list of tools.",
+            f"{target} is not a Tool or a list of tools.",
             why="What a workload needs is declared as a Tool.",
             fix='Name one: stock = Tool("stock", write_latency_budget=0.02, aggregate_write_rate=500).',
         )
@@ -298,7 +302,7 @@ def _kept(path: Path | None) -> dict[str, Advisor]:
         raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnusableFile(
-            f"{path} is no state of the advisor: {str(error) or 'it is nested too deeply'}.",
+            f"{path} is not a state file of the advisor: {str(error) or 'it is nested too deeply'}.",
             why="It is written by `interlock advise --state`, and replaced by it.",
             fix="Name another file, or remove this one: what was seen before is then forgotten.",
         ) from error

@@ -1,8 +1,8 @@
-"""`interlock advise --apply` and `--undo`: does what a verdict says after showing it, and takes it back.
+"""`interlock advise --apply` and `--undo`: apply a verdict after confirmation, and revert it.
 
-Four verdicts are settings of a tool, which are written into `interlock.toml`; two are a move, which is what
-`interlock route` does. What only code can change is said, with the line; nobody's code is edited. Everything is asked
-for first, and written into a journal before it is done.
+Four verdicts are settings of a tool, written into `interlock.toml`; two are moves, made as `interlock route` makes
+them. Changes that need code are printed with the line; code is never edited. The user confirms every change, and it is
+written into a journal before it is made.
 """
 
 import re
@@ -47,24 +47,24 @@ class Router(Protocol):
     """Moves databases."""
 
     def find(self, routing: Routing) -> str:
-        """Where it lives now. Raises TargetNotFound."""
+        """Return the current URL of the database. Raises TargetNotFound."""
         ...
 
     def plan(self, routing: Routing) -> Plan | None:
-        """What it would take; None when it has left already, and only has to arrive."""
+        """Return the estimate of the move; None when the source is already sealed."""
         ...
 
     def move(self, routing: Routing) -> Moved:
-        """Move it, and tell on stderr how far it is."""
+        """Move it, and show the progress on stderr."""
         ...
 
     def move_back(self, routing: Routing) -> None:
-        """Move it back; a move that was begun and has not left is ended, and it stays where it is."""
+        """Move it back; a begun move whose source is not sealed is abandoned."""
         ...
 
 
 class Where(NamedTuple):
-    """What the command line says of places."""
+    """The places on the command line."""
 
     home: str | None
     to: str | None
@@ -83,11 +83,11 @@ class Applying:
         self._router = router
         self._file = settings_file()
         self.declined = False
-        """Whether somebody said no."""
+        """Whether the user declined a change."""
         self.journal = Journal(_folder(where.home) or self._file.parent)
 
     def apply(self, advice: Advice) -> Done | None:
-        """Do what one verdict says; None when there was nothing that a command can do, or nobody wanted it."""
+        """Apply one verdict; return None when no command can do it, or when the user declines."""
         verdict = advice.verdict
         if verdict.action == "stay":
             return None
@@ -110,10 +110,10 @@ class Applying:
         entry = self.journal.begin(entry)
         self._do(entry)
         self.journal.mark(entry, "done")
-        return _told(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
+        return _report(Done(number=entry.number, what=lines[0], undo=undo), entry.name, "applied")
 
     def undo(self, name: str | None) -> Done | None:
-        """Take back what was applied last, to one workload or at all; None when nobody wanted it after all."""
+        """Revert the last change of one workload or of all; return None when the user declines."""
         entry = self.journal.last(name)
         if entry is None:
             raise TargetNotFound(
@@ -134,7 +134,7 @@ class Applying:
         else:
             change_settings(Path(entry.file), Table("tools", entry.name), entry.before)
         self.journal.mark(entry, "undone")
-        return _told(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
+        return _report(Done(number=entry.number, what=lines[0], undo=""), entry.name, "undone")
 
     def _do(self, entry: Applied) -> None:
         if entry.goal:
@@ -143,7 +143,7 @@ class Applying:
             change_settings(Path(entry.file), Table("tools", entry.name), dict(entry.set))
 
     def _routing(self, name: str, source: str, target: str, home: str) -> Routing:
-        """Nothing that is written down has a password in it: the command line brings it along."""
+        """Return the move with the passwords of the command line: stored URLs have none."""
         where = self._where
         known = [each for each in (where.to, where.postgres, where.home, *where.addresses.values()) if each]
         return Routing(name, with_secrets(source, *known), with_secrets(target, *known), where.home or home or None)
@@ -180,15 +180,15 @@ class Applying:
         )
 
     def _coupled(self, name: str) -> str:
-        given = self._where.postgres
-        if given is None:
+        postgres = self._where.postgres
+        if postgres is None:
             raise BadUsage(
                 f"where {name!r} should be moved to is not said.",
                 why="The verdict is to couple it to PostgreSQL, and there may be several.",
                 fix="Give --to 'postgresql://host/database?schema=NAME', or --postgres URL for every database, which "
                 "may also stand in interlock.toml (postgres = …) or in INTERLOCK_POSTGRES.",
             )
-        return with_schema(given, name)
+        return with_schema(postgres, name)
 
     def _uncoupled(self, name: str) -> str:
         came = [each for each in self.journal.entries() if each.name == name and each.action == "couple"]
@@ -211,7 +211,7 @@ class Applying:
             if now.get(knob) not in {value, entry.before[knob]}:
                 raise UnusableFile(
                     f"{knob} of {Table('tools', entry.name)} is {now.get(knob)!r} now; {value!r} was applied.",
-                    why="Somebody has changed it since, and to take that back is not what was asked for.",
+                    why="It was changed after it was applied, and --undo reverts only its own change.",
                     fix=f"Change it by hand in {entry.file}; it was {entry.before[knob]!r} before.",
                 )
 
@@ -226,9 +226,9 @@ class Applying:
             answer = input()
         except EOFError:
             raise BadUsage(
-                "nobody is there to say yes.",
-                why="What is applied is asked for first, and the input has ended.",
-                fix="Answer y, or say --yes.",
+                "the confirmation is missing: the input has ended.",
+                why="Each change has to be confirmed.",
+                fix="Answer y, or add --yes.",
             ) from None
         if answer.strip().lower() in {"y", "yes"}:
             return True
@@ -254,7 +254,7 @@ class Applying:
 
 
 def with_schema(url: str, name: str) -> str:
-    """The address of a PostgreSQL with a schema of that name, unless it has one."""
+    """Return the URL of a PostgreSQL with a schema of that name, unless it has one."""
     place, mark, options = url.partition("?")
     if any(option.partition("=")[0] == "schema" for option in options.split("&")):
         return url
@@ -270,7 +270,7 @@ def _planned(plan: Plan | None) -> list[str]:
     return [f"{copied}, then about {plan.seal_ms:,.0f} ms in which writers wait.", *plan.notes]
 
 
-def _told(done: Done, name: str, how: str) -> Done:
+def _report(done: Done, name: str, how: str) -> Done:
     stderr().print(escaped(f"{name}: {how}, number {done.number} of the journal."), soft_wrap=True)
     return done
 
@@ -293,5 +293,5 @@ def _back_line(entry: Applied) -> str:
 
 
 def _folder(home: str | None) -> Path | None:
-    """The folder of a home that is one."""
+    """Return the folder of a home of lanes."""
     return Path(unquote(home.removeprefix("lanes://"))) if home is not None and home.startswith("lanes:///") else None

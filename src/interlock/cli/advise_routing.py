@@ -1,7 +1,6 @@
-"""The moves that verdicts propose, as `interlock route` makes them.
+"""The moves of verdicts, made as `interlock route` makes them.
 
-A database is found by its name at a home, or by its address where it has none. Tombstones are followed either way: who
-names a place that was left means the place where everything lives now.
+A database is found by its name at a home, or by its URL. Tombstones are followed either way, to the current place.
 """
 
 import asyncio
@@ -21,11 +20,11 @@ class ByAdvice:
     """Moves databases."""
 
     def find(self, routing: Routing) -> str:
-        """Where it lives now. Raises TargetNotFound."""
+        """Return the current URL of the database. Raises TargetNotFound."""
         return _route(routing).source
 
     def plan(self, routing: Routing) -> Plan | None:
-        """What it would take; None when it has left already, and only has to arrive, or is there."""
+        """Return the estimate of the move; None when the source is already sealed or the move is complete."""
         found = _route(routing)
         if found.is_there:
             return None
@@ -37,11 +36,11 @@ class ByAdvice:
             return None
 
     def move(self, routing: Routing) -> Moved:
-        """Move it, and tell how far it is. What was begun before goes on."""
+        """Move it, and show the progress. A move that was begun before continues."""
         return routed(_route(routing, finish=True))
 
     def move_back(self, routing: Routing) -> None:
-        """Move it back. Who was killed before it had left finds it where it was: that move is ended."""
+        """Move it back. A begun move whose source is not sealed is abandoned."""
         found = _route(routing, finish=True)
         if is_same(found.source, found.target):
             _ = asyncio.run(abandon_database(found.source, routing.source, clock=SystemClock()))
@@ -53,7 +52,7 @@ def _route(routing: Routing, *, finish: bool = False) -> Route:
     name = routing.name if routing.home else routing.source
     if not name:
         raise BadUsage(
-            f"nobody knows where {routing.name!r} lives.",
+            f"the place of {routing.name!r} is unknown.",
             why="The evidence says nothing of its address, and there is no home whose catalog knows the name.",
             fix="Give --home URL.",
         )

@@ -1,6 +1,6 @@
-"""Advice as a person reads it: a table of verdicts, and what each of them rests on below it.
+"""The output of `interlock advise`: a table of verdicts, and the details of each below it.
 
-With every verdict stand why it is one, what was measured, what to run, and what takes it back.
+Every verdict comes with its reason, the measurements, the command to run, and the command that reverts it.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NOTHING = (
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What was applied, or undone."""
+    """A change that was applied or undone."""
 
     number: int
     """In the journal."""
@@ -36,22 +36,22 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one workload."""
+    """The advice on one workload."""
 
     name: str
     declared: bool
     verdict: Verdict
     proposed: Choice
-    """What the latest window says, which may be another thing."""
+    """The verdict of the latest window, which may differ."""
     votes: int
     windows: int
-    """So many of so many windows propose it."""
+    """`votes` of the `windows` latest windows propose the verdict."""
     applied: Done | None = None
-    """What was done about it, with `--apply`."""
+    """The applied change, with `--apply`."""
 
 
 def show_advice(found: Sequence[Advice]) -> None:
-    """Print all of it."""
+    """Print all advice."""
     if not found:
         stdout().print(_NOTHING, soft_wrap=True)
         return
@@ -81,7 +81,7 @@ def show_advice(found: Sequence[Advice]) -> None:
 
 
 def labelled(label: str, text: str) -> str:
-    """A part of a verdict, whose lines stand below each other; an empty one has no blanks, so that it can be copied."""
+    """Return a labelled part of a verdict with aligned lines; an empty line has no blanks, so that it can be copied."""
     return "  " + f"{label}:".ljust(10) + indent(text, " " * 12).lstrip()
 
 

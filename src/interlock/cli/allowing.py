@@ -26,7 +26,7 @@ from interlock.runtime.bound import state_text
 
 
 class ShownAllowed(msgspec.Struct, frozen=True, kw_only=True):
-    """A transition that exists, and of which workflow."""
+    """An existing transition of a workflow."""
 
     id: str
     event: str
@@ -63,16 +63,16 @@ def allowed(
         machine, workflow, event, payload = None, target, workflow, event or "{}"  # The words are ID [EVENT JSON].
     elif workflow is None:
         raise missing_word("MACHINE ID [EVENT] [JSON]")
-    given = workflow
+    words = workflow
 
     async def here() -> list[_Answers]:
         machines = bound_of(several_machines(target))
         async with store_at(place.home) as store:
             found: list[_Answers] = []
-            async for row in rows_of(store, given, failures):
+            async for row in rows_of(store, words, failures):
                 live = read_row(row, machines)
-                asked = None if event is None else event_of(live.bound, event, payload)
-                found.append((row.id, allowed_here(live.bound.table, live.snapshot, asked)))
+                sample = None if event is None else event_of(live.bound, event, payload)
+                found.append((row.id, allowed_here(live.bound.table, live.snapshot, sample)))
             return found
 
     async def there() -> list[_Answers]:
@@ -82,10 +82,10 @@ def allowed(
             async def ask(each: str) -> _Answers:
                 return each, await served.allowed(each, event, payload)
 
-            return await failures.all(given, ask)
+            return await failures.all(words, ask)
 
     found = asyncio.run(there() if place.server is not None else here())
-    _show_allowed(found, output, many=given == "-")
+    _show_allowed(found, output, many=words == "-")
     blocked = event is not None and any(all(each.blocked_by for each in answers) for _, answers in found)
     raise typer.Exit(failures.code or (Exit.REFUSED if blocked else Exit.OK))
 

@@ -1,7 +1,7 @@
 """`interlock bench`: experiments to run on one's own machine and disk.
 
-This module asks, shows and writes; it measures nothing itself. Progress is a live bar on a terminal and one line per
-round of a setting elsewhere. The table, the JSON and the plot are made of the same points.
+This module parses options and prints; the measurement is in `interlock.bench`. Progress is a live bar on a terminal and
+one line per round of a setting elsewhere. The table, the JSON and the plot are made of the same points.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`interlock bench contention`: writers of one row, of distinct rows, of many databases, and of counters.
 
-This module asks, shows and writes; it measures nothing itself. The table, the findings, the JSON and the plot are made
-of the same points.
+This module parses options and prints; the measurement is in `interlock.bench`. The table, the findings, the JSON and
+the plot are made of the same points.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def contention(
     check_files(json, plot)
     console = stdout()
     console.print(f"{len(settings)} settings in {experiment.ROUNDS} rounds, {seconds:g} s each.", soft_wrap=True)
-    with watching(console, len(settings) * experiment.ROUNDS, _told) as watch:
+    with watching(console, len(settings) * experiment.ROUNDS, _progress_line) as watch:
         result = asyncio.run(
             experiment.measure(url=url, settings=settings, hand_off_ms=hand_off_ms, seconds=seconds, watch=watch)
         )
@@ -77,7 +77,7 @@ def contention(
     write_files(result, json, plot, lambda: contention_plot(result))
 
 
-def _told(point: Point) -> str:
+def _progress_line(point: Point) -> str:
     spread = f", {point.databases} databases" if point.databases > 1 else ""
     return f"{point.series}{spread}, {point.clients:,} clients: {point.commits_per_s:,.0f} commits/s"
 

@@ -1,6 +1,6 @@
-"""`interlock bench durability`: kill a writer again and again, and look whether anything is missing.
+"""`interlock bench durability`: kill a writer repeatedly, and check that no acknowledged commit is missing.
 
-This module asks, shows and writes; the killing and the looking are in `interlock.bench.durability`.
+This module parses options and prints; the experiment is in `interlock.bench.durability`.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ def durability(
     check_files(json, plot)
     console = stdout()
     console.print(f"{clients:,} clients write; their process is killed {cycles:,} times (seed {seed}).", soft_wrap=True)
-    with watching(console, cycles, _told) as watch:
+    with watching(console, cycles, _progress_line) as watch:
         result = asyncio.run(experiment.measure(url=url, cycles=cycles, clients=clients, seed=seed, watch=watch))
     _show(console, result)
     write_files(result, json, plot, lambda: durability_plot(result))
     experiment.check(result)
 
 
-def _told(cycle: Cycle) -> str:
+def _progress_line(cycle: Cycle) -> str:
     disk = ", disk lost" if cycle.disk_lost else ""
     return (
         f"cycle {cycle.cycle:,}{disk}: {cycle.acknowledged:,} acknowledged, {cycle.found:,} found, "

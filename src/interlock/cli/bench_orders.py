@@ -1,7 +1,7 @@
 """`interlock bench orders`: orders in four durable steps, beside the same orders by hand on SQLite.
 
-This module asks, shows and writes; it measures nothing itself. The table, the ratios, the JSON and the plot are made of
-the same points.
+This module parses options and prints; the measurement is in `interlock.bench`. The table, the ratios, the JSON and the
+plot are made of the same points.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def orders(
     ] = None,
     clients: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Orders under way at once. May be given several times."),
+        typer.Option(metavar="N", help="Concurrent orders. May be given several times."),
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="How long to measure each setting.")] = 2.0,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings, 0.5 seconds each.")] = False,
@@ -51,21 +51,21 @@ def orders(
     console = stdout()
     turns = len(counts) * len(experiment.SERIES) * experiment.ROUNDS
     console.print(f"{turns} turns of {seconds:g} s.", soft_wrap=True)
-    with watching(console, turns, _told) as watch:
+    with watching(console, turns, _progress_line) as watch:
         result = asyncio.run(experiment.measure(url=url, clients=counts, seconds=seconds, watch=watch))
     _show(console, result)
     write_files(result, json, plot, lambda: orders_plot(result))
 
 
-def _told(point: Point) -> str:
-    return f"{point.series}, {point.clients:,} at once: {point.orders_per_s:,.0f} orders/s"
+def _progress_line(point: Point) -> str:
+    return f"{point.series}, {point.clients:,} concurrent: {point.orders_per_s:,.0f} orders/s"
 
 
 def _show(console: Console, result: Experiment) -> None:
     times = {(ratio.series, ratio.clients): ratio.times_by_hand for ratio in result.ratios}
     table = Table(box=None, padding=(0, 1))
     table.add_column("orders", no_wrap=True)
-    for heading in ("at once", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand"):
+    for heading in ("concurrent", "orders/s", "transitions/s", "P50 ms", "P99 ms", "CPU ms", "times by hand"):
         table.add_column(heading, justify="right")
     for point in result.points:
         table.add_row(

@@ -1,4 +1,4 @@
-"""What the commands of `interlock bench` share: their progress and their files.
+"""Progress and result files of the commands of `interlock bench`.
 
 Progress is a live bar on a terminal and a line for each step elsewhere, so that a log can be read, too.
 """
@@ -21,11 +21,11 @@ DoneT = TypeVar("DoneT")
 
 @contextmanager
 def watching(
-    console: Console, total: int, told: Callable[[DoneT], str]
+    console: Console, total: int, line_of: Callable[[DoneT], str]
 ) -> Generator[Callable[[DoneT], None], None, None]:
-    """Show what is done: a live bar on a terminal, a line for each elsewhere."""
+    """Show completed steps: a live bar on a terminal, a line for each elsewhere."""
     if not console.is_terminal:
-        yield lambda done: console.print(f"  {told(done)}", soft_wrap=True)
+        yield lambda done: console.print(f"  {line_of(done)}", soft_wrap=True)
         return
     with Progress(
         TextColumn("{task.description}"),
@@ -36,11 +36,11 @@ def watching(
         transient=True,
     ) as progress:
         task = progress.add_task("beginning", total=total)
-        yield lambda done: progress.update(task, advance=1, description=told(done))
+        yield lambda done: progress.update(task, advance=1, description=line_of(done))
 
 
 def check_files(*paths: Path | None) -> None:
-    """Raise UnusableFile for what could not be written: before minutes of measuring, not after them."""
+    """Raise UnusableFile for files that cannot be written, before minutes of measuring."""
     for path in paths:
         if path is None:
             continue
@@ -55,7 +55,7 @@ def check_files(*paths: Path | None) -> None:
 
 
 def write_files(result: msgspec.Struct, json: Path | None, plot: Path | None, draw: Callable[[], str]) -> None:
-    """Write the result as JSON and as a drawing, where they were asked for."""
+    """Write the result as JSON and as a plot, where paths are set."""
     as_json = msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n" if json else ""
     for path, content in ((json, as_json), (plot, draw() if plot else "")):
         if path is not None:

@@ -1,8 +1,8 @@
-"""`interlock breakers`: what the engines of a home last noted of the breakers of dependencies, or what a server has.
+"""`interlock breakers`: the breakers of dependencies, from the notes of engines at a home or from a server.
 
 A breaker lives in the memory of a process, so that opening one costs nothing; a store holds only a note of each change.
-On a store this command reads the notes, and says that they are notes. A server is asked itself, and can hold a breaker.
-A note that cannot be read is shown as unknown: whoever looks for the reason of an outage must see the others.
+On a store this command reads the notes, and says that they are notes. A server answers itself, and can hold a breaker.
+An unreadable note is shown as unknown, so that the other breakers stay visible during an outage.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from interlock.errors import BadUsage, TargetNotFound
 from interlock.runtime.resilience.views import BreakerView
 
 PREFIX = "breaker:"
-"""Of the name under which a breaker is noted; the rest is the name of its dependency."""
+"""The prefix of a breaker's note; the rest is the name of its dependency."""
 
 HELD = "breaker-held:"
-"""The same of how a person holds it: "open", "closed" or "auto"."""
+"""The prefix of the note of an operator's hold: "open", "closed" or "auto"."""
 
 _HINT = (
     "This is what engines here last noted of their breakers. A process that runs is asked itself: through its server, "
@@ -36,7 +36,7 @@ _HINT = (
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A note, as an engine writes it."""
+    """The note of a breaker, as an engine writes it."""
 
     state: Literal["closed", "open", "half_open"]
     since: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -85,9 +85,9 @@ def breakers(
 
     async def here() -> list[ShownBreaker]:
         async with store_at(place.home) as store:
-            noted = await store.noted()
-        names = [name.removeprefix(PREFIX) for name in sorted(noted) if name.startswith(PREFIX)]
-        return [_shown(name, noted[PREFIX + name], noted.get(HELD + name)) for name in names]
+            notes = await store.noted()
+        names = [name.removeprefix(PREFIX) for name in sorted(notes) if name.startswith(PREFIX)]
+        return [_breaker_of(name, notes[PREFIX + name], notes.get(HELD + name)) for name in names]
 
     async def there() -> list[ShownBreaker]:
         async with client_at(place) as client:
@@ -155,13 +155,13 @@ def _show(found: list[ShownBreaker], output: Listing) -> None:
             show_ids([each.dependency for each in found])
 
 
-def _shown(dependency: str, text: str, held: str | None) -> ShownBreaker:
+def _breaker_of(dependency: str, text: str, hold: str | None) -> ShownBreaker:
     try:
-        noted = msgspec.json.decode(text, type=Noted)
+        note = msgspec.json.decode(text, type=Noted)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ShownBreaker(dependency=dependency, state="unknown", reason=f"its note cannot be read: {text}")
-    forced = noted.forced if held is None else "open" if held == "open" else "closed" if held == "closed" else None
-    return ShownBreaker(dependency=dependency, state=noted.state, forced=forced, since=noted.since, reason=noted.reason)
+    forced = note.forced if hold is None else "open" if hold == "open" else "closed" if hold == "closed" else None
+    return ShownBreaker(dependency=dependency, state=note.state, forced=forced, since=note.since, reason=note.reason)
 
 
 def _shown_live(view: BreakerView) -> ShownBreaker:

@@ -68,7 +68,7 @@ def chaos(
     a Redis of their own, which come from wheels and listen on loopback only. Servers are
     killed, wires cut, workers frozen, the payment gateway hangs and fails. After each
     disturbance every order has to end by itself; then the stores are compared with what
-    customers were told and with what the world outside did.
+    customers received and with the calls of the payment gateway.
 
     Exits with 0 when every promise was kept, with 1 when one was broken, and with 5 when
     a scenario that was asked for by name cannot be run here.
@@ -116,25 +116,25 @@ def _exit(report: Report, *, named: bool) -> Exit:
 
 
 def _interruptible(work: Coroutine[object, object, ResultT]) -> ResultT:
-    """Run it in an event loop of its own; a signal cancels it, once, and what it has to tidy up is tidied up."""
+    """Run the coroutine in a new event loop. The first signal cancels it, and its cleanup runs; others do nothing."""
 
     async def watched() -> ResultT:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
-        heard: list[signal.Signals] = []
+        received: list[signal.Signals] = []
 
         def stop(number: signal.Signals) -> None:
-            if not heard:
+            if not received:
                 task.cancel()
-            heard.append(number)
+            received.append(number)
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # Only the main thread hears signals.
+            with contextlib.suppress(ValueError):  # Only the main thread may install handlers.
                 loop.add_signal_handler(number, stop, number)
         try:
             return await task
         except asyncio.CancelledError:
-            if heard:
+            if received:
                 raise KeyboardInterrupt from None
             raise
 

@@ -1,4 +1,4 @@
-"""How `interlock chaos` looks: what is going on while it runs, and the verdicts in the end.
+"""The output of `interlock chaos`: progress while it runs, and the verdicts at the end.
 
 On a terminal there is one line per scenario that changes in place; elsewhere a line for each step, so that a log can be
 read, too.
@@ -30,7 +30,7 @@ class Progress:
         self._rows: dict[str, tuple[str, str]] = dict.fromkeys(names, ("", ""))
 
     def note(self, scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
-        """Another look."""
+        """Update the progress of a scenario."""
         if verdict is not None:
             self._rows[scenario.name] = (verdict.outcome, _figures(verdict))
         elif stage is not None:
@@ -48,7 +48,7 @@ class Progress:
 
 @contextmanager
 def watching(console: Console, names: Sequence[str]) -> Generator[Watch, None, None]:
-    """What is told of each look, for as long as the run takes."""
+    """Yield a callback that shows the progress until the block ends."""
     if not console.is_terminal:
         yield _lines(console)
         return
@@ -58,13 +58,13 @@ def watching(console: Console, names: Sequence[str]) -> Generator[Watch, None, N
 
 
 def _lines(console: Console) -> Watch:
-    said: list[tuple[str, str]] = []
+    printed: list[tuple[str, str]] = []
 
     def watch(scenario: Scenario, stage: Stage | None, verdict: Verdict | None) -> None:
         doing = verdict.outcome if verdict is not None else stage.doing if stage is not None else ""
         figures = _figures(verdict) if verdict is not None else _now(stage) if stage is not None else ""
-        if said[-1:] != [(scenario.name, doing)]:
-            said.append((scenario.name, doing))
+        if printed[-1:] != [(scenario.name, doing)]:
+            printed.append((scenario.name, doing))
             console.print(f"{scenario.name}: {doing}{f' ({figures})' if figures else ''}", soft_wrap=True)
 
     return watch
@@ -75,11 +75,11 @@ def _now(stage: Stage) -> str:
     customers = world.customers
     if not customers.orders:
         return ""
-    told = (
+    text = (
         f"{len(customers.ended)} of {counted(len(customers.orders), 'order')} ended, {len(customers.told)} acknowledged"
     )
     opened = {dependency for (_, dependency), state in stage.breakers().items() if state != "closed"}
-    return told + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
+    return text + (f", breaker of {', '.join(sorted(opened))} open" if opened else "")
 
 
 def _figures(verdict: Verdict) -> str:
@@ -93,7 +93,7 @@ def _recovery(verdict: Verdict) -> str:
 
 
 def show_report(console: Console, report: Report) -> None:
-    """The verdicts as a table, what was broken, and one last line."""
+    """Print the verdicts as a table, the broken promises, and one last line."""
     if not console.is_terminal:
         console.width = max(console.width, PIPED_WIDTH)  # One line each, for `grep`.
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -119,12 +119,12 @@ def _last_line(report: Report) -> Text:
     kept, broken, left_out = (len(report.named(outcome)) for outcome in ("kept", "broken", "not run"))
     orders = sum(each.orders for each in report.verdicts)
     acknowledged = sum(each.acknowledged for each in report.verdicts)
-    told = f"{counted(orders, 'order')}, {acknowledged:,} acknowledgements, seed {report.seed}"
+    figures = f"{counted(orders, 'order')}, {acknowledged:,} acknowledgements, seed {report.seed}"
     rest = f" {counted(left_out, 'scenario')} could not be run: pip install 'interlock[chaos]'." if left_out else ""
     if broken:
         return Text(
-            f"{counted(broken, 'scenario')} of {kept + broken} broke a promise ({told}).{rest}", style="bold red"
+            f"{counted(broken, 'scenario')} of {kept + broken} broke a promise ({figures}).{rest}", style="bold red"
         )
     if not kept:
         return Text(f"Nothing was run.{rest}", style="yellow")
-    return Text(f"Every promise was kept in {counted(kept, 'scenario')} ({told}).{rest}", style="bold green")
+    return Text(f"Every promise was kept in {counted(kept, 'scenario')} ({figures}).{rest}", style="bold green")

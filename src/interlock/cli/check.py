@@ -1,4 +1,4 @@
-"""`interlock check`: everything the checks have to say about machines, for people, scripts and editors.
+"""`interlock check`: the findings of machines, for people, scripts and editors.
 
 A machine that is wrong already while it is declared raises as soon as its module is imported. That error is one more
 finding here, so that a build sees one list whichever way a machine is wrong, and the other machines are still checked.
@@ -28,7 +28,7 @@ class Listing(StrEnum):
 
 
 class Severity(StrEnum):
-    """How bad a finding is, worst first."""
+    """The severities of findings, worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -36,7 +36,7 @@ class Severity(StrEnum):
 
 
 class Checked(NamedTuple):
-    """One machine, or one target whose module could not be imported, and what was found."""
+    """The findings of one machine, or of one target whose module could not be imported."""
 
     title: str
     machine: str | None
@@ -61,10 +61,10 @@ def check(
     """
     least = Severity.ERROR if errors_only else severity
     levels = list(Severity)
-    shown = set(levels[: levels.index(least) + 1])
+    visible_levels = set(levels[: levels.index(least) + 1])
     results = _check_all(targets)
     visible = [
-        result._replace(findings=[finding for finding in result.findings if finding.severity in shown])
+        result._replace(findings=[finding for finding in result.findings if finding.severity in visible_levels])
         for result in results
     ]
     match output:
@@ -116,11 +116,13 @@ def _show_text(visible: list[Checked], results: list[Checked]) -> None:
             text.append(parts(f"\n  {result.title}: {finding.what}\n  why: {finding.why}\n  fix: {finding.fix}\n"))
             console.print(text, soft_wrap=True)
     counts: Counter[str] = Counter(finding.severity for result in results for finding in result.findings)
-    told = [counted(counts[level], level) if level != "info" else f"{counts[level]} info" for level in SEVERITY_STYLES]
+    totals = [
+        counted(counts[level], level) if level != "info" else f"{counts[level]} info" for level in SEVERITY_STYLES
+    ]
     worst = next((level for level in SEVERITY_STYLES if counts[level]), None)
     style = SEVERITY_STYLES[worst] if worst else "green"
     names = ", ".join(result.title for result in results)
-    console.print(Text(f"{names}: {', '.join(told) if worst else 'nothing found'}", style=style), soft_wrap=True)
+    console.print(Text(f"{names}: {', '.join(totals) if worst else 'nothing found'}", style=style), soft_wrap=True)
 
 
 def _show_json(visible: list[Checked]) -> None:

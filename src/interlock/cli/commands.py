@@ -1,4 +1,4 @@
-"""The list of commands: what each is called, where its function is, what one line says of it, and an example.
+"""The list of commands: the name, module, help line and example of each.
 
 A program start pays only for the command that it runs: the module of any other is not imported, and help lists it by
 the line here. The invariant: that line is the first paragraph of the command's own help, which a test compares.
@@ -251,7 +251,7 @@ COMMANDS = (
 
 
 def add_command(program: typer.Typer, command: Command, *, loaded: bool) -> None:
-    """Add the command itself, which imports its module; or, when another is run, its name and its line alone."""
+    """Add the command and import its module; or, when another one runs, add only its name and help line."""
     epilog = f"Example: interlock {command.example}" if command.example else None
     if not loaded:
         program.command(command.name, help=command.summary, epilog=epilog)(_unloaded)

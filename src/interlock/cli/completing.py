@@ -1,7 +1,7 @@
-"""Completion of what a machine has: its states and its events, when the machine is already on the line.
+"""Shell completion of the states and events of a machine that is already on the line.
 
-It imports the user's module, as the command itself would. Whatever goes wrong there completes to nothing: a shell that
-completes must not print.
+It imports the user's module, as the command itself would. An error there completes to nothing: a completion must not
+print.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from interlock.runtime.bound import Bound
 
 
 def complete_state(context: typer.Context, incomplete: str) -> list[str]:
-    """The states of the machine that is named before."""
+    """Return the states of the machine on the line."""
     return _fitting([name for bound in _bound(context) for name in _names(bound)], incomplete)
 
 
 def complete_event(context: typer.Context, incomplete: str) -> list[str]:
-    """The events of the machine that is named before."""
+    """Return the events of the machine on the line."""
     return _fitting([name for bound in _bound(context) for name in bound.table.events], incomplete)
 
 
@@ -32,7 +32,7 @@ def _fitting(names: list[str], incomplete: str) -> list[str]:
 
 
 def _bound(context: typer.Context) -> list[Bound]:
-    # Behind an option without its value, the parser has not yet said which word is which.
+    # After an option without its value, the parser has not assigned the words yet.
     words: list[object] = [context.params.get("target"), *context.args]
     target = next((word for word in words if isinstance(word, str) and ":" in word), None)
     if target is None:

@@ -1,7 +1,7 @@
 """`interlock databases`: the names of a home, where each of them lives, and what is moving.
 
-The catalog of the home is read, lanes in its folder are found beside it, and each place is asked what it says itself;
-nothing is opened for use and nothing is changed, so it may be run beside everybody, a mover included.
+The command reads the catalog of the home, finds the lanes in its folder, and asks each place for its own state. It
+opens nothing for use and changes nothing, so it may run beside any process, also a mover.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from interlock.database.residents import Resident, residents_of
 from interlock.errors import TargetNotFound
 
 CELL_CHARACTERS_MAX = 2_000
-"""An address that is cut off is of no use."""
+"""A URL is never cut off."""
 
 TITLES: dict[Kind, str] = {"databases": "database", "workflows": "workflows"}
 

@@ -1,7 +1,7 @@
-"""What `interlock.toml` says for options that neither the command line nor the environment gives.
+"""Defaults of options from `interlock.toml`, below the command line and the environment.
 
-The parser takes defaults of options by the names of commands, and the file has settings by the names of options, so
-each is put where a command has such an option. A command without one does not read the file at all.
+The parser takes defaults by the names of commands, and the file has settings by the names of options, so each setting
+is given to every command with such an option. A command without one does not read the file.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class _Command(Protocol):
 
 
 def defaults_for(program: object, invoked: str | None) -> dict[str, object]:
-    """The defaults for one command of the program, or for all commands of one group."""
+    """Return the defaults for one command of the program, or for all commands of one group."""
     command = _commands(program).get(invoked or "")
     if invoked is None or command is None or not _wants(command):
         return {}

@@ -10,7 +10,7 @@ from interlock.errors import TargetNotFound, UnusableFile
 
 
 def load_description(target: str) -> MachineDescription:
-    """The description that `target` names: a file when there is one or when it ends in .json, else MODULE:ATTR."""
+    """Load the description of `target`: a file if it exists or ends in .json, else MODULE:ATTR."""
     path = Path(target)
     if _is_file(path):
         return _read(path)
@@ -18,7 +18,7 @@ def load_description(target: str) -> MachineDescription:
 
 
 def sound_description(target: str) -> MachineDescription:
-    """The same, but a machine in code has to be one that could be used: raises its first error otherwise."""
+    """Load a description; raise the first error of a machine in code that is not usable."""
     description = load_description(target)
     if not _is_file(Path(target)):
         _ = load_machine(target).compiled

@@ -21,7 +21,7 @@ OutputFile = Annotated[
 
 
 class Format(StrEnum):
-    """What a machine can be drawn as."""
+    """The formats of a diagram."""
 
     MERMAID = "mermaid"
     DOT = "dot"

@@ -1,7 +1,7 @@
-"""`interlock doctor`: is a lane whole, who owns it, and what stands in its way; in a file or in a bucket. Or a Redis.
+"""`interlock doctor`: the integrity, the owner and the problems of a lane in a file or a bucket, or of a Redis.
 
-It may be run at any time, beside the owner too, and changes nothing. The exit code is the answer for a script, the
-findings are the answer for a person.
+It may run at any time, also beside the owner, and changes nothing. The exit code is for scripts, the findings are for
+people.
 """
 
 import asyncio
@@ -122,12 +122,12 @@ def _rows_of_redis(report: RedisReport) -> list[tuple[str, str]]:
 
 def _rows(report: LaneReport) -> list[tuple[str, str]]:
     owner = report.owner
-    told = "nobody"
+    owned_by = "none"
     if owner is not None:
-        told = "unknown" if owner.pid is None else f"process {owner.pid} on {owner.host}, since {owner.since}"
+        owned_by = "unknown" if owner.pid is None else f"process {owner.pid} on {owner.host}, since {owner.since}"
     rows = [
         ("lane", report.path),
-        ("owner", told),
+        ("owner", owned_by),
         ("database", f"{report.database_bytes:,} bytes"),
         ("log", f"{report.log_bytes:,} bytes"),
     ]
@@ -139,12 +139,12 @@ def _rows_in_bucket(report: BucketReport) -> list[tuple[str, str]]:
     if report.database is None:
         return rows
     owner = report.owner
-    told = "nobody" if owner is None else f"process {owner.pid} on {owner.host}, with a lease of {owner.lease_s:g} s"
+    owned_by = "none" if owner is None else f"process {owner.pid} on {owner.host}, with a lease of {owner.lease_s:g} s"
     lost = [f"{first:,} to {last:,}" for first, last in report.lost]
     log = f"{counted(report.log_objects, 'object')}, {report.log_bytes:,} bytes"
     rows += [
         ("database", report.database),
-        ("owner", told),
+        ("owner", owned_by),
         ("epoch", f"{report.epoch:,}, revision {report.revision:,} of the manifest"),
         ("log", log),
         ("fences", f"{report.fences:,} in the log, {report.fences_below:,} older"),

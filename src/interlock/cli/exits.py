@@ -1,7 +1,7 @@
 """The exit codes of every command, and the one place that maps errors to them.
 
 A script acts on the number, a person reads the text: the codes are fixed, documented in the reference, and never
-reused. An error that is none of ours is not mapped at all; it keeps its traceback, and Python exits with 1.
+reused. An error that is not an InterlockError is not mapped; it keeps its traceback, and Python exits with 1.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ from interlock.errors import (
 
 
 class Exit(IntEnum):
-    """What a command ends with."""
+    """The exit codes of commands."""
 
     OK = 0
     ERROR = 1
@@ -58,5 +58,5 @@ _BY_CLASS: tuple[tuple[type[InterlockError], Exit], ...] = (
 
 
 def exit_for(error: InterlockError) -> Exit:
-    """The exit code for an error."""
+    """Return the exit code for an error."""
     return next((code for cls, code in _BY_CLASS if isinstance(error, cls)), Exit.ERROR)

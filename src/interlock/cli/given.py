@@ -1,6 +1,6 @@
-"""What is given on the command line: ids, JSON, states and durations, read strictly.
+"""Strict parsers of command-line arguments: ids, JSON, states and durations.
 
-A mistake is told with the value that is wrong and the values that are allowed, before anything is changed.
+An error names the wrong value and the allowed ones, before anything is changed.
 """
 
 import re
@@ -22,17 +22,17 @@ IDS_AT_ONCE = 1_000
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-def ids_of(given: str) -> Iterator[list[str]]:
-    """The id, or with `-` those on stdin, one per line, in lists of some length. Raises BadUsage for an empty one."""
-    if not given:
+def ids_of(argument: str) -> Iterator[list[str]]:
+    """Yield the id, or with `-` the ids on stdin, one per line, in batches. Raises BadUsage for an empty id."""
+    if not argument:
         # Most likely a variable of a script that is not set; doing nothing would look like success.
         raise BadUsage(
             "the id is empty.",
             why="It names what the command is about.",
             fix="Give an id, or - to read ids from stdin, one per line.",
         )
-    lines: Iterable[str] = [given]
-    if given == "-":
+    lines: Iterable[str] = [argument]
+    if argument == "-":
         lines = (line.strip() for line in sys.stdin)
     ids = (line for line in lines if line)
     while some := list(islice(ids, IDS_AT_ONCE)):
@@ -40,13 +40,13 @@ def ids_of(given: str) -> Iterator[list[str]]:
 
 
 def context_of(bound: Bound, text: str) -> object:
-    """The context in the JSON. Raises BadUsage."""
+    """Decode the context from JSON. Raises BadUsage."""
     with given_here():
         return cast("object", bound.codec.decode_context(_json(text, "the context"), strict=True))
 
 
 def event_of(bound: Bound, name: str, text: str) -> Event:
-    """The event of that name with the payload in the JSON. Raises BadUsage."""
+    """Decode the event of that name from its JSON payload. Raises BadUsage."""
     known = list(bound.table.events)
     if name not in known:
         raise BadUsage(
@@ -60,7 +60,7 @@ def event_of(bound: Bound, name: str, text: str) -> Event:
 
 
 def object_of(text: str, what: str) -> dict[str, object]:
-    """The object in the JSON, for a machine that is not here. Raises BadUsage."""
+    """Decode a JSON object, for a machine whose code is not here. Raises BadUsage."""
     value: object = msgspec.json.decode(_json(text, what))
     if not isinstance(value, dict):
         raise BadUsage(
@@ -73,7 +73,7 @@ def object_of(text: str, what: str) -> dict[str, object]:
 
 @contextmanager
 def given_here() -> Generator[None, None, None]:
-    """What does not fit was given on the command line: the same words, as a mistake of usage."""
+    """Raise an invalid payload as BadUsage: it comes from the command line."""
     try:
         yield
     except InvalidPayload as error:
@@ -94,7 +94,7 @@ def _json(text: str, what: str) -> bytes:
 
 
 def state_of(bound: Bound, text: str) -> Enum:
-    """The state of that value or name. Raises BadUsage."""
+    """Return the state of that value or name. Raises BadUsage."""
     nodes = bound.table.nodes.values()
     for node in nodes:
         if text in (node.name, node.state.name):

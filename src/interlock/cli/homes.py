@@ -1,9 +1,9 @@
-"""Where workflows live: `--home`, and the store or the engine behind it.
+"""The home of workflows (`--home`): opening its store or its engine for a command.
 
-A command that looks opens the store alone, and changes nothing: it neither notes a machine nor takes up what is owed.
-A command that moves opens an engine without a worker: it decides and makes durable, and never runs a step; what is then
-owed runs when the service opens the store, or at once where PostgreSQL is shared with workers. A folder or a bucket has
-one owner at a time: while the service runs, the command is told who that is, and exits with 5.
+A reading command opens only the store and changes nothing: it neither registers a machine nor resumes pending work.
+A writing command opens an engine without a worker: it decides and commits, and never runs a step. Pending steps run
+when the service opens the store, or immediately where PostgreSQL is shared with workers. A folder or a bucket has one
+owner at a time: while the service runs, the command names the owner and exits with 5.
 """
 
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -28,7 +28,7 @@ from interlock.store.protocol import Store
 AnyMachine = Machine[Any, Any, Any]
 
 FIRST = "0001_workflows"
-"""The migration without which a schema is not ours."""
+"""The first migration: a schema without it has no store."""
 
 StoreHome = Annotated[
     str,
@@ -52,7 +52,7 @@ Machines = Annotated[
 
 
 def missing_word(words: str) -> BadUsage:
-    """The error for too few words on a store; a server has the code, and can do without the machine."""
+    """Return the error for missing words; a server has the code, and needs no machine."""
     return BadUsage(
         f"a word is missing; on a store they are {words}.",
         why="The machine's code says what can happen to a workflow, and a store does not have it.",
@@ -61,18 +61,18 @@ def missing_word(words: str) -> BadUsage:
 
 
 def one_machine(target: str) -> AnyMachine:
-    """The machine of `MODULE:ATTR`."""
+    """Load the machine of `MODULE:ATTR`."""
     return cast("AnyMachine", load_machine(target))
 
 
 def several_machines(target: str) -> list[AnyMachine]:
-    """The machines of `MODULE:ATTR` or `MODULE`."""
+    """Load the machines of `MODULE:ATTR` or `MODULE`."""
     return cast("list[AnyMachine]", load_machines(target))
 
 
 @asynccontextmanager
 async def store_at(home: str) -> AsyncGenerator[Store]:
-    """The store, to look at it. Raises TargetNotFound where there is none: looking creates nothing."""
+    """Open the store for reading. Raises TargetNotFound if it does not exist: reading creates nothing."""
     _refuse_absent(home)
     if is_postgres(home) and FIRST in (await migrate_store(home, dry_run=True)).names:
         raise _no_workflows(home)
@@ -88,7 +88,7 @@ async def store_at(home: str) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool = False) -> AsyncGenerator[Engine]:
-    """An engine without a worker, to move workflows."""
+    """Open an engine without a worker, to move workflows."""
     _refuse_absent(home, create=create)
     with _asking_the_owner():
         engine = await Engine.open(home, machines=machines, worker=False)
@@ -100,7 +100,7 @@ async def engine_at(home: str, machines: Sequence[AnyMachine], *, create: bool =
 
 @contextmanager
 def _asking_the_owner() -> Generator[None]:
-    """Whoever is told that somebody else has the store is told as well how to ask them."""
+    """Add the hint to use --server to the error that another process owns the store."""
     try:
         yield
     except LaneOwned as error:
@@ -109,7 +109,7 @@ def _asking_the_owner() -> Generator[None]:
 
 
 def refuse_memory(home: str) -> None:
-    """Raise BadUsage for a store that is gone when the command ends."""
+    """Raise BadUsage for a store in memory, which ends with the command."""
     if home == "memory:":
         raise BadUsage(
             "workflows in memory cannot be reached from the command line.",

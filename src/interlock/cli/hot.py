@@ -1,7 +1,7 @@
-"""`interlock hot`: the rows and workflows that writers wait for each other on, whoever has seen them, worst first (D9).
+"""`interlock hot`: the rows and workflows on which writers wait for each other, worst first (D9).
 
-It asks nobody to stop and changes nothing: lanes tell beside their files, PostgreSQL is asked for its views. What
-cannot be seen from here is said on stderr, so that an empty table is not taken for more than it is.
+It stops no process and changes nothing: it reads the report files of lanes and the views of PostgreSQL. Places that
+cannot be read are named on stderr, so that an empty table is not misread.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SECONDS_MAX = 600.0
 LIMIT_MAX = 1_000
 
 NOTHING = "Nothing is hot: no writer was seen to wait for another one of the same row."
-UNSEEN = "Nothing is hot as far as can be seen from here, and nobody has told anything."
+UNSEEN = "Nothing is hot as far as can be seen from here, and no writer has reported anything."
 
 
 class Shape(StrEnum):
@@ -51,23 +51,23 @@ def hot(
         float,
         typer.Option(metavar="N", min=0, max=SECONDS_MAX, help="Watch PostgreSQL, or wait for a lane, so long."),
     ] = 3.0,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="The maximum number of rows.")] = 20,
     output: Annotated[
         Shape, typer.Option("--output", "-o", help="A table, JSON, only the keys, or metrics for Prometheus.")
     ] = Shape.TABLE,
 ) -> None:
     """List the rows and workflows that writers wait for each other on, worst first. Changes nothing.
 
-    A write that has to wait for another one of its row is a hand-off; many writes to many rows are none. Exits with 0
+    A write that has to wait for another one of its row is a hand-off; writes to distinct rows are not. Exits with 0
     also when nothing is hot, with 4 when there is no such database, and with 5 when it cannot be reached.
     """
     place = Place(home=url) if url is not None else place_of(home, server, key_file)
     notes: list[str] = []
     if place.server is not None:
-        rows, nothing = asyncio.run(_asked(place, limit)), NOTHING
+        rows, nothing = asyncio.run(_hot_from_server(place, limit)), NOTHING
     else:
-        seen = asyncio.run(look(place.home, seconds, clock=SystemClock()))
-        rows, nothing, notes = worst(seen.windows, limit), NOTHING if seen.windows else UNSEEN, list(seen.notes)
+        report = asyncio.run(look(place.home, seconds, clock=SystemClock()))
+        rows, nothing, notes = worst(report.windows, limit), NOTHING if report.windows else UNSEEN, list(report.notes)
     match output:
         case Shape.TABLE:
             _show(rows, nothing)
@@ -81,8 +81,8 @@ def hot(
         stderr().print(note, soft_wrap=True)
 
 
-async def _asked(place: Place, limit: int) -> list[Hot]:
-    """What the process that answers has seen, worst first."""
+async def _hot_from_server(place: Place, limit: int) -> list[Hot]:
+    """Return the hot rows that the server has seen, worst first."""
     async with client_at(place) as client:
         rows = (await client.contention())[:limit]
     return [placed(row, (row.database or "") if isinstance(row, WireHot) else "") for row in rows]

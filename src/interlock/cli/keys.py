@@ -1,7 +1,7 @@
-"""`interlock keys` and `interlock audit`: who may use a server of this home, and what its operators did.
+"""`interlock keys` and `interlock audit`: the API keys of a home, and the actions of its operators.
 
-Keys live beside the workflows, not in their database, so these commands work while a server runs, and it takes notice
-within a second. The key itself is printed once, on stdout alone, and is stored nowhere.
+Keys live beside the workflows, not in their database, so these commands work while a server runs, and it reloads the
+keys within a second. The key itself is printed once, on stdout alone, and is stored nowhere.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from interlock.server.security.opening import Security, security_at
 from interlock.server.security.scopes import LADDER, Scope, checked_limits
 
 EXPIRES_S_MAX = 10 * 366 * 86_400
-"""Ten years. Whoever means longer means for ever."""
+"""Ten years; a longer lifetime is refused."""
 
 ResultT = TypeVar("ResultT")
 
@@ -77,7 +77,7 @@ def create(
 ) -> None:
     """Make an API key and print it, once: it cannot be shown again.
 
-    With the first key of a home its server asks everybody for one.
+    From the first key of a home on, its server requires a key of every client.
     """
     now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
     limits = checked_limits(tuple(machine or ()), tuple(prefix or ()))
@@ -86,7 +86,7 @@ def create(
 
     async def act(security: Security) -> None:
         record = created.record
-        async with security.audit.action(_me(), "keys.create", record.id, before=None, after=_shown(record, now)):
+        async with security.audit.action(_me(), "keys.create", record.id, before=None, after=_key_view(record, now)):
             await security.keys.add(record)
 
     _run(home, act)
@@ -99,7 +99,7 @@ def list_keys(*, home: StoreHome, output: Output = Listing.TABLE) -> None:
     now = datetime.fromtimestamp(SystemClock().wall_s(), UTC)
 
     async def act(security: Security) -> list[ShownKey]:
-        return [_shown(record, now) for record in await security.keys.load()]
+        return [_key_view(record, now) for record in await security.keys.load()]
 
     found = _run(home, act)
     match output:
@@ -137,26 +137,28 @@ def revoke(
     failures = Failures()
 
     async def act(security: Security) -> list[str]:
-        async def revoked(given: str) -> str:
-            # A key that was found somewhere may be given whole; only its id is ever shown.
-            whole = presented(given)
-            key_id = given if whole is None else whole.id
+        async def revoked(argument: str) -> str:
+            # The argument may be a whole key, one that has leaked for example; only its id is ever shown.
+            whole = presented(argument)
+            key_id = argument if whole is None else whole.id
             before, after = await security.keys.revoke(key_id, now)
             # Afterwards, unlike other actions: a key that has leaked is revoked also when the log cannot be written.
-            await security.audit.record(_me(), "keys.revoke", key_id, _shown(before, now), _shown(after, now))
+            await security.audit.record(_me(), "keys.revoke", key_id, _key_view(before, now), _key_view(after, now))
             return f"{key_id} is revoked."
 
-        return [told for ids in ids_of(key) for told in await failures.each(ids, revoked)]
+        return [line for ids in ids_of(key) for line in await failures.each(ids, revoked)]
 
-    for told in _run(home, act):
-        stdout().print(escaped(told), soft_wrap=True)
+    for line in _run(home, act):
+        stdout().print(escaped(line), soft_wrap=True)
     raise typer.Exit(failures.code)
 
 
 def audit(
     *,
     home: StoreHome,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=ENTRIES_READ_MAX, help="At most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=ENTRIES_READ_MAX, help="The maximum number of entries.")
+    ] = 100,
     output: Annotated[
         Listing, typer.Option("--output", "-o", help="A table, JSON, or only what they did it to.")
     ] = Listing.TABLE,
@@ -212,7 +214,7 @@ def _show_created(created: CreatedKey, output: Diagnosis) -> None:
     )
 
 
-def _shown(record: KeyRecord, now: datetime) -> ShownKey:
+def _key_view(record: KeyRecord, now: datetime) -> ShownKey:
     return ShownKey(
         id=record.id,
         name=record.name,

@@ -1,7 +1,7 @@
-"""`interlock compensations` and `interlock dead-letters`: what is owed to the outside, and what needs a person.
+"""`interlock compensations` and `interlock dead-letters`: pending undos, and work that needs an operator.
 
-Listing changes nothing. On a store, retrying and resolving write and run nothing: what is to be tried again begins when
-the service opens the store. A server goes on at once, and writes down who it was.
+Listing changes nothing. On a store, retrying and resolving only write: a retry runs when the service opens the store.
+A server continues immediately, and records the operator in its audit log.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ Words = Annotated[
 
 
 class Kind(StrEnum):
-    """What can give up."""
+    """The kinds of dead letters."""
 
     STEP = "step"
     EFFECT = "effect"
@@ -193,8 +193,8 @@ def _rule(words: list[str], place: Place, act: Callable[[Engine | Client, str], 
         async with client_at(place) as client:
             return await failures.all(letter, partial(act, client))
 
-    for told in asyncio.run(there() if place.server is not None else here()):
-        stdout().print(escaped(told), soft_wrap=True)
+    for line in asyncio.run(there() if place.server is not None else here()):
+        stdout().print(escaped(line), soft_wrap=True)
     raise typer.Exit(failures.code)
 
 

@@ -1,8 +1,8 @@
 """`interlock show`, `history`, `find` and `stalled`: looking at workflows, and changing nothing.
 
-They read the store itself, or ask a server. On a store, with the machine, contexts are read by its types and it is told
-what a workflow waits for; `show`, `history` and `find` do without it, for a person who has the store and not the code,
-and show what is stored.
+They read the store itself, or ask a server. On a store, with the machine, contexts are decoded by its types, and the
+output includes what a workflow waits for. `show`, `history` and `find` also work without the code, and then show the
+stored values.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ Words = Annotated[
         "Without the machine it is shown as it is stored.",
     ),
 ]
-Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="At most so many.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=LIMIT_MAX, help="The maximum number of results.")]
 
 
 def show(
@@ -72,20 +72,20 @@ def show(
     Exits with 4 when there is no such workflow, and with 5 when the service owns the store, or is not there.
     """
     place = place_of(home, server, key_file)
-    target, given = _words(words)
+    target, argument = _words(words)
     failures = Failures()
 
     async def here() -> list[ShownWorkflow]:
         machines = _machines(target)
         async with store_at(place.home) as store:
-            return [_shown(row, machines) async for row in rows_of(store, given, failures)]
+            return [_workflow_of(row, machines) async for row in rows_of(store, argument, failures)]
 
     async def there() -> list[ShownWorkflow]:
         async with client_at(place) as client:
-            return await failures.all(given, Served(client, named(target)).get)
+            return await failures.all(argument, Served(client, named(target)).get)
 
     found = asyncio.run(there() if place.server is not None else here())
-    if given == "-" or output is Listing.IDS:
+    if argument == "-" or output is Listing.IDS:
         list_workflows(found, output)
     elif output is Listing.JSON and found:
         show_json(found[0])
@@ -108,19 +108,21 @@ def history(
     or is not there.
     """
     place = place_of(home, server, key_file)
-    target, given = _words(words)
+    target, argument = _words(words)
     failures = Failures()
 
     async def here() -> list[ShownRow]:
         machines = _machines(target)
         async with store_at(place.home) as store:
             return [
-                each async for row in rows_of(store, given, failures) for each in await _history(store, row, machines)
+                each
+                async for row in rows_of(store, argument, failures)
+                for each in await _history(store, row, machines)
             ]
 
     async def there() -> list[ShownRow]:
         async with client_at(place) as client:
-            found = await failures.all(given, Served(client, named(target)).history)
+            found = await failures.all(argument, Served(client, named(target)).history)
             return [row for rows in found for row in rows]
 
     rows = asyncio.run(there() if place.server is not None else here())
@@ -129,7 +131,7 @@ def history(
     elif output is Listing.IDS:
         show_ids(list(dict.fromkeys(row.workflow for row in rows)))
     elif rows or not failures.code:
-        list_history(rows, with_ids=given == "-")
+        list_history(rows, with_ids=argument == "-")
     raise typer.Exit(failures.code)
 
 
@@ -146,12 +148,12 @@ def find(
         typer.Option(metavar="STATE", help="Only those in this state.", autocompletion=complete_state),
     ] = None,
     limit: Limit = 100,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on behind the page before.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after the previous page.")] = None,
     output: Output = Listing.TABLE,
 ) -> None:
     """List the workflows of a machine, page by page. Changes nothing.
 
-    When there are more, the cursor of the next page is told.
+    When there are more, it prints the cursor of the next page.
     """
     place = place_of(home, server, key_file)
 
@@ -165,7 +167,7 @@ def find(
                 await refuse_unknown(store, name)
             with given_here():
                 found = await store.find(name, wanted, after=cursor, limit=limit)
-            return [_shown(row, machines) for row in found.rows], found.cursor
+            return [_workflow_of(row, machines) for row in found.rows], found.cursor
 
     async def there() -> tuple[list[ShownWorkflow], str | None]:
         name, machines = one_named(target)
@@ -222,7 +224,7 @@ def stalled(
         async with store_at(place.home) as store:
             before_us = _before(bound, store.now_us(), dwell_s, states)
             rows = await store.stalled(bound.name, before_us, limit=limit)
-            return [_shown(row, {bound.name: bound}) for row in rows]
+            return [_workflow_of(row, {bound.name: bound}) for row in rows]
 
     async def there() -> list[ShownWorkflow]:
         name, machines = one_named(target)
@@ -238,10 +240,10 @@ def stalled(
 
 def _words(words: list[str]) -> tuple[str | None, str]:
     match words:
-        case [given]:
-            return None, given
-        case [target, given]:
-            return target, given
+        case [argument]:
+            return None, argument
+        case [target, argument]:
+            return target, argument
         case _:
             raise BadUsage(
                 f"{len(words)} words are given; one or two are needed: [MACHINE] ID.",
@@ -255,13 +257,13 @@ def _machines(target: str | None) -> dict[str, Bound] | None:
 
 
 def bound_of(machines: Iterable[AnyMachine]) -> dict[str, Bound]:
-    """The machines by their names."""
+    """Return the bound machines by their names."""
     return {machine.name: Bound(machine) for machine in machines}
 
 
-async def rows_of(store: Store, given: str, failures: Failures) -> AsyncIterator[Row]:
-    """The rows of the ids that are given; what is wrong with one is told, and the others come."""
-    for ids in ids_of(given):
+async def rows_of(store: Store, argument: str, failures: Failures) -> AsyncIterator[Row]:
+    """Yield the rows of the ids. A failure of one id is reported, and the others continue."""
+    for ids in ids_of(argument):
         problems = {each: problem for each in ids if (problem := _not_an_id(each)) is not None}
         found = await store.load([each for each in ids if each not in problems])
         for each in ids:
@@ -271,15 +273,15 @@ async def rows_of(store: Store, given: str, failures: Failures) -> AsyncIterator
                 failures.add(problems.get(each) or no_workflow(each))
 
 
-def _not_an_id(given: str) -> InvalidPayload | None:
+def _not_an_id(argument: str) -> InvalidPayload | None:
     try:
-        check_id(given, "the id of a workflow")
+        check_id(argument, "the id of a workflow")
     except InvalidPayload as error:
         return error
     return None
 
 
-def _shown(row: Row, machines: dict[str, Bound] | None) -> ShownWorkflow:
+def _workflow_of(row: Row, machines: dict[str, Bound] | None) -> ShownWorkflow:
     if machines is None:
         return shown_raw(row)
     live = read_row(row, machines)
@@ -287,7 +289,7 @@ def _shown(row: Row, machines: dict[str, Bound] | None) -> ShownWorkflow:
 
 
 def read_row(row: Row, machines: dict[str, Bound]) -> Live:
-    """The workflow in a row. Raises UnavailableError for one of another machine, CorruptionError for a stranger's."""
+    """Decode a row's workflow. Raises UnavailableError for another machine, CorruptionError for unreadable data."""
     bound = machines.get(row.machine)
     if bound is None:
         raise unknown_machine(row)
@@ -303,30 +305,30 @@ def read_row(row: Row, machines: dict[str, Bound]) -> Live:
 
 async def _history(store: Store, row: Row, machines: dict[str, Bound] | None) -> list[ShownRow]:
     bound = None if machines is None else read_row(row, machines).bound
-    shown: list[ShownRow] = []
-    while page := await store.history(row.id, after=shown[-1].version if shown else 0):
+    rows: list[ShownRow] = []
+    while page := await store.history(row.id, after=rows[-1].version if rows else 0):
         for each in page:
             typed = None if bound is None else shown_history(bound, row.id, history_row(bound, each))
-            shown.append(typed or shown_raw_history(each))
-    return shown
+            rows.append(typed or shown_raw_history(each))
+    return rows
 
 
 async def refuse_unknown(store: Store, machine: str) -> None:
     """Raise TargetNotFound for the name of a machine that has never written here."""
-    noted = {name.removeprefix(PREFIX).rpartition("/")[0] for name in await store.noted() if name.startswith(PREFIX)}
-    if machine not in noted:
+    names = {name.removeprefix(PREFIX).rpartition("/")[0] for name in await store.noted() if name.startswith(PREFIX)}
+    if machine not in names:
         raise TargetNotFound(
-            f"no machine {machine!r} has stored anything here; there are {', '.join(sorted(noted)) or 'none'}."
-            f"{suggestion(machine, noted)}",
+            f"no machine {machine!r} has stored anything here; there are {', '.join(sorted(names)) or 'none'}."
+            f"{suggestion(machine, names)}",
             why="Without a colon it is the name of a machine, as its workflows are stored with it.",
             fix="Write one of these names, or MODULE:ATTR.",
         )
 
 
 def _before(bound: Bound, now_us: int, dwell_s: float | None, states: list[Enum] | None) -> dict[str, int]:
-    """For each state that can stall, the time before which a workflow must have come there to be late."""
+    """Return for each state that can stall the entry time before which a workflow is late, in microseconds."""
     before_us: dict[str, int] = {}
-    # Those that have not moved since their state was renamed are stored under its old name.
+    # Workflows that have not moved since their state was renamed are stored under its old name.
     for stored, node in bound.stored.items():
         longest_s = node.dwell_max_s if dwell_s is None else dwell_s
         if node.active and longest_s is not None and (states is None or node.state in states):

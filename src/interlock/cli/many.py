@@ -1,7 +1,7 @@
-"""One command for many ids: each has its own answer, and one that fails does not keep the others from theirs.
+"""Commands over many ids: each has its own result, and a failure does not stop the others.
 
-What went wrong with an id is told at once, on stderr. The command ends with the code of the first failure, so that a
-script that gives one id and a script that gives a thousand read the same numbers.
+A failure is printed immediately, on stderr. The command exits with the code of the first failure, so that scripts with
+one id and with a thousand ids see the same codes.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ ResultT = TypeVar("ResultT")
 
 
 class Failures:
-    """What went wrong with some of the ids."""
+    """The failures of some of the ids."""
 
     def __init__(self) -> None:
         self._code = Exit.OK
 
     def add(self, error: InterlockError) -> None:
-        """Tell it. Raises what is a bug of ours, which asks for its traceback."""
+        """Print the error and keep its exit code. Raises an internal error, which needs its traceback."""
         if isinstance(error, InternalError):
             raise error
         show_error(error)
@@ -33,11 +33,11 @@ class Failures:
 
     @property
     def code(self) -> Exit:
-        """How the command ends."""
+        """The exit code of the command."""
         return self._code
 
     async def each(self, ids: Sequence[str], act: Callable[[str], Awaitable[ResultT]]) -> list[ResultT]:
-        """Do it for all of them at once; returns the results of those that went well, in order."""
+        """Call `act` for all ids concurrently; return the results of those that succeeded, in order."""
         results: list[ResultT] = []
         for answer in await asyncio.gather(*map(act, ids), return_exceptions=True):
             if isinstance(answer, InterlockError):
@@ -48,11 +48,11 @@ class Failures:
                 results.append(answer)
         return results
 
-    async def all(self, given: str, act: Callable[[str], Awaitable[ResultT]]) -> list[ResultT]:
-        """Do it for the id, or with `-` for those on stdin, some at a time; progress is shown where somebody looks."""
+    async def all(self, argument: str, act: Callable[[str], Awaitable[ResultT]]) -> list[ResultT]:
+        """Call `act` for the id, or with `-` for the ids on stdin, in batches; show progress on a terminal."""
         results: list[ResultT] = []
-        with counting("workflows" if given == "-" else "") as count:
-            for ids in ids_of(given):
+        with counting("workflows" if argument == "-" else "") as count:
+            for ids in ids_of(argument):
                 results += await self.each(ids, act)
                 count(len(ids))
         return results

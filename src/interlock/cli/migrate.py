@@ -1,7 +1,7 @@
 """`interlock migrate`: bring the tables of a store in PostgreSQL to what this version of Interlock knows.
 
-An engine does the same when it opens the store. The command is for those whose programs may not make tables, and for
-those who want to read the statements first.
+An engine does the same when it opens the store. The command is for programs that may not create tables, and for
+operators who want to read the statements first.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ def migrate(
             why="Its tables are the ones that are migrated.",
             fix="Write interlock migrate postgresql://host/database; or set INTERLOCK_HOME, or home in interlock.toml.",
         )
-    missing, script, shown = asyncio.run(migrate_store(store, dry_run=dry_run))
+    missing, script, place = asyncio.run(migrate_store(store, dry_run=dry_run))
     if dry_run and missing:
         show_raw(script)
         return
     if not missing:
-        stdout().print(f"{shown} is up to date.", soft_wrap=True)
+        stdout().print(f"{place} is up to date.", soft_wrap=True)
         return
-    stdout().print(f"Migrated {shown}: {', '.join(missing)}.", soft_wrap=True)
+    stdout().print(f"Migrated {place}: {', '.join(missing)}.", soft_wrap=True)

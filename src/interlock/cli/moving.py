@@ -135,8 +135,8 @@ def send(
             event_for = _event_for(engine, machines, event, payload)
 
             async def move(each: str) -> ShownMove:
-                asked = await event_for(each)
-                moved = await engine.send(each, asked, key=key, if_allowed=if_allowed, expect_version=expect_version)
+                sent = await event_for(each)
+                moved = await engine.send(each, sent, key=key, if_allowed=if_allowed, expect_version=expect_version)
                 return shown_move(each, moved)
 
             return await failures.all(workflow, move)
@@ -172,7 +172,7 @@ def _show_moves(moved: list[ShownMove], output: Listing, *, many: bool) -> None:
 def _event_for(
     engine: Engine, machines: Sequence[AnyMachine], name: str, payload: str
 ) -> Callable[[str], Awaitable[Event]]:
-    """The event for a workflow: of the one machine, or of the machine that the workflow has."""
+    """Return a function that gives the event for a workflow: of the one machine, or of the workflow's own machine."""
     if len(machines) == 1:
         only = event_of(Bound(machines[0]), name, payload)
 

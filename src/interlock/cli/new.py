@@ -37,7 +37,7 @@ FILES = {
     "app.py.txt": "{package}/app.py",
     "test_orders.py.txt": "tests/test_orders.py",
 }
-"""What is kept here, and where it goes."""
+"""Templates of this package, and their paths in the project."""
 
 
 def new(
@@ -83,18 +83,18 @@ def package_of(name: str) -> str:
 
 
 class _Origin(msgspec.Struct):
-    """What pip notes about a package that did not come from an index (PEP 610)."""
+    """The record of pip about a package that did not come from an index (PEP 610)."""
 
     url: str
 
 
 def requirement() -> str:
-    """What a project installs to have this Interlock: the package, or the folder or file that it was installed from."""
+    """Return the requirement for this Interlock: the package, or the folder or file that it was installed from."""
     try:
-        noted = metadata.distribution("interlock").read_text("direct_url.json")
+        origin = metadata.distribution("interlock").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
-        noted = None
-    address = urlsplit("" if noted is None else msgspec.json.decode(noted, type=_Origin).url)
+        origin = None
+    address = urlsplit("" if origin is None else msgspec.json.decode(origin, type=_Origin).url)
     path = Path(url2pathname(address.path))
     return f"{path}[server]" if address.scheme == "file" and path.exists() else "interlock[server]"
 

@@ -1,4 +1,4 @@
-"""Where output goes: results to stdout, complaints and remarks to stderr, files where the user says.
+"""Consoles and files of the output: results on stdout, errors and remarks on stderr.
 
 Colours are for terminals: a pipe gets plain text without escape codes and without line breaks at some width, so that
 `grep` and diff tools see whole lines. Text that comes from the user's code is never read as markup.
@@ -54,9 +54,9 @@ def _code(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def parts(told: str) -> Text:
-    """A three-part text with its `why:` and `fix:` dimmed, and nothing else changed."""
-    text = Text(told)
+def parts(error_text: str) -> Text:
+    """Return a three-part text with its `why:` and `fix:` dimmed."""
+    text = Text(error_text)
     text.highlight_regex(r"(?m)^ +(?:why|fix):", "dim")
     return text
 
@@ -76,7 +76,7 @@ def write_file(path: Path, content: str) -> None:
 
 
 def deliver(content: str, output: Path | None) -> None:
-    """To stdout, or into the file that was asked for, saying so on stderr."""
+    """Print the content to stdout, or write it into the file and report that on stderr."""
     if output is None:
         show_raw(content)
         return

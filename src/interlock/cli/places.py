@@ -1,8 +1,8 @@
-"""Where a command works: on a store itself (`--home`), or through a server that owns it (`--server`).
+"""The place of a command: a store itself (`--home`), or a server that owns it (`--server`).
 
-What is said on the command line wins over the environment, and that over `interlock.toml`; two places at once from the
-same source are refused. The key of a server comes from the environment or from a file, never from an argument: those
-are shown to everybody who lists processes.
+The command line wins over the environment, and the environment over `interlock.toml`; two places from the same source
+are refused. The key of a server comes from the environment or from a file, never from an argument: every user who
+lists processes can read those.
 """
 
 import os
@@ -21,26 +21,26 @@ from interlock.errors import BadUsage, TargetNotFound, UnusableFile
 KEY_VARIABLE = "INTERLOCK_KEY"
 KEY_BYTES_MAX = 4_096
 ATTEMPTS = Retry(attempts=3, first_s=0.1, max_s=1.0)
-"""A person waits: a server that is not there is told soon, and a script tries again by the exit code."""
+"""Few and short: a person waits for the error, and a script retries by the exit code."""
 
 SOURCES = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
-"""Where the value of an option comes from, the strongest first."""
+"""The sources of an option's value, the strongest first."""
 
 
 class Said(str):
-    """An address, and where it was said. The parser knows that, and a command does not."""
+    """An address with the rank of its source, which only the parser knows."""
 
     __slots__ = ("rank",)
     rank: int
 
 
-def _said(context: typer.Context, option: typer.CallbackParam, value: str | None) -> str | None:
+def _with_source(context: typer.Context, option: typer.CallbackParam, value: str | None) -> str | None:
     if value is None:
         return None
-    said = Said(value)
+    address = Said(value)
     source = context.get_parameter_source(option.name or "")
-    said.rank = SOURCES.index(source.name) if source is not None and source.name in SOURCES else len(SOURCES)
-    return said
+    address.rank = SOURCES.index(source.name) if source is not None and source.name in SOURCES else len(SOURCES)
+    return address
 
 
 Home = Annotated[
@@ -49,7 +49,7 @@ Home = Annotated[
         "--home",
         metavar="URL",
         envvar="INTERLOCK_HOME",
-        callback=_said,
+        callback=_with_source,
         help="Where the workflows live: lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
     ),
 ]
@@ -59,7 +59,7 @@ Server = Annotated[
         "--server",
         metavar="URL",
         envvar="INTERLOCK_SERVER",
-        callback=_said,
+        callback=_with_source,
         help="Ask the server at this address instead: http://127.0.0.1:8080. Its key is in INTERLOCK_KEY.",
     ),
 ]
@@ -72,7 +72,7 @@ KeyFile = Annotated[
 
 
 class Place(NamedTuple):
-    """One of the two."""
+    """A home, or a server with its key."""
 
     home: str = ""
     server: str | None = None
@@ -80,7 +80,7 @@ class Place(NamedTuple):
 
 
 def place_of(home: str | None, server: str | None, key_file: Path | None) -> Place:
-    """The place that is meant. Raises BadUsage for both and for neither."""
+    """Return the place of the command. Raises BadUsage for both and for neither."""
     if home is not None and server is not None:
         stronger = _rank(home) - _rank(server)
         if stronger == 0:
@@ -101,7 +101,7 @@ def place_of(home: str | None, server: str | None, key_file: Path | None) -> Pla
     if home is None:
         raise BadUsage(
             "neither a home nor a server is given.",
-            why="Workflows live somewhere: on a store, which is opened, or behind a server, which is asked.",
+            why="The command opens a store, or asks a server.",
             fix="Write --home lanes:///var/shop or --server http://127.0.0.1:8080; or set INTERLOCK_HOME or "
             "INTERLOCK_SERVER, or home in interlock.toml.",
         )
@@ -110,7 +110,7 @@ def place_of(home: str | None, server: str | None, key_file: Path | None) -> Pla
 
 @asynccontextmanager
 async def client_at(place: Place) -> AsyncGenerator[Client]:
-    """A client of the server. What is wrong with the key is told in the words of the command line."""
+    """Open a client of the server. Errors about the key name the options of the command line."""
     async with Client(place.server or "", key=place.key, retry=ATTEMPTS) as client:
         try:
             yield client
@@ -140,5 +140,5 @@ def _key(file: Path | None, environment: Mapping[str, str]) -> str | None:
             fix=f"Check --key-file, or set {KEY_VARIABLE}.",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a text"
-        raise UnusableFile(f"the key in {file} cannot be read: {told}.") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a text"
+        raise UnusableFile(f"the key in {file} cannot be read: {reason}.") from error

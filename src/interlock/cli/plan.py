@@ -1,7 +1,7 @@
-"""`interlock plan`: what replacing one version of a machine by another does to stored workflows.
+"""`interlock plan`: the effect of a new version of a machine on stored workflows.
 
-Made for a release pipeline: the old side is usually a file that the last release left behind, and the exit code is the
-answer. Not proved safe is not safe.
+Made for a release pipeline: the old side is usually a file from the last release, and the exit code is the answer.
+A change that is not proved safe counts as unsafe.
 """
 
 from enum import StrEnum
@@ -50,9 +50,9 @@ def plan(
         raise typer.Exit(Exit.ERROR)
 
 
-def _renamed(given: list[str]) -> dict[str, str]:
+def _renamed(pairs: list[str]) -> dict[str, str]:
     renamed: dict[str, str] = {}
-    for each in given:
+    for each in pairs:
         before, equals, after = each.partition("=")
         if not (before and equals and after):
             raise typer.BadParameter(f"{each!r} is not of the form OLD=NEW.", param_hint="--rename")

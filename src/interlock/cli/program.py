@@ -1,8 +1,8 @@
-"""The program itself: its commands, its version, and what becomes of an error.
+"""The program itself: its commands, its version, and its handling of errors.
 
-Every command is a plain function in a module of its own, and only that of the command that is run is imported: most of
-a short command's time would else go into modules that it does not need. The invariant: whatever is wrong with the
-user's input ends with three readable parts and a fixed exit code, and only what nobody expected ends with a traceback.
+Every command is a plain function in a module of its own, and only the module of the running command is imported: most
+of a short command's time would otherwise go into unused modules. The invariant: wrong input of the user ends with three
+readable parts and a fixed exit code, and only an unexpected error ends with a traceback.
 """
 
 import os
@@ -32,7 +32,7 @@ COMPLETING = "_INTERLOCK_COMPLETE"
 
 
 def program_for(wanted: str | None = None) -> typer.Typer:
-    """The program with the one command that is wanted, and the names of all others; with no name, all of them."""
+    """Build the program with the wanted command, and only the names of the others; without a name, with all."""
     app = typer.Typer(
         name="interlock",
         help="Interlock: durable state-machine workflows. Check and draw machines; start, move and watch workflows.",
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupts(*, alone: bool) -> Callable[[signal.Handlers], object]:
-    """What sets what becomes of Ctrl-C: nothing does where a program has others than us, or does not heed it."""
+    """Return a function that sets the handler of Ctrl-C. It does nothing in another program, or if it is ignored."""
     raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if alone and raises and threading.current_thread() is threading.main_thread():
         return partial(signal.signal, signal.SIGINT)
@@ -81,7 +81,7 @@ def _interrupts(*, alone: bool) -> Callable[[signal.Handlers], object]:
 
 
 def _wanted(words: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The name of the command: the first word that is no option, since no option of the program takes a value.
+    """Return the name of the command: the first word that is not an option. No option of the program takes a value.
 
     A shell that asks for completions has the line in the environment instead.
     """
@@ -108,6 +108,6 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Hold the options of the program itself, and have the file speak for options that nobody gives."""
+    """Hold the options of the program itself, and take missing options from `interlock.toml`."""
     del version
     context.default_map = defaults_for(context.command, context.invoked_subcommand)

@@ -12,14 +12,14 @@ Watch = Callable[[str, int, int], None]
 
 @contextmanager
 def watching(first: str = "reading the manifest") -> Generator[Watch]:
-    """What is told what is being done, how much of it is done, and how much there is."""
+    """Yield a callback that shows the kind of work, the amount done, and the total."""
     console = stderr()
     if not console.is_terminal:
-        said: set[str] = set()
+        printed: set[str] = set()
 
         def say(what: str, _done: int, of: int) -> None:
-            if what not in said:
-                said.add(what)
+            if what not in printed:
+                printed.add(what)
                 console.print(f"{what} ({of:,})", soft_wrap=True)
 
         yield say
@@ -32,7 +32,7 @@ def watching(first: str = "reading the manifest") -> Generator[Watch]:
 
 @contextmanager
 def counting(what: str) -> Generator[Callable[[int], None]]:
-    """What is told how many more are done; shown on a terminal only, and not at all without a word for what it is."""
+    """Yield a callback that counts completed items; shown on a terminal only, and only with a noun."""
     console = stderr()
     if not what or not console.is_terminal:
         yield lambda _more: None

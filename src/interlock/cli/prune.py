@@ -1,8 +1,7 @@
-"""`interlock prune`: final workflows of a certain age leave the store, with everything that is kept of them.
+"""`interlock prune`: remove final workflows of a certain age from the store, with their history and letters.
 
-It needs no code: which states are final stands in the store, in the descriptions of the machines that have written
-there. On PostgreSQL it runs beside the service. A lane has one owner, so there its server is asked to prune
-(`--server`), or the service is stopped.
+It needs no code: the store has the descriptions of its machines, which name the final states. On PostgreSQL it runs
+beside the service. A lane has one owner, so there the server prunes (`--server`), or the service is stopped.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from interlock.runtime.pruning import BATCH, BATCH_MAX, Pruner
 from interlock.store.pruning import Batch
 
 PROGRESS_BATCHES = 10
-"""A line of progress behind every so many batches."""
+"""The number of batches per line of progress."""
 
 
 def prune(
@@ -88,7 +87,7 @@ def prune(
 
 
 class _Wanted(NamedTuple):
-    """What is to be removed, and how."""
+    """The options of the removal."""
 
     older_than_s: float
     history_only: bool
@@ -132,7 +131,7 @@ async def _there(place: Place, wanted: _Wanted, progress: "_Progress") -> None:
 
 
 class _Progress:
-    """How much has gone so far."""
+    """The totals of what was removed so far."""
 
     def __init__(self, *, history_only: bool, dry_run: bool) -> None:
         self.workflows = 0
@@ -142,7 +141,7 @@ class _Progress:
         self._dry_run = dry_run
 
     def add(self, batch: Batch) -> None:
-        """One more batch is done; now and then it is told."""
+        """Count a completed batch; print a line every PROGRESS_BATCHES."""
         self.workflows += len(batch.workflows)
         self.events += batch.events
         self._batches += 1
@@ -150,7 +149,7 @@ class _Progress:
             stderr().print(f"{self.text()} so far", soft_wrap=True)
 
     def text(self) -> str:
-        """All of it in words."""
+        """Return the totals as text."""
         rows, workflows = counted(self.events, "row") + " of history", counted(self.workflows, "workflow")
         what = f"{rows} of {workflows}" if self._history_only else f"{workflows} and {rows}"
         return f"{what} would be removed" if self._dry_run else f"{what} removed"

@@ -1,6 +1,6 @@
-"""`interlock restore`: a database in a bucket as it was, in a local file; or a copy back where a database lives.
+"""`interlock restore`: restore a database of a bucket into a local file, or put a copy back to a URL.
 
-Which of the two is meant is seen from the order: from an address into a file, or from a file to an address.
+The order of the arguments decides: from a URL into a file, or from a file to a URL.
 """
 
 from pathlib import Path
@@ -69,5 +69,5 @@ def _put_back(source: str, url: str, *, at: str | None, force: bool) -> None:
 
 
 def below(parts: int) -> str:
-    """How many streams and shards there are, if there are any."""
+    """Return a text with the number of streams and shards, if any."""
     return f", and {counted(parts, 'database')} below it" if parts else ""

@@ -61,7 +61,7 @@ def route(
     """
     moving = asyncio.run(_moving(name, to, home, finish=not dry_run))
     if abandon:
-        _say_abandoned(moving.shown, begun=asyncio.run(moving.abandon()))
+        _say_abandoned(moving.place, begun=asyncio.run(moving.abandon()))
         return
     plan = _planned(moving)
     if plan is not None and (dry_run or output is Diagnosis.TABLE):
@@ -76,17 +76,17 @@ def route(
 
 
 class Moving(Protocol):
-    """Something that can be moved."""
+    """A database or workflows that can be moved."""
 
     target: str
     undo: str
-    shown: str
-    """What it is and where it is."""
+    place: str
+    """A text that says what it is and where it is."""
     is_there: bool
-    """An earlier move has brought it there."""
+    """Whether an earlier move is complete."""
 
     async def plan(self) -> Plan:
-        """What it would take."""
+        """Return the estimate of the move."""
         ...
 
     async def move(self, watch: Watch) -> Moved:
@@ -94,7 +94,7 @@ class Moving(Protocol):
         ...
 
     async def abandon(self) -> bool:
-        """End a move that was begun."""
+        """Abandon a move that was begun; return whether there was one."""
         ...
 
 
@@ -109,7 +109,7 @@ async def _moving(name: str, to: str, home: str | None, *, finish: bool) -> Movi
 
 
 async def _may_be_workflows(name: str, to: str, home: str) -> bool:
-    """Workflows only ever move to PostgreSQL or from there, and only those who have it need its driver."""
+    """Return whether workflows may be meant: they move only to or from PostgreSQL, whose driver is an extra."""
     return name == ALL or is_postgres(to) or is_postgres(await workflows_at(home, [name]))
 
 
@@ -117,7 +117,7 @@ class _Database:
     def __init__(self, found: Route) -> None:
         self._found, self._clock = found, SystemClock()
         self.target, self.undo, self.is_there = found.target, found.undo, found.is_there
-        self.shown = f"{found.name} stays at {shown_url(found.source)}"
+        self.place = f"{found.name} stays at {shown_url(found.source)}"
 
     async def plan(self) -> Plan:
         return await plan_route(self._found, clock=self._clock)
@@ -130,13 +130,13 @@ class _Database:
 
 
 def routed(found: Route) -> Moved:
-    """Move a database, and show how far it is."""
+    """Move a database, and show the progress."""
     with watching("watch") as watch:
         return asyncio.run(_Database(found).move(watch))
 
 
 def _planned(moving: Moving) -> Plan | None:
-    """None when it has left already, and only has to arrive, or is there."""
+    """Return the estimate; None when the source is already sealed or the move is complete."""
     if moving.is_there:
         return None
     try:
@@ -171,16 +171,16 @@ def _show_moved(moved: Moved, undo: str, output: Diagnosis) -> None:
         show_json(moved)
         return
     console = stdout()
-    told = f"{counted(moved.rows, 'row')}, checksum {moved.checksum}" if moved.checksum else "It had arrived already"
+    result = f"{counted(moved.rows, 'row')}, checksum {moved.checksum}" if moved.checksum else "It had arrived already"
     waited = f"; writers waited {moved.seal_ms:,.0f} ms" if moved.seal_ms else ""
-    console.print(f"Moved {moved.name} to {moved.target}: {told}{waited}.", soft_wrap=True)
+    console.print(f"Moved {moved.name} to {moved.target}: {result}{waited}.", soft_wrap=True)
     if undo:
         console.print(f"To undo it: {undo}", soft_wrap=True)
 
 
-def _say_abandoned(shown: str, *, begun: bool) -> None:
-    told = "The move was ended" if begun else "No move was begun"
-    stderr().print(f"{told}: {shown}.", soft_wrap=True)
+def _say_abandoned(place: str, *, begun: bool) -> None:
+    result = "The move was ended" if begun else "No move was begun"
+    stderr().print(f"{result}: {place}.", soft_wrap=True)
 
 
 def _size(count: float) -> str:

@@ -1,6 +1,6 @@
-"""Workflows as something that `interlock route` moves.
+"""The move of workflows for `interlock route`.
 
-It is a module of its own because it needs the driver of PostgreSQL, which is an extra.
+It is a separate module because it needs the driver of PostgreSQL, which is an extra.
 """
 
 from typing import Self
@@ -23,16 +23,16 @@ class WorkflowsMoving:
     def __init__(self, route: WorkflowsRoute) -> None:
         self._route, self._clock = route, SystemClock()
         self.target, self.undo, self.is_there = route.target, route.undo, route.is_there
-        self.shown = f"the workflows stay at {shown(route.source)}"
+        self.place = f"the workflows stay at {shown(route.source)}"
 
     @classmethod
     async def found(cls, name: str, to: str, *, home: str) -> Self | None:
-        """Those of the machine of that name; None when nobody at the home has it."""
+        """Find the workflows of the machine of that name; return None when the home has none."""
         route = await find_workflows(name, to, home=home, clock=SystemClock())
         return None if route is None else cls(route)
 
     async def plan(self) -> Plan:
-        """What it would take."""
+        """Return the estimate of the move."""
         return await plan_for_workflows(self._route, clock=self._clock)
 
     async def move(self, watch: Watch) -> Moved:
@@ -40,5 +40,5 @@ class WorkflowsMoving:
         return await move_along(self._route, clock=self._clock, watch=watch)
 
     async def abandon(self) -> bool:
-        """End a move that was begun."""
+        """Abandon a move that was begun; return whether there was one."""
         return await abandon_route(self._route, clock=self._clock)

@@ -1,8 +1,8 @@
 """`interlock serve`: machines over HTTP, until Ctrl-C.
 
-It opens the home as its owner, runs the steps, and stops in order: a load balancer is told first, requests are
-answered, steps are drained, and the store is given up before the command ends. With `--workers` this process opens
-nothing: it starts the same command so many times, each with the socket that it listens on.
+It opens the home as its owner, runs the steps, and stops in order: readiness fails for the load balancer, requests are
+answered, steps are drained, and the store is closed before the command ends. With `--workers` this process opens
+nothing: it starts the same command in N processes, each with the socket that it listens on.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ RatePerS = Annotated[
 ]
 Burst = Annotated[
     float | None,
-    typer.Option(metavar="N", envvar="INTERLOCK_BURST", help="Calls at once: half as many again as a second's."),
+    typer.Option(metavar="N", envvar="INTERLOCK_BURST", help="The burst of calls: half as many again as a second's."),
 ]
 InFlightMax = Annotated[
     int | None,
-    typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Calls under way at once: 100,000."),
+    typer.Option(metavar="N", envvar="INTERLOCK_IN_FLIGHT_MAX", help="Concurrent calls: 100,000."),
 ]
 
 RedisGiven = Annotated[
@@ -60,7 +60,7 @@ RedisGiven = Annotated[
 
 
 class LogFormat(StrEnum):
-    """How logs are written."""
+    """The format of logs."""
 
     TEXT = "text"
     JSON = "json"
@@ -72,7 +72,7 @@ LogFormatGiven = Annotated[
 
 
 class LogLevel(StrEnum):
-    """How much is in logs as JSON."""
+    """The level of JSON logs."""
 
     INFO = "info"
     DEBUG = "debug"
@@ -92,7 +92,7 @@ Workers = Annotated[
         min=1,
         max=WORKERS_MAX,
         envvar="INTERLOCK_WORKERS",
-        help="Serve with so many processes, which share the port; on PostgreSQL only.",
+        help="Serve with N processes, which share the port; on PostgreSQL only.",
     ),
 ]
 
@@ -133,9 +133,11 @@ def serve(
     observers = observers_for(log_format, log_level)
     settle_admission(os.environ, rate_per_s=rate_per_s, burst=burst, in_flight_max=in_flight_max)
     settle_redis(os.environ, redis)
-    given = inherited()
-    if given is not None:
-        run_until_stopped(work(app, home, given, host=host, leave_s=leave_s, worker=worker, observers=observers))
+    inherited_socket = inherited()
+    if inherited_socket is not None:
+        run_until_stopped(
+            work(app, home, inherited_socket, host=host, leave_s=leave_s, worker=worker, observers=observers)
+        )
         return
 
     say = sayer(log_format)
@@ -167,19 +169,19 @@ def serve(
 
 
 def observers_for(log_format: LogFormat, log_level: LogLevel) -> list[Observer | str]:
-    """What a server has without being asked; logs as JSON have what happens in them, in every process that serves."""
+    """Return the default observers of a server; JSON logs contain the signals of every serving process."""
     if log_format is LogFormat.TEXT:
         log_as_text()
         return [*installed()]
     log_as_json()
-    if log_level is LogLevel.DEBUG:  # Of ours alone: other libraries say far more than anybody wants to read.
+    if log_level is LogLevel.DEBUG:  # Only our own logger: other libraries log too much.
         logging.getLogger("interlock").setLevel(logging.DEBUG)
     os.environ["INTERLOCK_LOG"], os.environ["INTERLOCK_LOG_LEVEL"] = log_format.value, log_level.value
     return [*installed(), "logs"]
 
 
 def sayer(log_format: LogFormat) -> Callable[[str], None]:
-    """How something is said to people: beside logs as JSON it is one of their lines."""
+    """Return the function that prints a remark; with JSON logs it is a log line."""
     return _say if log_format is LogFormat.TEXT else log.info
 
 
@@ -196,19 +198,19 @@ def _tell(app: App, home: str, say: Callable[[str], None], where: Listening) -> 
 def settle_admission(
     environment: MutableMapping[str, str], *, rate_per_s: float | None, burst: float | None, in_flight_max: int | None
 ) -> None:
-    """Put what was chosen where every process of this server reads it. Raises BadUsage for what is out of range."""
+    """Put the admission options where every process of this server reads them. Raises BadUsage if out of range."""
     chosen = {
         "INTERLOCK_RATE_PER_S": rate_per_s,
         "INTERLOCK_BURST": burst,
         "INTERLOCK_IN_FLIGHT_MAX": in_flight_max,
     }
-    said = {name: str(value) for name, value in chosen.items() if value is not None}
-    admission_from(said)
-    environment.update(said)
+    values = {name: str(value) for name, value in chosen.items() if value is not None}
+    admission_from(values)
+    environment.update(values)
 
 
 def settle_redis(environment: MutableMapping[str, str], redis: str | None) -> None:
-    """Put the address of a Redis where every engine of this process reads it. Raises BadUsage for what is none."""
+    """Put the URL of a Redis where every engine of this process reads it. Raises BadUsage for an invalid URL."""
     if redis is not None:
         if redis:
             parsed(redis)
@@ -216,7 +218,7 @@ def settle_redis(environment: MutableMapping[str, str], redis: str | None) -> No
 
 
 def app_of(target: str) -> App:
-    """The App of `MODULE:ATTR`, or one that is made of its machines."""
+    """Load the App of `MODULE:ATTR`, or make one of its machines."""
     value = load_value(target) if ":" in target else None
     if isinstance(value, App):
         return value

@@ -1,7 +1,7 @@
-"""Workflows behind a server, as commands show them: the same values as those of a store.
+"""Workflows of a server, in the same form as those of a store.
 
-A machine is named by its name, which the server knows; or as MODULE:ATTR, and then events, contexts and states are read
-by the code that is here before anything is sent. What comes back is shown as the server says it.
+A machine is given by its name, which the server knows, or as MODULE:ATTR. Then the local code decodes events, contexts
+and states before anything is sent. Answers are shown as the server sends them.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,10 +31,10 @@ class Named(NamedTuple):
     names: tuple[str, ...] = ()
     """None of them: whichever a workflow has."""
     here: Mapping[str, AnyMachine] = {}
-    """Those whose code is here."""
+    """The machines whose code is here."""
 
     def bound(self, name: str) -> Bound | None:
-        """One of them, if its code is here."""
+        """Return the machine of that name, if its code is here."""
         machine = self.here.get(name)
         return None if machine is None else Bound(machine)
 
@@ -69,11 +69,11 @@ class Served:
         self._machines = machines
 
     async def get(self, workflow: str) -> ShownWorkflow:
-        """One workflow."""
+        """Return one workflow."""
         return shown_plain(await self._view(workflow))
 
     async def history(self, workflow: str) -> list[ShownRow]:
-        """Everything that happened to one."""
+        """Return the history of one workflow."""
         if self._machines.names:
             await self._view(workflow)
         return [_shown_row(workflow, row) for row in await self._client.history(workflow)]
@@ -81,7 +81,7 @@ class Served:
     async def find(
         self, name: str, state: str | None, *, limit: int, cursor: str | None
     ) -> tuple[list[ShownWorkflow], str | None]:
-        """Those of a machine, as many as are wanted, and where to go on."""
+        """Return up to `limit` workflows of a machine, and the cursor of the next page."""
         bound = self._machines.bound(name)
         wanted = state if bound is None or state is None else state_text(state_of(bound, state))
         found: list[ShownWorkflow] = []
@@ -97,7 +97,7 @@ class Served:
     async def stalled(
         self, name: str, *, older_than_s: float | None, states: Iterable[str] | None, limit: int
     ) -> list[ShownWorkflow]:
-        """Those of a machine that have been in their state for too long."""
+        """Return the workflows of a machine that have been in their state for too long."""
         bound = self._machines.bound(name)
         wanted = states
         if bound is not None and states is not None:
@@ -106,15 +106,15 @@ class Served:
         return [shown_plain(view) for view in late]
 
     async def allowed(self, workflow: str, event: str | None, payload: str) -> list[Allowed[Enum]]:
-        """The events that have a transition from where one stands."""
+        """Return the events that have a transition from the workflow's state."""
         view = await self._view(workflow)
         if event is None:
             return await self._client.allowed(workflow)
-        asked, data = self._event(view.machine, event, payload)
-        return await self._client.allowed(workflow, asked, data=data)
+        sample, data = self._event(view.machine, event, payload)
+        return await self._client.allowed(workflow, sample, data=data)
 
     async def start(self, name: str, workflow: str, context: str) -> ShownWorkflow:
-        """Start one."""
+        """Start one workflow."""
         machine, bound = self._machines.here.get(name), self._machines.bound(name)
         if machine is None or bound is None:
             begun = object_of(context, "the context")
@@ -124,20 +124,20 @@ class Served:
     def sender(
         self, event: str, payload: str, *, key: str | None, if_allowed: bool, expect_version: int | None
     ) -> Callable[[str], Awaitable[ShownMove]]:
-        """What sends the event to a workflow. What is wrong with the event is told before anything is sent."""
+        """Return a function that sends the event to a workflow. An invalid event raises before anything is sent."""
         names = self._machines.names
         only = self._event(names[0], event, payload) if len(names) == 1 else None
 
         async def send(workflow: str) -> ShownMove:
-            asked, data = only or self._event((await self._view(workflow)).machine, event, payload)
+            sent, data = only or self._event((await self._view(workflow)).machine, event, payload)
             if len(names) == 1:
                 workflows = self._client.of(names[0])
                 moved: Moved[Any] = await workflows.send(
-                    workflow, asked, data=data, key=key, if_allowed=if_allowed, expect_version=expect_version
+                    workflow, sent, data=data, key=key, if_allowed=if_allowed, expect_version=expect_version
                 )
             else:
                 moved = await self._client.send(
-                    workflow, asked, data=data, key=key, if_allowed=if_allowed, expect_version=expect_version
+                    workflow, sent, data=data, key=key, if_allowed=if_allowed, expect_version=expect_version
                 )
             return shown_move(workflow, moved)
 
@@ -152,8 +152,8 @@ class Served:
     async def _view(self, workflow: str) -> AnyView:
         view = await self._client.get(workflow)
         if self._machines.names and view.machine not in self._machines.names:
-            asked = " or ".join(self._machines.names)
-            raise WorkflowNotFound(f"there is no workflow {workflow!r} of {asked}: it is one of {view.machine!r}.")
+            wanted = " or ".join(self._machines.names)
+            raise WorkflowNotFound(f"there is no workflow {workflow!r} of {wanted}: it is one of {view.machine!r}.")
         return view
 
 

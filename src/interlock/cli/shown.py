@@ -1,7 +1,7 @@
-"""Workflows, their history and what needs a person, as commands show them: a table, JSON, or ids alone.
+"""The output of workflows and their history: a table, JSON, or ids alone.
 
 JSON is the same with a machine and without one, and the same as over HTTP. Contexts and payloads are shown as they are
-stored. Whatever users have written is escaped: an id or a text cannot move the cursor or pretend to be another one.
+stored. All text of users is escaped: an id cannot move the cursor or look like another one.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ CELL_CHARACTERS_MAX = 80
 
 
 class ShownWorkflow(msgspec.Struct, kw_only=True, frozen=True):
-    """A workflow. Without its machine nobody knows what it waits for, and nothing is said of it."""
+    """A workflow. Without its machine `waiting` is unknown and left out."""
 
     id: str
     machine: str
@@ -49,7 +49,7 @@ class ShownRow(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ShownMove(msgspec.Struct, kw_only=True, frozen=True):
-    """What became of one event."""
+    """The result of one event."""
 
     id: str
     state: str
@@ -132,30 +132,30 @@ def show_json(value: object) -> None:
     show_raw(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
-def show_workflow(shown: ShownWorkflow) -> None:
+def show_workflow(workflow: ShownWorkflow) -> None:
     """One workflow, a line for each of its parts, and its context below."""
     rows = [
-        ("id", shown.id),
-        ("machine", shown.machine),
-        ("state", shown.state),
-        ("version", f"{shown.version}"),
-        ("created", moment_text(shown.created_at)),
-        ("updated", moment_text(shown.updated_at)),
+        ("id", workflow.id),
+        ("machine", workflow.machine),
+        ("state", workflow.state),
+        ("version", f"{workflow.version}"),
+        ("created", moment_text(workflow.created_at)),
+        ("updated", moment_text(workflow.updated_at)),
     ]
-    if isinstance(shown.waiting, str):
-        rows.append(("waiting", shown.waiting))
+    if isinstance(workflow.waiting, str):
+        rows.append(("waiting", workflow.waiting))
     console = stdout()
     for name, value in rows:
         console.print(Text.assemble((f" {name:<9}", "dim"), _one_line(value)), soft_wrap=True)
-    context = msgspec.json.format(bytes(shown.context), indent=2).decode().replace("\n", "\n" + " " * 10)
+    context = msgspec.json.format(bytes(workflow.context), indent=2).decode().replace("\n", "\n" + " " * 10)
     console.print(Text.assemble((f" {'context':<9}", "dim"), escaped(context)), soft_wrap=True)
 
 
 def list_workflows(workflows: Sequence[ShownWorkflow], output: Listing) -> None:
-    """Workflows below each other; an empty listing is nothing at all but its heading."""
+    """Print workflows as a table, JSON or ids; an empty table is only its heading."""
     match output:
         case Listing.TABLE:
-            # Without the machine nobody knows what they wait for, and an empty column would say: for nothing.
+            # Without the machine `waiting` is unknown, and an empty column would mean: for nothing.
             last = 4 if any(each.waiting is msgspec.UNSET for each in workflows) else 5
             rows = [
                 (each.id, each.state, each.version, moment_text(each.updated_at), each.waiting or "")[:last]

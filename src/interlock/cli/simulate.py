@@ -1,7 +1,7 @@
-"""`interlock simulate`: tell thousands of stories in which everything goes wrong, and check each of them.
+"""`interlock simulate`: run thousands of seeds with injected faults, and check each of them.
 
-This module asks and shows; the stories are told by `interlock.testing.simulation`, which needs the packages of an extra
-and is loaded when it is asked for. Progress goes to stderr, so that the JSON on stdout stays JSON.
+The simulations are in `interlock.testing.simulation`, which needs the packages of an extra and is imported on demand.
+Progress goes to stderr, so that the JSON on stdout stays JSON.
 """
 
 from collections.abc import Generator
@@ -59,7 +59,7 @@ def lanes(
     run = _loaded()
     with _watching(stderr(), seeds) as watch:
         campaign = run(first, seeds, processes=processes, watch=watch)
-    _told(campaign, output)
+    _show_campaign(campaign, output)
 
 
 @simulate.command(name="engine", epilog="Example: interlock simulate engine --seeds 5000 --from 1000")
@@ -77,10 +77,10 @@ def engine(
     run = cast("Callable[..., Campaign]", import_module("interlock.testing.engines.run").run_campaign)
     with _watching(stderr(), seeds) as watch:
         campaign = run(first, seeds, watch=watch)
-    _told(campaign, output)
+    _show_campaign(campaign, output)
 
 
-def _told(campaign: "Campaign", output: Summary) -> None:
+def _show_campaign(campaign: "Campaign", output: Summary) -> None:
     if output is Summary.JSON:
         show_raw(msgspec.json.format(msgspec.json.encode(campaign), indent=2).decode())
     else:
@@ -121,8 +121,8 @@ def _show(console: Console, campaign: "Campaign") -> None:
     if campaign.failed:
         console.print(Text(f"{counted(len(campaign.failed), 'seed')} broke a promise", style="bold red"))
     else:
-        told = f"Every promise was kept, from seed {campaign.first} to {last}."
-        console.print(Text(told, style="green"), soft_wrap=True)
+        line = f"Every promise was kept, from seed {campaign.first} to {last}."
+        console.print(Text(line, style="green"), soft_wrap=True)
 
 
 def _tell(console: Console, result: "Simulated") -> None:

@@ -1,4 +1,4 @@
-"""From `MODULE:ATTR` on the command line to machines.
+"""Load machines from `MODULE:ATTR` on the command line.
 
 The current directory is importable, as with `python -m`. A name is looked up and never evaluated: `ATTR` is an
 attribute, or attributes joined by dots, and nothing else. Whatever a module raises while it is imported is its own
@@ -26,7 +26,7 @@ NAMED = "A machine is named MODULE:ATTR: the module that defines it, and its nam
 
 
 class LoadedMachine(Protocol):
-    """What the command line asks of a machine, whatever its states, context and events are."""
+    """The part of a machine that the command line uses, for any states, context and events."""
 
     @property
     def name(self) -> str:
@@ -39,21 +39,21 @@ class LoadedMachine(Protocol):
         ...
 
     def check(self) -> list[Finding]:
-        """Everything the checks have to say."""
+        """Return the findings of the checks."""
         ...
 
     @property
     def compiled(self) -> Table:
-        """The machine as it is used; raises the first error of one that cannot be."""
+        """The compiled machine; raises the first error of an unusable one."""
         ...
 
     def describe(self) -> MachineDescription:
-        """It as plain data."""
+        """Return the machine as plain data."""
         ...
 
 
 def load_machines(target: str) -> list[LoadedMachine]:
-    """The machines of `MODULE:ATTR` (a machine, a list of them, or an App), or all machines of `MODULE`."""
+    """Load the machines of `MODULE:ATTR` (a machine, a list of them, or an App), or all machines of `MODULE`."""
     module_name, colon, attribute = _split(target)
     module = _import(module_name, attribute)
     if not colon:
@@ -77,7 +77,7 @@ def load_machines(target: str) -> list[LoadedMachine]:
 
 
 def load_machine(target: str) -> LoadedMachine:
-    """The one machine of `MODULE:ATTR`."""
+    """Load the one machine of `MODULE:ATTR`."""
     module_name, colon, attribute = _split(target)
     if not colon:
         module = _import(module_name, attribute)
@@ -98,7 +98,7 @@ def load_machine(target: str) -> LoadedMachine:
 
 
 def load_value(target: str) -> object:
-    """Whatever `MODULE:ATTR` is."""
+    """Load the value of `MODULE:ATTR`."""
     module_name, colon, attribute = _split(target)
     module = _import(module_name, attribute)
     return _look_up(module, attribute) if colon else module
@@ -156,7 +156,7 @@ def _no_module(name: str, missing: str, attribute: str) -> TargetNotFound:
 
 def _look_up(module: ModuleType, attribute: str) -> object:
     value: object = module
-    told = module.__name__
+    path = module.__name__
     for name in attribute.split("."):
         try:
             value = cast("object", getattr(value, name))
@@ -164,11 +164,11 @@ def _look_up(module: ModuleType, attribute: str) -> object:
             close = difflib.get_close_matches(name, _public_names(value), n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             raise TargetNotFound(
-                f"{told} has no attribute {name!r}.{hint}",
+                f"{path} has no attribute {name!r}.{hint}",
                 why=f"The module was found, but the name was not{_instead(module)}",
                 fix="Check the spelling, and that the name is defined at the top level of the module.",
             ) from None
-        told = f"{told}.{name}"
+        path = f"{path}.{name}"
     return value
 
 

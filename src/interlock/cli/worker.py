@@ -1,8 +1,8 @@
 """`interlock worker`: runs the steps of workflows without HTTP, until Ctrl-C or SIGTERM.
 
 On a folder or a bucket it is the owner of the home, as a server would be; on PostgreSQL it is one of any number of
-workers. The first signal has it stop in order: nothing more is taken up, running steps are given `drain_s`, and the
-home is given up. A second one cancels the steps at once, and they are tried again by whoever comes next.
+workers. The first signal stops it in order: no new step starts, running steps get `drain_s`, and the home is released.
+A second signal cancels the steps immediately, and the next worker retries them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from interlock.server.stop_signals import SIGNALS
 from interlock.signals import Observer
 
 LOOK_S = 1.0
-"""How often it is asked whether the engine can go on."""
+"""The interval at which it checks whether the engine is alive."""
 
 
 def worker(
@@ -55,7 +55,7 @@ def worker(
     app = app_of(target)
     settle_redis(os.environ, redis)
     say = sayer(log_format)
-    # Nobody can scrape a process that listens nowhere: what it does goes out by OpenTelemetry and into the log.
+    # A process that listens nowhere cannot be scraped: its metrics go to OpenTelemetry and the log.
     observers = [each for each in observers_for(log_format, log_level) if each != "prometheus"]
     run_until_stopped(work(app, home, observers=observers, say=say))
     say("Stopped in order: nothing is lost, and the home is free.")
@@ -64,7 +64,7 @@ def worker(
 async def work(
     app: App, home: str, *, observers: Sequence[Observer | str] = (), say: Callable[[str], None] | None = None
 ) -> None:
-    """Run the steps of an app until a signal comes; returns when everything is given up."""
+    """Run the steps of an app until a signal comes; return when the home is released."""
     say = say or sayer(LogFormat.TEXT)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ async def work(
         alerts=receivers_in(os.environ),
     )
 
-    def told() -> None:
+    def stop_on_signal() -> None:
         if stop.is_set():
             closing.cancel()
         stop.set()
@@ -84,7 +84,7 @@ async def work(
     async def close() -> None:
         try:
             while not await _happened(stop, LOOK_S):
-                # An engine that cannot go on says so to whoever asks, and here nobody else does.
+                # A dead engine raises only when it is called, and in this process no other caller exists.
                 with contextlib.suppress(MovedElsewhere):  # It goes on trying to follow: a restart would do the same.
                     engine._inside.refuse_if_closed()  # noqa: SLF001 -- as the server asks it.
             say("Stopping; running steps are given their time. Once more ends them now.")
@@ -93,7 +93,7 @@ async def work(
 
     closing = loop.create_task(close())
     for number in SIGNALS:
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, stop_on_signal)
     try:
         machines = ", ".join(machine.name for machine in app.machines)
         say(f"Running the steps of {machines} at {redacted(home)}. Stop with Ctrl-C.")

@@ -1,10 +1,10 @@
 """`send_many`: events as lines (NDJSON), one answer per line, in order.
 
-Lines go in pieces of a bounded size, one piece after the other, so that those of one workflow keep their order. When
-the answers stop half-way, those that came count. Of the rest, whatever has a key is sent again; the outcome of whatever
-has none is unknown, and nothing is said of it that is not known.
+Lines are sent in pieces of a bounded size, one piece after another, so that lines of one workflow keep their order.
+When the answers end early, those that arrived count. Of the remaining lines, those with a key are sent again; the
+outcome of those without a key is OutcomeUnknown.
 
-A line that was refused is not sent again: another line of the same workflow may have been applied behind it.
+A refused line is not sent again: a later line of the same workflow may have been applied after it.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from interlock.runtime.views import Moved, Refused
 NDJSON = "application/x-ndjson"
 
 LINES_MAX = 1_000
-"""Of one request."""
+"""Lines of one request."""
 
 BYTES_MAX = 1024 * 1024
-"""Of one request, unless a single line is longer."""
+"""Bytes of one request, unless a single line is longer."""
 
 ANSWER_LINE_BYTES_MAX = 1024 * 1024
 
@@ -42,7 +42,7 @@ Result = Moved[Enum] | Refused
 
 
 class Line:
-    """One event on its way."""
+    """One event of a batch, with its answer."""
 
     __slots__ = ("answer", "data", "doubt", "event", "key", "workflow")
 
@@ -57,7 +57,7 @@ class Line:
         self.data = encode(WireEvent(name, payload, workflow, key)) + b"\n"
         self.answer: Result | None = None
         self.doubt = False
-        """It was sent, and may have been applied."""
+        """Whether it was sent and may have been applied."""
 
 
 class Batch:
@@ -69,7 +69,7 @@ class Batch:
         self._slots: list[Line | Refused] = [_line(item) for item in items]
 
     async def send(self) -> list[Result]:
-        """Send everything. Raises only when no line at all could be asked for."""
+        """Send everything. Raises only when no line could be sent."""
         lines = [slot for slot in self._slots if isinstance(slot, Line)]
         deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
         answered = len(lines) < len(self._slots)
@@ -81,12 +81,12 @@ class Batch:
                     raise error
                 self._give_up(lines, error)
                 break
-            # Each piece has the time of a call of its own: a long list is not a slow one.
+            # Each piece has the timeout of a call of its own: a long list takes longer without being stuck.
             deadline_s = asyncio.get_running_loop().time() + self._calling.timeout_s
         return [slot if isinstance(slot, Refused) else cast("Result", slot.answer) for slot in self._slots]
 
     async def _piece(self, lines: list[Line], deadline_s: float) -> InterlockError | None:
-        """Have some lines answered; the error that ended it before all were."""
+        """Send lines until all are answered; return the error that ended it earlier."""
         attempt = 0
         while waiting := [line for line in lines if line.answer is None]:
             attempt += 1
@@ -104,7 +104,7 @@ class Batch:
         return None
 
     async def _attempt(self, call: Call, lines: list[Line], deadline_s: float) -> Failure | None:
-        """Send the lines once; what went wrong before the last of them was answered."""
+        """Send the lines once; return the failure that came before the last answer."""
         calling = self._calling
         now_s = asyncio.get_running_loop().time
         attempt_s = max(0.0, min(calling.attempt_s, deadline_s - now_s()))
@@ -137,12 +137,12 @@ class Batch:
         rest = b""
         async for piece in pieces:
             *whole, rest = (rest + piece).split(b"\n")
-            for told in whole:
-                if told.strip():
+            for answer in whole:
+                if answer.strip():
                     line = next(waiting, None)
                     if line is None:
                         raise Garbage("it has more lines than were sent")
-                    line.answer = self._answer(line, told)
+                    line.answer = self._answer(line, answer)
             if len(rest) > ANSWER_LINE_BYTES_MAX:
                 raise Garbage(f"a line is longer than {ANSWER_LINE_BYTES_MAX:,} bytes")
         if rest.strip():
@@ -151,8 +151,8 @@ class Batch:
                 raise Garbage("it has more lines than were sent")
             line.answer = self._answer(line, rest)
 
-    def _answer(self, line: Line, told: bytes) -> Result:
-        document: object = msgspec.json.decode(told)
+    def _answer(self, line: Line, data: bytes) -> Result:
+        document: object = msgspec.json.decode(data)
         if isinstance(document, dict) and "code" in document:
             problem = cast("dict[str, object]", document)
             status = problem.get("status")
@@ -162,9 +162,9 @@ class Batch:
 
     def _unknown(self, line: Line, error: InterlockError) -> Refused:
         unknown = OutcomeUnknown(
-            f"the event for workflow {line.workflow!r} had no answer that says what became of it: {error.what}",
-            why="The line may have been carried out before the connection, the server or the time gave out.",
-            fix="Look at the workflow before you send it again; with a key a repetition is safe, and made for you."
+            f"the event for workflow {line.workflow!r} has no known outcome: {error.what}",
+            why="The line may have been applied before the connection, the server or the time failed.",
+            fix="Get the workflow before you send it again; with a key the client repeats it safely."
             if line.key is None
             else "Send it again with the same key: it is applied at most once.",
         )
@@ -172,7 +172,7 @@ class Batch:
         return Refused(unknown)
 
     def _give_up(self, lines: list[Line], error: InterlockError) -> None:
-        """Say of every line that has no answer what is known of it."""
+        """Set the outcome of every line that has no answer."""
         for line in lines:
             if line.answer is None:
                 line.answer = self._unknown(line, error) if line.doubt else Refused(error)

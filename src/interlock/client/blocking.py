@@ -1,10 +1,10 @@
-"""`BlockingClient`: the client for code that is not async. The same calls, by portal.
+"""`BlockingClient`: the client for code that is not async, with the same calls.
 
 with BlockingClient("http://127.0.0.1:8080", key="ilk_…") as client:
     client.start(order, "o-1", Order())
     client.send("o-1", Submit(cents=999), key="click-7")
 
-One event loop in one thread per client; any number of threads may call, and share its connections.
+One event loop in one thread per client; any number of threads may call it, and share its connections.
 """
 
 import ssl
@@ -23,13 +23,15 @@ from interlock.core.values import ContextT, StateT
 from interlock.errors import BadUsage, UnavailableError
 from interlock.runtime.bound import AnyMachine
 from interlock.runtime.leases import LEASE_S, WAIT_S
-from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.portal import BlockingProxy, Portal, blocking, plain
 from interlock.runtime.views import PlainState
 
 EventT = TypeVar("EventT", bound=Event)
 
 
-class BlockingClientWorkflows(Behind[ClientWorkflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]):
+class BlockingClientWorkflows(
+    BlockingProxy[ClientWorkflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]
+):
     """The workflows of one machine at a server. Made by `client.of(machine)`."""
 
     start = blocking(ClientWorkflows[StateT, ContextT, EventT].start)
@@ -42,35 +44,35 @@ class BlockingClientWorkflows(Behind[ClientWorkflows[StateT, ContextT, EventT]],
     allowed = blocking(ClientWorkflows[StateT, ContextT, EventT].allowed)
 
 
-class BlockingStream(Behind[Stream], Iterator[Streamed]):
-    """Events as they come: `with client.stream() as events: for event in events: …`."""
+class BlockingStream(BlockingProxy[Stream], Iterator[Streamed]):
+    """Events as they arrive: `with client.stream() as events: for event in events: …`."""
 
     def __next__(self) -> Streamed:
-        """The next event; waits for it."""
+        """Wait for the next event and return it."""
         found = self._portal.call(_next_of, self._inside)
         if found is None:
             raise StopIteration
         return found
 
     def close(self) -> None:
-        """Leave the stream, and its connection."""
+        """Close the stream and its connection."""
         if not self._portal.is_forked and not self._portal.is_stopped:
             self._portal.call(self._inside.aclose)
 
     def __enter__(self) -> Self:
-        """It begins with the first event that is asked for."""
+        """Return the stream; it connects when the first event is requested."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave it."""
+        """Close the stream."""
         del kind, error, trace
         self.close()
 
 
-class BlockingClient(Behind[Client]):
-    """A server's workflows for code that is not async. Use it as `with BlockingClient(url) as client`, or close it."""
+class BlockingClient(BlockingProxy[Client]):
+    """A client for code that is not async. Use it as `with BlockingClient(url) as client`, or close it."""
 
     def __init__(
         self,
@@ -84,8 +86,8 @@ class BlockingClient(Behind[Client]):
         retry: Retry = RETRY,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """It takes what `Client` takes."""
-        # What is wrong with the arguments is said before there is a thread.
+        """Takes the arguments of `Client`."""
+        # Arguments are checked before a thread is started.
         inside = Client(
             url,
             key=key,
@@ -128,11 +130,11 @@ class BlockingClient(Behind[Client]):
     contention = blocking(Client.contention)
 
     def transaction(self, connection: object) -> NoReturn:
-        """As `Client.transaction`: it says what to do instead."""
+        """Raise BadUsage, as `Client.transaction`."""
         self._inside.transaction(connection)
 
     def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> NoReturn:
-        """As `Client.lease`: it says what to do instead."""
+        """Raise BadUsage, as `Client.lease`."""
         self._inside.lease(name, wait_s=wait_s, lease_s=lease_s)
 
     @overload
@@ -142,7 +144,7 @@ class BlockingClient(Behind[Client]):
     def of(
         self, machine: Machine[StateT, ContextT, EventT] | str
     ) -> BlockingClientWorkflows[StateT, ContextT, EventT] | BlockingClientWorkflows[PlainState, object, Event]:
-        """The same calls, typed by the machine. With its name alone: the calls of that machine, with plain values."""
+        """Return the same calls, typed by the machine; for a machine's name, with plain values."""
         if isinstance(machine, str):
             return BlockingClientWorkflows(self._portal, self._inside.of(machine))
         return BlockingClientWorkflows(self._portal, self._inside.of(machine))
@@ -155,12 +157,12 @@ class BlockingClient(Behind[Client]):
         kinds: Iterable[str] | None = None,
         last_event_id: str | None = None,
     ) -> BlockingStream:
-        """As `Client.stream`: `with client.stream() as events: for event in events: …`."""
+        """Stream events as `Client.stream`: `with client.stream() as events: for event in events: …`."""
         inside = self._inside.stream(machine=machine, workflow=workflow, kinds=kinds, last_event_id=last_event_id)
         return BlockingStream(self._portal, inside)
 
     def close(self) -> None:
-        """As `Client.close`; then the thread ends. Twice is once."""
+        """Close the client as `Client.close`, then end its thread. A second call does nothing."""
         self._portal.refuse_for_ever()
         with self._closing:
             try:
@@ -170,41 +172,41 @@ class BlockingClient(Behind[Client]):
                 self._portal.stop()
 
     def __enter__(self) -> Self:
-        """It connects when it is first used; leaving the block closes it."""
+        """Return the client; it connects when it is first used. Leaving the block closes it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, whatever happened inside. In a forked child there is nothing to close."""
+        """Close the client. In a forked child there is nothing to close."""
         del kind, error, trace
         if not self._portal.is_forked:
             self.close()
 
 
 class ClientPortal(Portal):
-    """The portal of a client: the same as an engine's, in the words of a client."""
+    """The portal of a client: as an engine's, with a client's error texts."""
 
     def refuse_for_ever(self) -> None:
         """Raise where a call could never be answered."""
         if self.is_forked:
             raise UnavailableError(
-                "the client was made by another process, and this is a forked child of it.",
-                why="A fork copies neither threads nor event loops; nothing in the child would ever answer.",
+                "the client belongs to another process, of which this is a forked child.",
+                why="A fork copies neither threads nor event loops; no call in the child would ever return.",
                 fix="Make a client in the child, after the fork.",
             )
         if self.is_here:
             raise BadUsage(
                 "a blocking client was called by its own event loop.",
-                why="The loop would wait for an answer that only the loop can give: for ever.",
+                why="The loop would wait for itself, for ever.",
                 fix="Use `Client` in code that is async.",
             )
 
-    def _gone(self) -> UnavailableError:
+    def _stopped_error(self) -> UnavailableError:
         return UnavailableError(
             "the client is closed.",
-            why="It was left or closed before the answer was there.",
-            fix="Use it inside `with`, or make another one.",
+            why="It was closed before the answer arrived.",
+            fix="Use it inside `with`, or create another one.",
         )
 
 

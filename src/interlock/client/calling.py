@@ -1,11 +1,11 @@
-"""One call of a client: a request, sent again where that is safe and the server says that it helps, within one budget.
+"""One call of a client: a request, retried where that is safe and may help, within one time budget.
 
-Three things must come together before anything is sent a second time. The call may be repeated: it only looks, or it is
-idempotent by its nature (a start), or it has a key. What came back says "again": no answer, an answer cut short, or a
-problem that is about now and not about the request. And there is time, an attempt, and retry budget left.
+A request is retried only if three conditions hold. The call is repeatable: it only reads, is idempotent by nature (a
+start), or has a key. The failure is temporary: no answer, an answer cut short, or a problem that is not about the
+request. Time, an attempt and retry budget are left.
 
-The invariant: whoever is told anything but OutcomeUnknown knows what happened. An attempt that may have acted leaves a
-doubt, and only an answer that the server gave in full knowledge of the key takes it away again.
+Invariant: every outcome but OutcomeUnknown says with certainty what happened. An attempt that may have been applied
+leaves a doubt; only an answer that the server gave with knowledge of the key removes it.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from interlock.runtime.resilience.spending import Spending
 from interlock.seams import Chance
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
-"""G6: of an answer. A page of workflows is far below."""
+"""G6: size of an answer. A page of workflows is far below."""
 
 PROBLEM_BYTES_MAX = 1024 * 1024
 
 RETRIES_FREE = 100
-"""Retries within ten seconds that are never held back; beyond, they are a fifth of the calls."""
+"""Retries within ten seconds that are never delayed; beyond, they are a fifth of the calls."""
 
 OK, REDIRECT, FAILED = 200, 300, 400
 
 
 class Calling:
-    """The calls of one client, through one pool."""
+    """The calls of one client, through one pool of connections."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Calling:
         self._shared = _shared_headers(address, secret)
 
     async def ask(self, call: Call, *, timeout_s: float | None = None) -> Answer:
-        """Make the call. Raises what the server said, UnavailableError, or OutcomeUnknown."""
+        """Make the call. Raises the server's error, UnavailableError, or OutcomeUnknown."""
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + (self.timeout_s if timeout_s is None else timeout_s)
         doubt = False
@@ -81,17 +81,18 @@ class Calling:
                 raise self.verdicts.final(call, outcome, doubt=doubt, attempts=attempt)
 
     async def paused(self, call: Call, failure: Failure, attempt: int, deadline_s: float) -> bool:
-        """Wait for the next attempt. False, at once, when there is none, or no time for it."""
+        """Wait for the next attempt. Returns False immediately when there is no attempt or no time left."""
         if not (call.repeatable and failure.again) or self.retry.exhausted(attempt):
             return False
         now_s = asyncio.get_running_loop().time
-        # Those who were told to come back in a second should not come back together.
+        # Jitter: clients that got the same Retry-After should not retry together.
         wait_s = failure.after_s + self.retry.delay_s(attempt, self.chance.fraction())
         while now_s() + wait_s < deadline_s:
             await asyncio.sleep(wait_s)
             if self._spending.allows(now_s()):
                 return True
-            # An exhausted budget delays, and never fails by itself: a server that is down is not asked more often.
+            # An exhausted budget delays and never fails a call by itself: an unavailable server is not asked more
+            # often.
             wait_s = self._spending.left_s(now_s())
         return False
 
@@ -100,13 +101,13 @@ class Calling:
         try:
             async with (
                 asyncio.timeout(attempt_s),
-                self.pool().exchange(self._written(call), attempt, repeatable=call.repeatable) as incoming,
+                self.pool().exchange(self._encode(call), attempt, repeatable=call.repeatable) as incoming,
             ):
-                return await self._received(call, incoming)
+                return await self._read_answer(call, incoming)
         except TimeoutError:
             if attempt.sent:
                 return self.verdicts.lost(call, f"there was no whole answer within {attempt_s:.3g} s")
-            return self.verdicts.not_sent(call, f"no connection was to be had within {attempt_s:.3g} s")
+            return self.verdicts.not_sent(call, f"no connection was available within {attempt_s:.3g} s")
         except NotSent as error:
             return self.verdicts.not_sent(call, str(error))
         except Lost as error:
@@ -116,8 +117,8 @@ class Calling:
 
     @asynccontextmanager
     async def streamed(self, call: Call, attempt: Attempt, *, apart: bool = False) -> AsyncGenerator[Incoming, None]:
-        """One attempt whose answer is read piece by piece. Raises NotSent, Lost, Garbage or Refusing."""
-        request = self._written(call)
+        """Make one attempt whose answer is read in pieces. Raises NotSent, Lost, Garbage or Refusing."""
+        request = self._encode(call)
         opened = (
             self.pool().apart(request, attempt)
             if apart
@@ -125,13 +126,13 @@ class Calling:
         )
         async with opened as incoming:
             if incoming.head.status != OK or incoming.head.kind != call.kind:
-                failure = await self._received(call, incoming)
+                failure = await self._read_answer(call, incoming)
                 if isinstance(failure, Answer):
-                    failure = self.verdicts.garbage(call, "it is no stream")
+                    failure = self.verdicts.garbage(call, "it is not a stream")
                 raise Refusing(failure)
             yield incoming
 
-    async def _received(self, call: Call, incoming: Incoming) -> Answer | Failure:
+    async def _read_answer(self, call: Call, incoming: Incoming) -> Answer | Failure:
         head = incoming.head
         if head.status < REDIRECT or head.status == NOT_MODIFIED:
             body = await incoming.read(ANSWER_BYTES_MAX)
@@ -143,14 +144,14 @@ class Calling:
         return self.verdicts.problem(call, head, await incoming.read(PROBLEM_BYTES_MAX))
 
     def spend(self, *, retry: bool) -> None:
-        """A request is made, and counts for the budget of retries."""
+        """Count a request for the retry budget."""
         self._spending.spend(asyncio.get_running_loop().time(), retry=retry)
 
     def pool(self) -> Pool:
-        """The connections, of the event loop that runs."""
+        """Return the connections of the running event loop."""
         if self.verdicts.closed:
             raise UnavailableError(
-                "the client is closed.", why="It was left or closed before.", fix="Use it inside `async with`."
+                "the client is closed.", why="It was closed before the call.", fix="Use it inside `async with`."
             )
         loop = asyncio.get_running_loop()
         pool = self._pool
@@ -158,8 +159,8 @@ class Calling:
             if not pool.loop.is_closed():
                 raise BadUsage(
                     "a client was used by two event loops.",
-                    why="Its connections belong to the event loop that has opened them.",
-                    fix="Make a client in each, or a BlockingClient, which any thread may call.",
+                    why="Its connections belong to the event loop that opened them.",
+                    fix="Create a client in each, or a BlockingClient, which any thread may call.",
                 )
             pool.abandon()
             pool = None
@@ -170,18 +171,18 @@ class Calling:
         return pool
 
     async def close(self) -> None:
-        """Close all connections. Calls that are under way end without an answer."""
+        """Close all connections. Calls under way end without an answer."""
         self.verdicts.closed = True
         if self._pool is not None and self._pool.loop is asyncio.get_running_loop():
             await self._pool.close()
 
-    def _written(self, call: Call) -> bytes:
+    def _encode(self, call: Call) -> bytes:
         headers = (("Accept", f"{call.kind}, {KIND}"), *call.headers)
         return Request(call.method, call.target, headers, call.body).written(self.address.root, self._shared)
 
 
 class Refusing(Exception):
-    """A stream that was not begun, and why."""
+    """The failure of a stream that was not started."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(str(failure.error))

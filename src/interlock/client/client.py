@@ -1,13 +1,13 @@
-"""`Client`: the calls of an engine, made at a server.
+"""`Client`: the calls of an engine, made to a server.
 
 async with Client("http://127.0.0.1:8080", key="ilk_…") as client:
     await client.start(order, "o-1", Order())
     await client.send("o-1", Submit(cents=999), key="click-7")
     view = await client.of(order).wait("o-1", timeout_s=60)
 
-What is answered is what an engine answers with, and what is raised are an engine's errors. Machines that the client was
-given, here or by a call, make the types of answers; without its machine a workflow has plain values. One pool of
-connections; a call is repeated only where that is safe (see `calling`). Nothing is read from the environment.
+Calls return and raise what an engine's calls do. Machines passed here or to a call determine the types of answers;
+without its machine a workflow has plain values. A client has one pool of connections, and repeats a call only where
+that is safe (see `calling`). Nothing is read from the environment.
 """
 
 import ssl
@@ -45,11 +45,11 @@ TIMEOUT_S = 30.0
 ATTEMPT_S = 10.0
 CONNECTIONS_MAX = 64
 RETRY = Retry(attempts=30, first_s=0.1, max_s=2.0)
-"""More attempts than there is time for: a call is bounded by `timeout_s`, while a server comes back."""
+"""More attempts than fit into `timeout_s`, which bounds a call while a server restarts."""
 
 
 class Client(Operating, Elsewhere):
-    """A server's workflows. Use it as `async with Client(url) as client`, or close it."""
+    """A client of one server. Use it as `async with Client(url) as client`, or close it."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Client(Operating, Elsewhere):
         tls: ssl.SSLContext | None = None,
         chance: Chance | None = None,
     ) -> None:
-        """`key` is the API key. A call takes at most `timeout_s` in all, one attempt of it at most `attempt_s`.
+        """`key` is the API key. A call takes at most `timeout_s` in all, and each attempt at most `attempt_s`.
 
         `machines` are those whose Enum members and contexts are wanted in answers to calls that name no machine.
-        `tls` replaces the context that https is verified with: for a certificate authority of your own, or a
-        certificate of this client.
+        `tls` replaces the context that verifies https, for a certificate authority of your own or a client
+        certificate.
         """
         address = parse_address(url)
         demand(number(timeout_s) and timeout_s > 0, "timeout_s", timeout_s, "more than 0")
@@ -91,12 +91,12 @@ class Client(Operating, Elsewhere):
     def __repr__(self) -> str:
         return f"<Client of {self._remote.calling.address}>"
 
-    # --- moving ------------------------------------------------------------------------------------------------------
+    # --- transitions -------------------------------------------------------------------------------------------------
 
     async def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
-        """Start a workflow. The same id with the same input again returns the one that exists (B4)."""
+        """Start a workflow. Repeated with the same id and input, returns the existing one (B4)."""
         return await self.of(machine).start(workflow, context)
 
     async def send(
@@ -109,10 +109,10 @@ class Client(Operating, Elsewhere):
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[Enum]:
-        """Send an event, or its wire name with `data`; returns when what it does is durable. Raises the refusal.
+        """Send an event, or its wire name with `data`; returns when its transition is durable. Raises the refusal.
 
-        With a `key` it is delivered once, however often the connection breaks on the way; `duplicate` is then also true
-        when the client itself had to send it twice. Without one it is sent once, and a lost answer is OutcomeUnknown.
+        With a `key` it applies once, however often the connection breaks; `duplicate` is then also true when the client
+        itself had to send it twice. Without a key it is sent once, and a lost answer raises OutcomeUnknown.
         """
         return await self._remote.send(
             None,
@@ -125,16 +125,16 @@ class Client(Operating, Elsewhere):
         )
 
     async def send_many(self, items: Iterable[Item]) -> list[Moved[Enum] | Refused]:
-        """Send many events, each with its workflow and, unless left out, its key; one answer per item, in order.
+        """Send many events, each with its workflow and optionally a key; returns one answer per item, in order.
 
-        Those of one workflow are applied in the order given. Raises only when the server could not be asked at all.
+        Events of one workflow are applied in order. Raises only when no request could be sent.
         """
         return await Batch(self._remote, items).send()
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, workflow: str) -> View[Enum, object]:
-        """The workflow as it is durable; with plain values when the client does not know its machine."""
+        """Return the workflow's durable state; with plain values when the client does not know its machine."""
         return await self._remote.get(None, workflow)
 
     @overload
@@ -144,23 +144,23 @@ class Client(Operating, Elsewhere):
     def of(
         self, machine: Machine[StateT, ContextT, EventT] | str
     ) -> ClientWorkflows[StateT, ContextT, EventT] | ClientWorkflows[PlainState, object, Event]:
-        """The same calls, typed by the machine. With its name alone: the calls of that machine, with plain values."""
+        """Return the same calls, typed by the machine; for a machine's name, with plain values."""
         if isinstance(machine, str):
             return ClientWorkflows[PlainState, object, Event](self._remote, machine, self._remote.readers.plain)
         return ClientWorkflows(self._remote, machine, self._remote.readers.of(machine))
 
     async def wait(self, workflow: str, *states: Enum | str, timeout_s: float | None = None) -> View[Enum, object]:
-        """Wait until the workflow is in one of the states; without any, until it is final or resting.
+        """Wait until the workflow is in one of the states; without states, until it is final or resting.
 
-        The server answers when it is there. Raises WaitFailed when the workflow ends in another final state,
-        WaitTimeout when the time is over.
+        The server answers when it is. Raises WaitFailed when the workflow ends in another final state, and WaitTimeout
+        when the time is over.
         """
         return await self._remote.wait(None, workflow, states, timeout_s=timeout_s)
 
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
-        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
+        """Return the history after a version, in the order of versions (B3, B8); all of it unless limited."""
         return await self._remote.history(None, workflow, after=after, limit=limit)
 
     async def find(
@@ -171,7 +171,7 @@ class Client(Operating, Elsewhere):
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[StateT, ContextT]:
-        """The workflows of a machine, page by page: `cursor` is that of the page before, None at the end (B8)."""
+        """Return one page of a machine's workflows; pass the `cursor` of the previous page (B8)."""
         return await self.of(machine).find(state=state, limit=limit, cursor=cursor)
 
     async def stalled(
@@ -182,23 +182,23 @@ class Client(Operating, Elsewhere):
         states: Iterable[StateT] | None = None,
         limit: int = 1_000,
     ) -> list[View[StateT, ContextT]]:
-        """The active workflows that stay in their state for too long; without a time, longer than declared (B7)."""
+        """Return active workflows that are in their state for too long; without a time, longer than declared (B7)."""
         return await self.of(machine).stalled(older_than_s=older_than_s, states=states, limit=limit)
 
     async def allowed(
         self, workflow: str, event: Event | str | None = None, *, data: Mapping[str, object] | None = None
     ) -> list[Allowed[Enum]]:
-        """The events that have a transition from where the workflow stands (A6); with one, what its guard says."""
+        """Return the events that have a transition from the current state (A6); with one, also its guard's verdict."""
         return await self._remote.allowed(None, workflow, event, data)
 
     async def stats(self, workflow: str) -> Counts:
-        """What became of the events sent to it (B5)."""
+        """Return the outcomes of the events sent to it (B5)."""
         return await self._remote.stats(workflow)
 
     async def subscribe(self, observer: Observer) -> None:
-        """Call `observer` with everything that happens from now on, as far as the stream tells it (see `following`).
+        """Call `observer` with every signal of the server's stream from now on (see `following`).
 
-        Returns when the stream is there. It is called in the client's event loop: be quick, or hand it on.
+        Returns when the stream is open. It is called in the client's event loop, and must not block.
         """
         await self._following.subscribe(observer)
 
@@ -214,46 +214,46 @@ class Client(Operating, Elsewhere):
         kinds: Iterable[str] | None = None,
         last_event_id: str | None = None,
     ) -> Stream:
-        """Everything that happens from now on, or from behind an event: `async with client.stream() as events`.
+        """Stream events from now on, or after an event: `async with client.stream() as events`.
 
-        `kinds` are names of signals ("transition_applied"). A stream that is cut off goes on by itself; when something
-        was missed, there is an event of kind "reset". It tells what the process has done that answers.
+        `kinds` are names of signals ("transition_applied"). A broken stream reconnects by itself; when events
+        were missed, it yields an event of kind "reset". It has the signals of the process that answers.
         """
         kind = None if kinds is None else ",".join(kinds)
         target = f"/v1/stream{query_of(machine=machine, workflow=workflow, kind=kind)}"
         return Stream(self._remote.calling, target, last_event_id)
 
-    # --- its life ----------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all connections. Calls that are under way end without an answer."""
+        """Close all connections. Calls under way end without an answer."""
         await self._following.close()
         await self._remote.calling.close()
 
     async def __aenter__(self) -> Self:
-        """It connects when it is first used."""
+        """Return the client; it connects when it is first used."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, whatever happened inside."""
+        """Close the client."""
         del kind, error, trace
         await self.close()
 
     def _connect(self) -> Connect:
-        """How connections are made: the seam for tests."""
+        """Return the function that opens connections: the seam for tests."""
         return connect
 
 
 def _checked_secret(key: str | None) -> str | None:
-    given: object = key  # Not every caller has a type checker.
-    if given is None:
+    secret: object = key  # Callers without a type checker may pass anything.
+    if secret is None:
         return None
-    if isinstance(given, str) and given and all("!" <= each <= "~" for each in given):
-        return given
+    if isinstance(secret, str) and secret and all("!" <= each <= "~" for each in secret):
+        return secret
     raise BadUsage(
-        "the API key is empty, or has characters that no key has.",
-        why="A key is one word of letters, digits and signs; it is not shown here because it is a secret.",
-        fix="Give it as `interlock keys create` printed it, without spaces or a line's end.",
+        "key is empty, or has characters that no API key has.",
+        why="A key is one word of letters, digits and signs. It is a secret, so it is not shown here.",
+        fix="Pass it as `interlock keys create` printed it, without spaces or a line break.",
     )

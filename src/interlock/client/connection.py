@@ -1,7 +1,7 @@
-"""One connection to a server, and one exchange at a time on it.
+"""One connection to a server, with one exchange at a time.
 
-Why not a library: see decision 0015. The invariant: a connection that was left in the middle of anything (an error, a
-time-out, a cancellation) is cut at once and never used again.
+Why not a library: see decision 0015. Invariant: a connection that was left in the middle of an exchange (an error, a
+timeout, a cancellation) is aborted immediately and never used again.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from interlock.client.messages import HEAD_BYTES_MAX, Garbage, Head, Lost, NotSe
 PIECE_BYTES = 64 * 1024
 
 CHUNK_LINE_BYTES_MAX = 256
-"""G6: of the line above a chunk."""
+"""G6: size of the line before a chunk."""
 
 INTERIM_MAX = 8
-"""G6: interim answers (1xx) before the real one."""
+"""G6: number of interim answers (1xx) before the final one."""
 
 
 class Connection:
@@ -28,18 +28,19 @@ class Connection:
         self._writer = writer
         self.idle_since_s = 0.0
         self.busy = False
-        """In the middle of an exchange."""
+        """Whether an exchange is under way."""
 
     @property
     def dead(self) -> bool:
-        """Whether it is known to be of no use: cut from here, or closed from there."""
+        """Whether it is known to be unusable: aborted here, or closed by the server."""
         return self.busy or self._writer.is_closing() or self._reader.at_eof()
 
     async def ask(self, request: bytes) -> "Incoming":
         """Send a request and read the head of its answer. Raises Lost or Garbage."""
         self.busy = True
-        # Nobody waits until all of it has left: a server may refuse a large request before it has read the whole of it,
-        # and its answer has to be read then, or it is lost with the connection.
+        # Not drained: a server may refuse a large request before it has read the whole of it. Its answer must be read
+        # then,
+        # or it is lost with the connection.
         self._writer.write(request)
         return Incoming(self._reader, await self._head(), self)
 
@@ -49,37 +50,37 @@ class Connection:
                 head = parse_head(await self._reader.readuntil(b"\r\n\r\n"))
             except asyncio.IncompleteReadError as error:
                 if error.partial and not b"HTTP/1.".startswith(error.partial[:7]):
-                    raise Garbage("it does not begin as an answer of HTTP/1.1 does") from error
+                    raise Garbage("it does not begin like an HTTP/1.1 answer") from error
                 raise Lost("the connection was closed before an answer came") from error
             except asyncio.LimitOverrunError as error:
                 raise Garbage(f"its headers are longer than {HEAD_BYTES_MAX:,} bytes") from error
             except OSError as error:
-                raise Lost(_told(error)) from error
+                raise Lost(_error_text(error)) from error
             if head.status >= 200:  # noqa: PLR2004 -- below are interim answers.
                 return head
-            if head.status == 101:  # noqa: PLR2004 -- another protocol, which was not asked for.
+            if head.status == 101:  # noqa: PLR2004 -- another protocol, which was not requested.
                 break
-        raise Garbage("it has no end of interim answers")
+        raise Garbage("it has too many interim answers")
 
     def end(self, *, reusable: bool) -> None:
-        """The answer is read. The next exchange may come, unless something of the request has still not left."""
+        """Mark the answer as read. The connection can be used again, unless part of the request is still unsent."""
         self.busy = not reusable or self._writer.transport.get_write_buffer_size() > 0
 
     def cut(self) -> None:
-        """End it at once; what is on the way is given up."""
+        """Abort the connection immediately; data under way is lost."""
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """End it, and wait until the other side has been told."""
+        """Close the connection, and wait until it is closed."""
         self._writer.close()
         try:
             await self._writer.wait_closed()
         except OSError:
-            self.cut()  # It was gone already.
+            self.cut()  # It was closed already.
 
 
 class Incoming:
-    """The answer to one request: its head is here, its body comes."""
+    """The answer to one request: its head is read, its body is not."""
 
     def __init__(self, reader: asyncio.StreamReader, head: Head, connection: Connection) -> None:
         self.head = head
@@ -87,7 +88,7 @@ class Incoming:
         self._connection = connection
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises Garbage when it is longer than the limit."""
+        """Return the whole body. Raises Garbage when it is longer than the limit."""
         length = self.head.length
         if length is not None and length <= limit:
             try:
@@ -108,7 +109,7 @@ class Incoming:
         return b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises Lost when it ends too early."""
+        """Yield the body in pieces. Raises Lost when it ends too early."""
         try:
             if self.head.chunked:
                 while size := await self._chunk_size():
@@ -130,7 +131,7 @@ class Incoming:
         except (asyncio.IncompleteReadError, OSError) as error:
             raise Lost("the connection was closed in the middle of the answer") from error
         except asyncio.LimitOverrunError as error:
-            raise Garbage("its chunks are not as they should be") from error
+            raise Garbage("its chunks are invalid") from error
         self._end()
 
     def _end(self) -> None:
@@ -145,27 +146,27 @@ class Incoming:
     async def _line(self) -> bytes:
         line = (await self._reader.readuntil(b"\r\n"))[:-2]
         if len(line) > CHUNK_LINE_BYTES_MAX:
-            raise Garbage("its chunks are not as they should be")
+            raise Garbage("its chunks are invalid")
         return line
 
     async def _chunk_size(self) -> int:
         digits = (await self._line()).partition(b";")[0].strip()
         if not 1 <= len(digits) <= 12 or not all(each in b"0123456789abcdefABCDEF" for each in digits):  # noqa: PLR2004 -- a terabyte.
-            raise Garbage("its chunks are not as they should be")
+            raise Garbage("its chunks are invalid")
         return int(digits, 16)
 
 
 async def connect(address: Address, tls: ssl.SSLContext | None) -> Connection:
-    """A new connection. Raises NotSent when there is none to be had."""
+    """Open a connection. Raises NotSent when that fails."""
     try:
         reader, writer = await asyncio.open_connection(
             address.host, address.port, ssl=tls if address.secure else None, limit=HEAD_BYTES_MAX
         )
-    except (OSError, ssl.CertificateError, UnicodeError) as error:  # The last for a name that no name server takes.
-        raise NotSent(_told(error)) from error
+    except (OSError, ssl.CertificateError, UnicodeError) as error:  # The last for an invalid host name.
+        raise NotSent(_error_text(error)) from error
     return Connection(reader, writer)
 
 
-def _told(error: Exception) -> str:
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return told or type(error).__name__
+def _error_text(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text or type(error).__name__

@@ -1,10 +1,9 @@
-"""`client.subscribe(observer)`: the signals of a server, handed to functions as an engine hands its own.
+"""`client.subscribe(observer)`: call observers with the signals of a server, as an engine does with its own.
 
-All observers of a client share one stream. What the stream tells are all kinds of signals: TransitionApplied,
-TransitionRejected, StepAttempted, ResultLate, BreakerChanged, RedisChanged and AlertRaised, of the one process that
-answers, and of what the key may see. A stream that is cut off goes on behind the last signal; when the server no longer
-knows what lies between, that is logged, because an observer could not be told. Whoever must know it uses
-`client.stream`.
+All observers of a client share one stream. It carries all kinds of signals (TransitionApplied, TransitionRejected,
+StepAttempted, ResultLate, BreakerChanged, RedisChanged, AlertRaised) of the answering process that the key may see. A
+broken stream resumes after the last signal. If the server no longer has the signals in between, that is only logged,
+because an observer cannot receive it. Use `client.stream` to notice it in code.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ class Following:
         self._begun: asyncio.Future[None] | None = None
 
     async def subscribe(self, observer: Observer) -> None:
-        """Call it with everything that happens from now on. Raises what keeps the stream from being had."""
+        """Call the observer with every signal from now on. Raises the error that prevents the stream."""
         self._subscribers.subscribe(observer)
         if self._task is None or self._task.done():
             loop = asyncio.get_running_loop()
@@ -43,7 +42,7 @@ class Following:
             raise
 
     def unsubscribe(self, observer: Observer) -> None:
-        """Stop calling it; the stream ends with the last one."""
+        """Stop calling the observer; the stream ends with the last one."""
         self._subscribers.unsubscribe(observer)
         if not self._subscribers:
             self._cancel()
@@ -71,22 +70,22 @@ class Following:
             while True:
                 stream = Stream(self._calling, self._target, last, opened)
                 try:
-                    await self._told(stream)
+                    await self._emit_all(stream)
                 except UnavailableError as error:
                     if not begun.done() or self._calling.verdicts.closed:
                         raise
-                    log.warning("the stream of %s is taken up again: %s", self._calling.address, error.what)
+                    log.warning("the stream of %s reconnects: %s", self._calling.address, error.what)
                 last = stream.last_event_id
                 await asyncio.sleep(self._calling.retry.max_s)
         except InterlockError as error:
             if begun.done():
-                log.error("the stream of %s has ended: %s", self._calling.address, error.what)  # noqa: TRY400 -- told.
+                log.error("the stream of %s has ended: %s", self._calling.address, error.what)  # noqa: TRY400 -- a known error.
             else:
                 begun.set_exception(error)
         finally:
-            begun.cancel()  # Nothing when it is done.
+            begun.cancel()  # Does nothing when it is done.
 
-    async def _told(self, stream: Stream) -> None:
+    async def _emit_all(self, stream: Stream) -> None:
         async with stream:
             async for event in stream:
                 if event.signal is None:

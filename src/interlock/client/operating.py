@@ -1,8 +1,8 @@
-"""What an operator does with a server: what is owed or has given up, what is held open, and what is hot.
+"""The operator's calls of a client: undos, dead letters, breakers, limits, admission, pruning and contention.
 
-The server writes down who did what. Ruling upon a dead letter and removing workflows have no key and are not repeated:
-when an answer is lost, the outcome is unknown, and a look at the list tells. Limits and admission are those of the
-process that answers, as those of an engine are.
+The server logs the identity of the caller. Rulings on dead letters and pruning have no key and are not repeated: when
+an answer is lost, the outcome is unknown, and the listing shows it. Limits and admission are those of the process that
+answers, as with an engine.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LETTERS_MAX = 10_000
 
 
 class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request has removed."""
+    """The number of workflows and events that one request removed."""
 
     workflows: int
     events: int
@@ -39,39 +39,39 @@ class WirePruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operating:
-    """The calls of a client that need a person."""
+    """The calls of a client for operators."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
 
     async def compensations(self) -> list[Compensation]:
-        """The undos that are pending or being tried, of all workflows that unwind."""
-        return await self._listed("/v1/compensations", Listing[Compensation])
+        """Return the undos that are pending or being tried, of all workflows that unwind."""
+        return await self._list("/v1/compensations", Listing[Compensation])
 
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
         check_kind(kind)
         query = query_of(kind=kind, limit=max(1, min(limit, LETTERS_MAX)))
-        return await self._listed(f"/v1/dead-letters{query}", Listing[DeadLetter])
+        return await self._list(f"/v1/dead-letters{query}", Listing[DeadLetter])
 
     async def retry_dead_letter(self, letter_id: str) -> None:
-        """Have it tried again, with the same idempotency key and all its attempts."""
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
         await self._rule(letter_id, "retry", None)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
-        """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event."""
+        """Mark a dead letter as resolved by a person. An unwinding continues; a step's workflow waits for an event."""
         await self._rule(letter_id, "resolve", encode({"note": note}))
 
     async def breakers(self) -> Breakers:
-        """The breakers of everything that the server's machines call, as the process that answers has them."""
-        return Breakers(await self._listed("/v1/breakers", Listing[BreakerView]))
+        """Return the breakers of all dependencies, as the process that answers has them."""
+        return Breakers(await self._list("/v1/breakers", Listing[BreakerView]))
 
     async def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
-        """Hold a breaker open or closed, whatever happens; "auto" lets it decide again."""
+        """Hold a breaker open or closed; "auto" returns it to automatic."""
         if state not in {"open", "closed", "auto"}:
             raise BadUsage(
                 f"a breaker cannot be forced to be {state!r}.",
-                why="It is held open, held closed, or decides by itself.",
+                why="It is forced open, forced closed, or decides by itself.",
                 fix='Use "open", "closed" or "auto".',
             )
         try:
@@ -86,26 +86,26 @@ class Operating:
         concurrency_max: int | None = None,
         rate_per_s: float | EllipsisType | None = ...,
     ) -> None:
-        """Change the limits of a dependency while everything runs; what is not given stays as it is (C8).
+        """Change the limits of a dependency of a running server; a limit that is not passed keeps its value (C8).
 
-        `rate_per_s=None` lifts the limit. Only the process that answers is changed, and only until it ends.
+        `rate_per_s=None` removes the limit. Only the process that answers is changed, and only until it ends.
         """
         body: dict[str, object] = {} if concurrency_max is None else {"concurrency_max": concurrency_max}
         if not isinstance(rate_per_s, EllipsisType):
             body["rate_per_s"] = rate_per_s
-        # What cannot be meant is refused here, in the engine's own words.
+        # Invalid values are refused here, with the engine's own errors.
         rate = None if isinstance(rate_per_s, EllipsisType) else rate_per_s
         Dependency(dependency, 1 if concurrency_max is None else concurrency_max, rate_per_s=rate)
         await self._put(f"/v1/limits/{escaped(dependency)}", body)
 
     async def set_admission(self, admission: Admission) -> None:
-        """Change what the process that answers takes in, until it ends (C7)."""
-        given: object = admission  # Not every caller has a type checker.
-        if not isinstance(given, Admission):
+        """Change the admission limits of the process that answers, until it ends (C7)."""
+        value: object = admission  # Callers without a type checker may pass anything.
+        if not isinstance(value, Admission):
             raise DefinitionError(
-                f"{given!r} is no Admission.",
-                why="What an engine takes in is a rate, a burst and a bound on work in flight.",
-                fix="Give it as Admission(rate_per_s=100, in_flight_max=10_000).",
+                f"{value!r} is not an Admission.",
+                why="An engine admits calls by a rate, a burst and a bound on work in flight.",
+                fix="Pass Admission(rate_per_s=100, in_flight_max=10_000).",
                 rule="policy-out-of-range",
             )
         if admission.rate_per_s is not None:
@@ -123,10 +123,11 @@ class Operating:
         batch: int = BATCH,
         pause_s: float = 0.0,
     ) -> Pruned:
-        """Remove workflows of the server's machines that ended so long ago, as `Engine.prune` does.
+        """Remove workflows of the server's machines that ended `older_than_s` ago, as `Engine.prune` does.
 
-        It is made of requests that each do a bounded piece. When the answer to one is lost, what it removed is not
-        known (OutcomeUnknown), and asking again goes on with the rest.
+        It makes several requests, each with a bounded piece of work. When an answer is lost, OutcomeUnknown is raised;
+        a
+        repeated call continues with the rest.
         """
         body: dict[str, object] = {
             "older_than_s": older_than_s,
@@ -136,27 +137,27 @@ class Operating:
             "batch": batch,
         }
         if pause_s > 0:
-            body["limit"] = batch  # A request for each batch, with the pause in between.
+            body["limit"] = batch  # One request per batch, with the pause in between.
         done = Pruned()
         while True:
             call = Call("POST", "/v1/prune", encode(body), (CONTENT,), repeatable=False, moves=not dry_run)
-            told = self._remote.read(call, await self._remote.calling.ask(call), WirePruned)
-            done = Pruned(workflows=done.workflows + told.workflows, events=done.events + told.events)
-            if not told.more:
+            pruned = self._remote.read(call, await self._remote.calling.ask(call), WirePruned)
+            done = Pruned(workflows=done.workflows + pruned.workflows, events=done.events + pruned.events)
+            if not pruned.more:
                 return done
             if dry_run:
                 raise UnavailableError(
-                    f"the server has counted {done.workflows:,} workflows, and had no time for the rest.",
-                    why="A request works for a bounded time, and a dry run leaves nothing behind to go on from.",
-                    fix="Give a larger older_than_s, or count at the store itself: `interlock prune --dry-run`.",
+                    f"the server counted {done.workflows:,} workflows, and had no time for the rest.",
+                    why="A request works for a bounded time, and a dry run cannot be continued by another request.",
+                    fix="Pass a larger older_than_s, or count at the store itself: `interlock prune --dry-run`.",
                 )
             await asyncio.sleep(pause_s)
 
     async def contention(self) -> list[HotRow]:
-        """The rows and workflows that writers wait for each other on, worst first, as the server has seen them."""
-        return [*await self._listed("/v1/contention", Listing[WireHot])]
+        """Return the rows and workflows that writers contend for, worst first, as the server has measured them."""
+        return [*await self._list("/v1/contention", Listing[WireHot])]
 
-    async def _listed(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
+    async def _list(self, target: str, kind: type[Listing[ItemT]]) -> list[ItemT]:
         call = Call("GET", target)
         return [*self._remote.read(call, await self._remote.calling.ask(call), kind).items]
 

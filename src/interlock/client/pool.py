@@ -1,7 +1,7 @@
-"""The connections of one client: a bounded number, kept open and used again, the latest first.
+"""The connections of one client: a bounded number, kept open and reused, the latest first.
 
-A server closes what was idle for long, and its word may be on the way while a request is sent. A request that may not
-be repeated therefore takes a connection that has just been used, or a new one; any other takes what is there.
+A server closes idle connections, and its FIN may be under way while a request is sent. A request that may not be
+repeated therefore uses a connection that has just been used, or a new one; any other uses any idle connection.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ IDLE_S_MAX = 30.0
 """A connection that was idle for longer is closed instead of used."""
 
 FRESH_S = 1.0
-"""One that was idle for less may be used for what cannot be repeated."""
+"""A connection that was idle for less may be used for requests that cannot be repeated."""
 
 Connect = Callable[[Address, ssl.SSLContext | None], Awaitable[Connection]]
 
 
 class Attempt:
-    """How far one attempt got."""
+    """The progress of one attempt."""
 
     __slots__ = ("sent",)
 
     def __init__(self) -> None:
         self.sent = False
-        """Something of the request may have left."""
+        """Whether part of the request may have been sent."""
 
 
 class Pool:
@@ -48,21 +48,21 @@ class Pool:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that all its connections belong to."""
+        """The event loop to which all connections belong."""
         return self._loop
 
     @property
     def open_count(self) -> int:
-        """Connections that are open, in use or idle."""
+        """Number of open connections, in use or idle."""
         return len(self._open)
 
     @asynccontextmanager
     async def exchange(self, request: bytes, attempt: Attempt, *, repeatable: bool) -> AsyncGenerator[Incoming, None]:
-        """Send a request; inside the block its answer is read. Leaving it early costs the connection, nothing else."""
+        """Send a request; its answer is read in the block. Leaving the block early drops the connection only."""
         async with self._places:
-            connection = self._kept(IDLE_S_MAX if repeatable else FRESH_S)
+            connection = self._take_idle(IDLE_S_MAX if repeatable else FRESH_S)
             if connection is None:
-                # G6: those that are idle count too.
+                # G6: idle connections count too.
                 while self._idle and self.open_count >= self._connections_max:
                     self._drop(self._idle.pop(0))
                 connection = await self._new()
@@ -74,7 +74,7 @@ class Pool:
 
     @asynccontextmanager
     async def apart(self, request: bytes, attempt: Attempt) -> AsyncGenerator[Incoming, None]:
-        """The same on a connection of its own, for an answer without an end: it takes no place from others."""
+        """Exchange on a connection of its own, for an endless answer: it takes no slot from other requests."""
         connection = await self._new()
         try:
             attempt.sent = True
@@ -83,7 +83,7 @@ class Pool:
             self._drop(connection)
 
     async def close(self) -> None:
-        """Close what is idle and cut what is in use: whoever waits there is told that the connection was lost."""
+        """Close idle connections and abort those in use: their callers get Lost."""
         self.closed = True
         idle = set(self._idle)
         self._idle.clear()
@@ -104,18 +104,18 @@ class Pool:
             raise NotSent("the client was closed")
         connection = await self._connect(self._address, self._tls)
         if self.closed:
-            connection.cut()  # It came too late: nothing is sent by a client that was closed.
+            connection.cut()  # The client was closed meanwhile, and must not send anything.
             raise NotSent("the client was closed")
         self._open.add(connection)
         return connection
 
-    def _kept(self, idle_s_max: float) -> Connection | None:
+    def _take_idle(self, idle_s_max: float) -> Connection | None:
         now_s = self._loop.time()
         while self._idle:
             connection = self._idle[-1]
             if not connection.dead and now_s - connection.idle_since_s > idle_s_max:
                 if idle_s_max < IDLE_S_MAX:
-                    return None  # Good for somebody else; those below it have been idle for longer still.
+                    return None  # Kept for repeatable requests; the others have been idle for longer still.
                 self._idle.pop()
                 self._drop(connection)
                 continue

@@ -1,9 +1,9 @@
 """Problem documents (RFC 9457) as Interlock's errors: the classes that the engine itself raises, by their code.
 
-A problem's `code` is that of the error, its `what` says what happened, its `detail` the same and then why, its `fix`
-how to fix it. An older server has no `what`: its `title` says what happened, and its `detail` only why. What an error
-knows besides (the state, the allowed events, a time to wait) are members of their own, under the names that the
-attributes have. An error that crosses the wire is of the same class on the other side and says the same.
+A problem's `code` is that of the error, its `what` says what happened, its `detail` adds why, and its `fix` is the
+remedy. An older server has no `what`: its `title` says what happened, and its `detail` only why. Further facts of an
+error (the state, the allowed events, a time to wait) are members with the names of its attributes. An error that
+crosses the wire has the same class and text on the other side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ KIND = "application/problem+json"
 
 
 def _tree(cls: type[InterlockError]) -> Iterator[type[InterlockError]]:
-    """The class and all below it that Interlock itself declares; users have subclasses of their own."""
+    """Yield the class and all its subclasses that Interlock declares; programs have subclasses of their own."""
     yield cls
     for below in cls.__subclasses__():
         if below.__module__ in _DECLARED:
@@ -46,7 +46,7 @@ def _tree(cls: type[InterlockError]) -> Iterator[type[InterlockError]]:
 _DECLARED = {InterlockError.__module__, NotPermitted.__module__}
 
 CLASSES: dict[str, type[InterlockError]] = {cls.code: cls for cls in _tree(InterlockError)}
-"""Every error by its code: the tree itself is the table, so that none can be forgotten here."""
+"""Every error by its code, derived from the class tree, so that it is complete."""
 
 FORMER_CLASSES: dict[str, type[InterlockError]] = {"user-code": UserCodeError}
 """Errors by a former code, which an older server sends."""
@@ -64,7 +64,7 @@ MEMBERS: dict[type[InterlockError], dict[str, tuple[object, object]]] = {
     MovedElsewhere: {"url": (str, ""), "epoch": (int, 0)},
     LeaseHeld: {"lease": (str, ""), "owner": (str, ""), "since": (datetime | None, None)},
 }
-"""What errors know besides their text: the type of each attribute, and its value when a document does not tell."""
+"""Further attributes of errors: the type of each, and its value when a document lacks it."""
 
 _BY_STATUS: dict[int, type[InterlockError]] = {
     401: NotAuthenticated,
@@ -82,7 +82,7 @@ SERVER_ERRORS = 500
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is read of a document."""
+    """The members of a document that are read."""
 
     code: str = ""
     title: str = ""
@@ -90,36 +90,36 @@ class Problem(msgspec.Struct, frozen=True):
     detail: str = ""
     fix: str = ""
     retry: str = ""
-    """As the server sees it; nothing said means: as the class says."""
+    """The server's opinion; empty for the class's own."""
 
 
 def error_of(document: Mapping[str, object], *, status: int, retry_after_s: float | None = None) -> InterlockError:
-    """The error of a document. An unknown `code` is kept, on the class that its status stands for."""
-    told = Problem(**{name: _text(document.get(name)) for name in Problem.__struct_fields__})
-    known = CLASSES.get(told.code) or FORMER_CLASSES.get(told.code)
+    """Build the error of a document. An unknown `code` is kept, on the class for the status."""
+    problem = Problem(**{name: _text(document.get(name)) for name in Problem.__struct_fields__})
+    known = CLASSES.get(problem.code) or FORMER_CLASSES.get(problem.code)
     cls = known or class_for(status)
-    what = told.what or told.title or f"the server answered with status {status}."
-    why = told.detail.removeprefix(told.what).strip()
-    # As an error is that comes from another process: its constructor takes other things than its text.
+    what = problem.what or problem.title or f"the server answered with status {status}."
+    why = problem.detail.removeprefix(problem.what).strip()
+    # As for an unpickled error: its constructor takes other arguments than its text.
     error = cls.__new__(cls)
     error.args = (what,)
-    facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": told.fix or cls.default_fix}
+    facts: dict[str, object] = {"what": what, "why": why or cls.default_why, "fix": problem.fix or cls.default_fix}
     for name, (kind, default) in _members(cls).items():
-        facts[name] = _converted(document.get(name), kind, default)
+        facts[name] = _convert(document.get(name), kind, default)
     if issubclass(cls, Overloaded) and "retry_after_s" not in document and retry_after_s is not None:
         facts["retry_after_s"] = retry_after_s
     if issubclass(cls, GuardRejected) and not facts["guards"] and facts["guard"]:
         facts["guards"] = (facts["guard"],)
-    if told.code and known is None:
-        facts["code"] = told.code
-    if told.retry in {"never", "now", "later"}:
-        facts["retry"] = told.retry
+    if problem.code and known is None:
+        facts["code"] = problem.code
+    if problem.retry in {"never", "now", "later"}:
+        facts["retry"] = problem.retry
     error.__dict__.update(facts)
     return error
 
 
 def class_for(status: int) -> type[InterlockError]:
-    """What a status means that comes without a code."""
+    """Return the class for a status that comes without a known code."""
     found = _BY_STATUS.get(status)
     if found is not None:
         return found
@@ -137,7 +137,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _converted(value: object, kind: object, default: object) -> object:
+def _convert(value: object, kind: object, default: object) -> object:
     if value is None:
         return default
     try:

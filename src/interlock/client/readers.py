@@ -1,8 +1,7 @@
-"""Which types an answer has: those of the machine, where the client knows it, and plain ones elsewhere.
+"""`Readers`: choose the types of answers: the machine's if the client knows it, plain values otherwise.
 
-A client knows the machines that it was given: when it was made, or by any call that takes one (`start`, `of`, `find`,
-`stalled`). So `client.get(id)` answers as `engine.get(id)` does in a program that has the machine, and with plain
-values in one that has not.
+A client knows the machines that were passed to it: to its constructor, or to any call that takes one (`start`, `of`,
+`find`, `stalled`). `client.get(id)` then returns the same types as `engine.get(id)`.
 """
 
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ class Readers:
         return bool(self._of)
 
     def of(self, machine: AnyMachine) -> Reader:
-        """The reader of a machine, which is known from now on."""
+        """Return the reader of a machine, which is known from now on."""
         reader = self._of.get(machine)
         if reader is None:
             if len(self._of) >= READERS_MAX:
@@ -40,10 +39,10 @@ class Readers:
         return reader
 
     def named(self, machine: str) -> Reader:
-        """The reader of the machine of that name; a plain one when it is not known."""
+        """Return the reader of the machine of that name; a plain one when it is not known."""
         return self._named.get(machine, self.plain)
 
     def taking(self, event: Event | str) -> Reader:
-        """The reader of the one known machine that takes such an event; a plain one when there is none, or another."""
+        """Return the reader of the known machine that takes this event; a plain one unless there is exactly one."""
         found = [reader for reader in self._named.values() if reader.takes(event)] if self._of else []
         return found[0] if len(found) == 1 else self.plain

@@ -1,8 +1,8 @@
-"""What a server says, as the values that an engine answers with.
+"""Conversion of a server's JSON to the values that an engine returns.
 
-With the machine, states are its Enum members, contexts and events its own types. Without it, a state is a `PlainState`
-and everything else is plain JSON. A member that nobody here knows is left alone, so that an older client understands
-a newer server.
+With the machine, states are its Enum members, and contexts and events have its types. Without it, a state is a
+`PlainState` and everything else is plain JSON. Unknown members are ignored, so that an older client understands a
+newer server.
 """
 
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ class WireRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireAllowed(msgspec.Struct, frozen=True, kw_only=True):
-    """A transition that exists from where a workflow stands."""
+    """A transition from the current state of a workflow."""
 
     event: str
     to: str
@@ -70,84 +70,84 @@ class WireAllowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireHot(HotRow, frozen=True, kw_only=True):
-    """A row that writers wait for each other on, with the database that it is in; a workflow has none."""
+    """A row or workflow that writers contend for; `database` is None for a workflow."""
 
     database: str | None = None
 
 
 class Listing(msgspec.Struct, Generic[ValueT], frozen=True):
-    """Some items, and where to go on."""
+    """One page of items, and the cursor of the next page."""
 
     items: tuple[ValueT, ...]
     cursor: str | None = None
 
 
 class Reader:
-    """Makes values out of what was said; with a machine, of that machine's types."""
+    """Converts JSON to values; with a machine, to that machine's types."""
 
     def __init__(self, machine: AnyMachine | None = None) -> None:
         self._bound = None if machine is None else Bound(machine)
 
-    def view(self, told: WireView) -> View[Enum, object]:
-        """A workflow."""
+    def view(self, wire: WireView) -> View[Enum, object]:
+        """Convert a workflow."""
         return View(
-            id=told.id,
-            machine=told.machine,
-            state=self.state(told.state),
-            context=self._context(told.context, told.id),
-            version=told.version,
-            created_at=told.created_at,
-            updated_at=told.updated_at,
-            waiting=told.waiting,
+            id=wire.id,
+            machine=wire.machine,
+            state=self.state(wire.state),
+            context=self._context(wire.context, wire.id),
+            version=wire.version,
+            created_at=wire.created_at,
+            updated_at=wire.updated_at,
+            waiting=wire.waiting,
         )
 
-    def views(self, told: Iterable[WireView]) -> list[View[Enum, object]]:
-        """Workflows."""
-        return [self.view(each) for each in told]
+    def views(self, wire: Iterable[WireView]) -> list[View[Enum, object]]:
+        """Convert workflows."""
+        return [self.view(each) for each in wire]
 
-    def moved(self, told: WireMoved) -> Moved[Enum]:
-        """The answer to an event."""
-        return Moved(state=self.state(told.state), version=told.version, duplicate=told.duplicate, ignored=told.ignored)
+    def moved(self, wire: WireMoved) -> Moved[Enum]:
+        """Convert the answer to an event."""
+        return Moved(state=self.state(wire.state), version=wire.version, duplicate=wire.duplicate, ignored=wire.ignored)
 
-    def row(self, told: WireRow) -> HistoryRow[Enum, object]:
-        """A row of history."""
+    def row(self, wire: WireRow) -> HistoryRow[Enum, object]:
+        """Convert a row of history."""
         return HistoryRow(
-            version=told.version,
-            from_state=self._past_state(told.from_state),
-            to_state=self._past_state(told.to_state),
-            event=told.event,
-            payload=self._payload(told),
-            context=self._past_context(told.context),
-            key=told.key,
-            created_at=told.created_at,
+            version=wire.version,
+            from_state=self._past_state(wire.from_state),
+            to_state=self._past_state(wire.to_state),
+            event=wire.event,
+            payload=self._payload(wire),
+            context=self._past_context(wire.context),
+            key=wire.key,
+            created_at=wire.created_at,
         )
 
-    def allowed(self, told: WireAllowed) -> Allowed[Enum]:
-        """A transition that exists."""
-        return Allowed(told.event, self.state(told.to), told.guards, told.blocked_by, told.reason)
+    def allowed(self, wire: WireAllowed) -> Allowed[Enum]:
+        """Convert an allowed transition."""
+        return Allowed(wire.event, self.state(wire.to), wire.guards, wire.blocked_by, wire.reason)
 
     def knows(self, state: str) -> bool:
-        """Whether the machine has such a state; without one everything is a state."""
+        """Return whether the machine has this state; without a machine every name is one."""
         return self._bound is None or state in self._bound.stored
 
     def takes(self, event: Event | str) -> bool:
-        """Whether the machine has such an event in its alphabet."""
+        """Return whether the machine has this event in its alphabet."""
         if self._bound is None:
             return False
         events = self._bound.table.events
         return event in events if isinstance(event, str) else type(event) in events.values()
 
     def state(self, name: str) -> Enum:
-        """A state."""
+        """Return the state of this name."""
         if self._bound is None:
             return plain_state(name)
         try:
             return self._bound.node_of(name).state
         except CorruptionError:
             raise InvalidPayload(
-                f"the server has a workflow of {self._bound.name!r} in state {name!r}, which the machine here lacks.",
+                f"the server has a {self._bound.name!r} workflow in state {name!r}, which the client's machine lacks.",
                 why="The two sides run different versions of the machine.",
-                fix=f"Bring the machine here up to date, or ask without it: `client.of({self._bound.name!r}).get(…)`.",
+                fix=f"Update the machine of this client, or call without it: `client.of({self._bound.name!r}).get(…)`.",
             ) from None
 
     def _past_state(self, name: str) -> Enum:
@@ -160,9 +160,9 @@ class Reader:
             return cast("object", self._bound.codec.decode_context(bytes(data)))
         except InvalidPayload as error:
             raise InvalidPayload(
-                f"the context at the server ({where}) is not one of the machine here: {error.what}",
+                f"the context at the server ({where}) does not fit this client's machine: {error.what}",
                 why="The two sides run different versions of the machine.",
-                fix=f"Bring the machine here up to date, or ask without it: `client.of({self._bound.name!r}).get(…)`.",
+                fix=f"Update the machine of this client, or call without it: `client.of({self._bound.name!r}).get(…)`.",
             ) from error
 
     def _past_context(self, data: msgspec.Raw) -> object:
@@ -170,13 +170,13 @@ class Reader:
             return cast("object", msgspec.json.decode(data))
         return cast("object", self._bound.codec.read_context(bytes(data)))
 
-    def _payload(self, told: WireRow) -> Event | StepFailure | StoredJson | None:
-        data = bytes(told.payload)
+    def _payload(self, wire: WireRow) -> Event | StepFailure | StoredJson | None:
+        data = bytes(wire.payload)
         if data == b"null":
             return None
-        if told.event == STEP_FAILED:
+        if wire.event == STEP_FAILED:
             return msgspec.json.decode(data, type=StepFailure)
         if self._bound is None:
-            # Plain JSON where the type says an event: without the machine nobody can make one.
+            # Plain JSON where the type says an event: without the machine there is no event class.
             return cast("Event", msgspec.json.decode(data))
-        return self._bound.read_payload(told.event, data)
+        return self._bound.read_payload(wire.event, data)

@@ -1,8 +1,8 @@
-"""What happens at a server, as it happens: server-sent events, taken up again where they were cut off.
+"""Streams of a server's signals: server-sent events, resumed after a broken connection.
 
-Each event has an id; after a cut the client asks for what came behind the last one it has given away. A server that has
-forgotten what lies between says `reset`, and so does the stream: whoever listens then looks at the whole again. What an
-older client does not know is left out.
+Each event has an id; after a reconnect the client requests the events after the last one it has yielded. If the server
+no longer has them it sends `reset`, and the stream yields it: the reader has to load everything again. Unknown kinds
+of events are skipped.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from interlock.signals import (
 SSE = "text/event-stream"
 
 EVENT_BYTES_MAX = 1024 * 1024
-"""G6: of one event."""
+"""G6: size of one event."""
 
 SILENCE_S = 60.0
-"""A server says that it is there far more often; after so long without a word the connection is taken for dead."""
+"""A server sends a sign of life far more often; after this silence the connection is considered broken."""
 
 RESET = "reset"
 
@@ -52,7 +52,7 @@ _SIGNALS: tuple[type[Signal], ...] = (
 
 
 def kind_of(cls: type[Signal]) -> str:
-    """The name of a signal in the stream: transition_applied for TransitionApplied."""
+    """Return the name of a signal in the stream: transition_applied for TransitionApplied."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -65,14 +65,14 @@ class Streamed(msgspec.Struct, frozen=True):
     """One event of a stream."""
 
     id: str
-    """Where the stream goes on: `client.stream(last_event_id=…)`."""
+    """The position at which to resume: `client.stream(last_event_id=…)`."""
     kind: str
-    """The name of the signal, or "reset": something was missed, look at the whole again."""
+    """The name of the signal, or "reset": events were missed, load everything again."""
     signal: Signal | None = None
 
 
 class Stream(AsyncIterator[Streamed]):
-    """Events as they come: `async with client.stream() as events: async for event in events: …`."""
+    """Events as they arrive: `async with client.stream() as events: async for event in events: …`."""
 
     def __init__(
         self,
@@ -82,27 +82,27 @@ class Stream(AsyncIterator[Streamed]):
         opened: Callable[[], None] | None = None,
     ) -> None:
         self.last_event_id = last_event_id
-        """Where the stream would go on."""
+        """The position at which the stream would resume."""
         self._opened = opened
-        """Told whenever the server has begun to answer: nothing that happens from then on is missed."""
+        """Called whenever the server has begun to answer: no later signal is missed."""
         self._events = self._all(calling, target)
 
     async def __anext__(self) -> Streamed:
-        """The next event."""
+        """Wait for the next event and return it."""
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Leave the stream, and its connection."""
+        """Close the stream and its connection."""
         await self._events.aclose()
 
     async def __aenter__(self) -> Self:
-        """It begins with the first event that is asked for."""
+        """Return the stream; it connects when the first event is requested."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave it."""
+        """Close the stream."""
         del kind, error, trace
         await self.aclose()
 
@@ -128,16 +128,16 @@ class Stream(AsyncIterator[Streamed]):
                         silence.reschedule(loop.time() + SILENCE_S)
                         for event in parser.feed(piece):
                             attempt = 0
-                            silence.reschedule(None)  # Whoever reads may take their time.
+                            silence.reschedule(None)  # The reader's own time does not count as silence.
                             self.last_event_id = event.id
                             yield event
                             silence.reschedule(loop.time() + SILENCE_S)
                         if parser.blocks > 1:
-                            attempt = 0  # It was open, and quiet: a mounted server ends each stream after a while.
+                            attempt = 0  # It was open, but quiet: a mounted server ends each stream after a while.
                         self.last_event_id = parser.last or self.last_event_id
                 failure = calling.verdicts.lost(call, "the stream has ended")
             except TimeoutError:
-                failure = calling.verdicts.lost(call, "it has been silent for too long")
+                failure = calling.verdicts.lost(call, "it was silent for too long")
             except NotSent as error:
                 failure = calling.verdicts.not_sent(call, str(error))
             except Lost as error:
@@ -146,23 +146,23 @@ class Stream(AsyncIterator[Streamed]):
                 failure = calling.verdicts.garbage(call, str(error))
             except Refusing as refused:
                 failure = refused.failure
-            await _before_the_next(calling, call, failure, max(attempt, 1))
+            await _pause_or_raise(calling, call, failure, max(attempt, 1))
 
 
-async def _before_the_next(calling: Calling, call: Call, failure: Failure, attempt: int) -> None:
+async def _pause_or_raise(calling: Calling, call: Call, failure: Failure, attempt: int) -> None:
     deadline_s = asyncio.get_running_loop().time() + calling.timeout_s
     if not await calling.paused(call, failure, attempt, deadline_s):
         raise failure.error
 
 
 class Parser:
-    """Makes events out of pieces of text/event-stream."""
+    """Parses text/event-stream incrementally."""
 
     def __init__(self, last: str = "") -> None:
         self.last = last
-        """The id of the last event that was whole."""
+        """The id of the last complete event."""
         self.blocks = 0
-        """The number of whole blocks: the beginning of the stream, events, and comments of a quiet stream."""
+        """The number of complete blocks: the beginning of the stream, events, and comments of a quiet stream."""
         self._id = last
         self._rest = b""
         self._kind = ""
@@ -170,12 +170,12 @@ class Parser:
         self._size = 0
 
     def feed(self, piece: bytes) -> list[Streamed]:
-        """The events that are complete with this piece. Raises Garbage for one that is too large."""
+        """Return the events that this piece completes. Raises Garbage for one that is too large."""
         text = self._rest + piece
-        # A carriage return at the end may be the first half of a line's end.
-        held = text.endswith(b"\r")
-        *lines, self._rest = _END_OF_LINE.split(text[:-1] if held else text)
-        if held:
+        # A carriage return at the end may be the first half of a line ending.
+        half = text.endswith(b"\r")
+        *lines, self._rest = _END_OF_LINE.split(text[:-1] if half else text)
+        if half:
             self._rest += b"\r"
         found = [event for line in lines if (event := self._line(line)) is not None]
         if self._size + len(self._rest) > EVENT_BYTES_MAX:
@@ -199,7 +199,7 @@ class Parser:
     def _dispatch(self) -> Streamed | None:
         self.blocks += 1
         kind, data = self._kind, b"\n".join(self._data)
-        # Not before: of an event that was cut off in the middle nobody has heard yet.
+        # Set only now: an event that was cut off in the middle has not been yielded.
         self.last = self._id
         self._kind, self._data, self._size = "", [], 0
         if kind == RESET:

@@ -1,7 +1,7 @@
-"""`client.of(machine)`: the calls of a client, typed by one machine; or by its name alone, with plain values.
+"""`client.of(machine)`: the calls of a client, typed by one machine, or by its name alone with plain values.
 
-Whoever knows the machine says so here, and gets it checked: a workflow of another machine is not found. The client asks
-for that at most once per workflow.
+The machine is checked: a workflow of another machine is not found. The client requests a workflow's machine at most
+once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class ClientWorkflows(Generic[StateT, ContextT, EventT]):
         self._reader = reader
 
     async def start(self, workflow: str, context: ContextT) -> View[StateT, ContextT]:
-        """Start a workflow. The same id with the same input again returns the one that exists (B4)."""
+        """Start a workflow. Repeated with the same id and input, returns the existing one (B4)."""
         machine = self._machine
         data = plain_json(context, machine) if isinstance(machine, str) else machine.codec.checked_context(context)
         return self._view(await self._remote.start(self._reader, self._name, workflow, data))
@@ -58,20 +58,20 @@ class ClientWorkflows(Generic[StateT, ContextT, EventT]):
         return cast("Moved[StateT]", moved)
 
     async def get(self, workflow: str) -> View[StateT, ContextT]:
-        """The workflow as it is durable."""
+        """Return the workflow's durable state."""
         return self._view(await self._remote.get(self._reader, workflow, machine=self._name))
 
     async def wait(
         self, workflow: str, *states: StateT | str, timeout_s: float | None = None
     ) -> View[StateT, ContextT]:
-        """Wait until the workflow is in one of the states; without any, until it is final or resting."""
+        """Wait until the workflow is in one of the states; without states, until it is final or resting."""
         found = await self._remote.wait(self._reader, workflow, states, timeout_s=timeout_s, machine=self._name)
         return self._view(found)
 
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[StateT, ContextT]]:
-        """What happened to the workflow behind a version, in the order of versions; all of it unless limited."""
+        """Return the history after a version, in the order of versions; all of it unless limited."""
         await self._remote.check_machine(workflow, self._name)
         rows = await self._remote.history(self._reader, workflow, after=after, limit=limit)
         return cast("list[HistoryRow[StateT, ContextT]]", rows)
@@ -79,14 +79,14 @@ class ClientWorkflows(Generic[StateT, ContextT, EventT]):
     async def find(
         self, *, state: StateT | str | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[StateT, ContextT]:
-        """The workflows, page by page: `cursor` is that of the page before, None at the end."""
+        """Return one page of workflows; pass the `cursor` of the previous page, None after the last."""
         page = await self._remote.find(self._reader, self._name, state=state, limit=limit, cursor=cursor)
         return cast("Page[StateT, ContextT]", page)
 
     async def stalled(
         self, *, older_than_s: float | None = None, states: Iterable[StateT | str] | None = None, limit: int = 1_000
     ) -> list[View[StateT, ContextT]]:
-        """The active workflows that have been in their state for too long; without a time, longer than declared."""
+        """Return active workflows that have been in their state for too long; without a time, longer than declared."""
         wanted: list[Enum | str] | None = None if states is None else [*states]
         found = await self._remote.stalled(
             self._reader, self._name, older_than_s=older_than_s, states=wanted, limit=limit
@@ -96,7 +96,7 @@ class ClientWorkflows(Generic[StateT, ContextT, EventT]):
     async def allowed(
         self, workflow: str, event: EventT | str | None = None, *, data: Mapping[str, object] | None = None
     ) -> list[Allowed[StateT]]:
-        """The events that have a transition from where the workflow stands; with one, what its guard says.
+        """Return the events that have a transition from the current state; with an event, also its guard's verdict.
 
         The event is one of this machine, or its wire name with `data`.
         """

@@ -1,7 +1,7 @@
-"""What an answer means, or the lack of one: what happened, whether trying again may help, whether a doubt remains.
+"""Outcomes of attempts: the error, whether a retry may help, and whether the request may have been applied.
 
-Here and nowhere else is decided what a caller is told. Nothing that is said holds the key of the client,
-or the query of an address: both may be secrets.
+Only this module decides which error a caller gets. No error text holds the client's key or the query of an address:
+both may be secrets.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from interlock.client.problems import KIND, class_for, error_of
 from interlock.errors import BadUsage, InterlockError, OutcomeUnknown, Overloaded, UnavailableError
 
 RETRY_AFTER_S_MAX = 3_600.0
-"""Nobody means a longer time."""
+"""Longer values of Retry-After are capped to this."""
 
 JSON: Final = "application/json"
 
@@ -25,7 +25,7 @@ NOT_MODIFIED = 304
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is asked, and whether it may be asked twice."""
+    """A request, and whether it may be sent twice."""
 
     method: str
     target: str
@@ -33,19 +33,19 @@ class Call:
     headers: tuple[tuple[str, str], ...] = ()
     repeatable: bool = True
     moves: bool = False
-    """Whether it changes anything: if it does, no answer means that the outcome is unknown."""
+    """Whether it changes anything: if it does, a missing answer means OutcomeUnknown."""
     kind: str = JSON
-    """The media type of a good answer."""
+    """The media type of a successful answer."""
 
     @property
-    def told(self) -> str:
-        """The call as errors name it; a query may hold what is nobody's business."""
+    def name(self) -> str:
+        """The call as errors name it, without its query, which may hold a secret."""
         return f"{self.method} {self.target.partition('?')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A good answer."""
+    """A successful answer."""
 
     head: Head
     body: bytes
@@ -53,69 +53,69 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt without a good answer."""
+    """An attempt without a successful answer."""
 
     error: InterlockError
     again: bool
-    """Whether trying again may help."""
+    """Whether a retry may help."""
     doubt: bool
-    """Whether it may have acted all the same."""
+    """Whether it may have been applied."""
     settled: bool = False
-    """Whether the server says for certain that nothing was done, by this attempt or one before."""
+    """Whether the server guarantees that neither this attempt nor an earlier one was applied."""
     after_s: float = 0.0
 
 
 class Verdicts:
-    """The words of one client."""
+    """The errors of one client."""
 
     def __init__(self, address: Address, secret: str | None) -> None:
         self.address = address
         self.closed = False
-        """The client was closed: nothing is tried again."""
+        """Whether the client was closed: nothing is retried."""
         self._secret = secret
 
     def final(self, call: Call, failure: Failure, *, doubt: bool, attempts: int) -> InterlockError:
-        """What the caller is told in the end."""
+        """Return the error that the caller gets in the end."""
         error = failure.error
         if not (doubt and call.moves) or isinstance(error, OutcomeUnknown):
             return error
         tried = "" if attempts == 1 else f" in {attempts} attempts"
         unknown = OutcomeUnknown(
-            f"{call.told} at {self.address} had no answer that says what became of it{tried}: {error.what}",
-            why="The request may have been carried out before the connection, the server or the time gave out.",
+            f"{call.name} at {self.address} has no known outcome{tried}: {error.what}",
+            why="The request may have been applied before the connection, the server or the time failed.",
             fix="Send it again with the same key: it is applied at most once."
             if call.repeatable
-            else "Look at the workflow before you send it again; with `key=` a repetition is safe, and made for you.",
+            else "Get the workflow before you send it again; with `key=` the client repeats it safely.",
         )
         unknown.__cause__ = error
         return unknown
 
     def redirected(self, call: Call, head: Head) -> Failure:
-        """The server is elsewhere."""
-        # Its query may hold a secret of theirs, and following it would carry ours to a place that nobody named.
+        """Return the failure for a redirect."""
+        # The target's query may hold a secret, and following it would send the client's key to an unknown address.
         place = head.headers.get("location", "").partition("?")[0].partition("#")[0]
         error = BadUsage(
-            f"{self.address} answered {call.told} with a redirect to {_clean(place)!r}.",
-            why="A client sends its key to the address that it was given, and to no other.",
-            fix="Give the address that really serves, with its scheme and its path.",
+            f"{self.address} answered {call.name} with a redirect to {_clean(place)!r}.",
+            why="A client sends its key only to the address it was created with.",
+            fix="Pass the address of the server itself, with its scheme and its path.",
         )
         return Failure(error, again=False, doubt=False)
 
     def problem(self, call: Call, head: Head, body: bytes) -> Failure:
-        """The server said no."""
+        """Return the failure for an error answer of the server."""
         retry_after_s = _retry_after_s(head)
         document = _document(head, body)
         if document is None:
-            return self._answer_of_another(call, head, retry_after_s)
+            return self._foreign_answer(call, head, retry_after_s)
         error = error_of(document, status=head.status, retry_after_s=retry_after_s)
         return failure_of(self.clean(error), head.status, retry_after_s)
 
-    def _answer_of_another(self, call: Call, head: Head, retry_after_s: float | None) -> Failure:
-        """The answer of something that stands in between: a proxy, a balancer, another program."""
+    def _foreign_answer(self, call: Call, head: Head, retry_after_s: float | None) -> Failure:
+        """Return the failure for an answer of a proxy, a load balancer or another program."""
         cls = class_for(head.status)
-        what = f"{self.address} answered {call.told} with status {head.status}, and without a problem document."
-        why = "Something between here and the server answered, or the address is not that of an Interlock server."
-        fix = "Check the address, and look at what stands in between."
+        what = f"{self.address} answered {call.name} with status {head.status}, and without a problem document."
+        why = "A proxy between here and the server answered, or the address is not that of an Interlock server."
+        fix = "Check the address, and the proxies on the way."
         if cls is Overloaded:
             error: InterlockError = Overloaded(retry_after_s or 1.0, what)
             error.why, error.fix = why, fix
@@ -124,56 +124,56 @@ class Verdicts:
         else:
             error = BadUsage(what, why=why, fix=fix)
         unavailable = isinstance(error, UnavailableError)
-        again = unavailable and head.status != SERVER_ERROR  # A mistake over there: it would be the same again.
+        again = unavailable and head.status != SERVER_ERROR  # A bug of the other program: a retry would not help.
         return Failure(error, again=again, doubt=unavailable and cls is not Overloaded, after_s=_bounded(retry_after_s))
 
     def not_sent(self, call: Call, why: str) -> Failure:
-        """Nothing has left."""
+        """Return the failure for a request of which nothing was sent."""
         error = UnavailableError(
-            f"the server at {self.address} was not reached for {call.told}: {self.without_secret(why)}.",
-            why="There was no connection, so nothing was sent and nothing has happened.",
+            f"the server at {self.address} was not reached for {call.name}: {self.without_secret(why)}.",
+            why="There was no connection, so nothing was sent.",
             fix="Check that the server runs and that the address is right; then try again.",
         )
         return Failure(error, again=not self.closed, doubt=False)
 
     def lost(self, call: Call, why: str) -> Failure:
-        """Something has left, and no answer came."""
+        """Return the failure for a request that may have been sent and was not answered."""
         error = UnavailableError(
-            f"{call.told} at {self.address} was not answered: {self.without_secret(why)}.",
-            why="The connection, the server or the time gave out before the answer was here.",
-            fix="Try again; look at the server if it goes on.",
+            f"{call.name} at {self.address} was not answered: {self.without_secret(why)}.",
+            why="The connection, the server or the time failed before the answer arrived.",
+            fix="Try again; check the server if it happens again.",
         )
         return Failure(error, again=not self.closed, doubt=True)
 
     def garbage(self, call: Call, why: str) -> Failure:
-        """Something came back that is not an answer."""
+        """Return the failure for an answer that cannot be used."""
         error = UnavailableError(
-            f"what {self.address} answered to {call.told} cannot be used: {self.without_secret(why)}.",
-            why="It is not what an Interlock server answers.",
-            fix="Check the address, what stands in between, and the versions of both sides.",
+            f"the answer of {self.address} to {call.name} cannot be used: {self.without_secret(why)}.",
+            why="An Interlock server does not answer like this.",
+            fix="Check the address, the proxies on the way, and the versions of both sides.",
         )
         return Failure(error, again=False, doubt=True)
 
     def clean(self, error: InterlockError) -> InterlockError:
-        """The error of a server, without the key in its text."""
+        """Remove the client's key from the text of a server's error."""
         error.what, error.why, error.fix = map(self.without_secret, (error.what, error.why, error.fix))
         error.args = (error.what,)
         return error
 
     def without_secret(self, text: str) -> str:
-        """The text, in which nobody finds the key of this client."""
+        """Replace the client's key in a text."""
         return text.replace(self._secret, "[key]") if self._secret else text
 
 
 def failure_of(error: InterlockError, status: int, retry_after_s: float | None = None) -> Failure:
-    """What an error of the server means for the call that it answers."""
+    """Return the failure for an error of the server."""
     unavailable = isinstance(error, UnavailableError)
     unknown = isinstance(error, OutcomeUnknown) or (status >= SERVER_ERROR and not unavailable)
     return Failure(
         error,
         again=unavailable and error.retry != "never",
         doubt=unknown,
-        # Who may not ask is told so before anybody looks at the key.
+        # A server checks permissions before it looks up the idempotency key, so 401 and 403 settle nothing.
         settled=not unavailable and status not in {401, 403} and status < SERVER_ERROR,
         after_s=_bounded(error.retry_after_s if isinstance(error, Overloaded) else retry_after_s),
     )
@@ -193,8 +193,8 @@ def _document(head: Head, body: bytes) -> dict[str, object] | None:
 
 
 def _retry_after_s(head: Head) -> float | None:
-    told = head.headers.get("retry-after", "")
-    return float(told) if told.isascii() and told.isdigit() and len(told) < 10 else None  # noqa: PLR2004 -- seconds.
+    text = head.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None  # noqa: PLR2004 -- seconds.
 
 
 def _bounded(after_s: float | None) -> float:

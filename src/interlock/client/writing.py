@@ -1,7 +1,6 @@
-"""What a client asks for, as the bytes and headers of a request; refused here where no server could take it.
+"""Encoding of a client's requests; invalid arguments are refused here, before anything is sent.
 
-A payload is written by the event's own types, with the bounds that the machine itself has; what a type checker would
-have told is told before anything is sent.
+A payload is encoded by the event's own types, with the bounds of the machine.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ _WRITERS: dict[type[Event], tuple[str, Codec[object, Event]]] = {}
 
 
 class WireEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of an event, and with its first and last member a line of a batch."""
+    """The body of an event; with `id` and `key`, a line of a batch."""
 
     event: str
     data: msgspec.Raw
@@ -32,39 +31,39 @@ class WireEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def checked_id(workflow: str) -> str:
-    """The id of a workflow, as a part of a path."""
+    """Validate the id of a workflow, for a path."""
     check_id(workflow, "the id of a workflow")
     return workflow
 
 
 def checked_key(key: str | None) -> str | None:
-    """A delivery key, as a header carries it."""
+    """Validate a delivery key, for a header."""
     if key is None:
         return None
     check_id(key, "a delivery key", slash=True)
     if key != key.strip():
         raise InvalidPayload(
             f"the delivery key {key!r} begins or ends with a space.",
-            why="It travels as the header Idempotency-Key, and headers lose the spaces around them.",
-            fix="Use a key without spaces around it.",
+            why="It is sent as the header Idempotency-Key, and headers lose surrounding spaces.",
+            fix="Use a key without surrounding spaces.",
         )
     return key
 
 
 def event_of(event: Event | str, data: Mapping[str, object] | None) -> tuple[str, msgspec.Raw]:
-    """The wire name and the payload of an event: an instance, or a name with its data."""
+    """Return the wire name and the payload of an event: an instance, or a name with its data."""
     if isinstance(event, Event):
         if data is not None:
             raise InvalidPayload(
-                f"{shown(event)} was given together with data.",
+                f"{shown(event)} was sent together with data.",
                 why="An event carries its own data.",
                 fix='Send the event alone, or its name: client.send(id, "SUBMIT", data={…}).',
             )
         name, codec = _writer(type(event))
         return name, msgspec.Raw(codec.encode_event(event))
-    given: object = event  # Not every program has a type checker.
-    if not isinstance(given, str):
-        name = f"the class {given.__name__}" if isinstance(given, type) else f"{shown(given)} ({type(given).__name__})"
+    value: object = event  # Programs without a type checker may pass anything.
+    if not isinstance(value, str):
+        name = f"the class {value.__name__}" if isinstance(value, type) else f"{shown(value)} ({type(value).__name__})"
         raise InvalidPayload(
             f"{name} was sent as an event.",
             why="An event is an instance of a class of the machine's alphabet, or its wire name.",
@@ -84,6 +83,6 @@ def _writer(kind: type[Event]) -> tuple[str, Codec[object, Event]]:
 
 
 def plain_json(value: object, what: str) -> bytes:
-    """A plain value as JSON: the same bounds, and the same refusals, as for a machine's own types."""
+    """Encode a plain value as JSON, with the bounds and errors of a machine's own types."""
     codec: Codec[object, Event] = Codec(what, dict, {})
     return codec.encode_context(value)

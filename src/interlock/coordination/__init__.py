@@ -1,1 +1,1 @@
-"""What the processes of a cluster agree on beside the store: leases, limits and breakers in Redis, as an option."""
+"""Redis coordination of a cluster, optional beside the store: leases, limits and breakers."""

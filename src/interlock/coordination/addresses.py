@@ -2,8 +2,8 @@
 
 With `cluster=yes` the address is one node of a Redis Cluster.
 
-The prefix keeps those apart who share a Redis and nothing else: whoever has the same prefix has the same leases, limits
-and breakers. Each key has one hash tag, so that a Redis Cluster has all keys of a script in one slot.
+The prefix separates the users of one Redis: engines with the same prefix share leases, limits and breakers. Each key
+has one hash tag, so that a Redis Cluster has all keys of a script in one slot.
 """
 
 import os
@@ -22,36 +22,36 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 class Address(NamedTuple):
-    """Where the Redis is, and how keys begin there."""
+    """The address of a Redis, and the prefix of its keys."""
 
     url: str
-    """Without what is ours; with its password, if it has one."""
+    """The driver's URL, without Interlock's own options; with its password, if it has one."""
     prefix: str
     shown: str
     """For people and logs: without user, password and options."""
     cluster: bool = False
-    """It is one node of a Redis Cluster, and the others are found by it."""
+    """Whether it is one node of a Redis Cluster, by which the others are found."""
 
     def __repr__(self) -> str:
-        """Without its password: it may stand in a traceback, or in a log."""
+        """Show the address without its password: it may stand in a traceback, or in a log."""
         return f"Address({self.shown!r}, prefix={self.prefix!r}, cluster={self.cluster})"
 
     def key(self, kind: str, name: str = "") -> str:
-        """The key of something that has a slot to itself, such as one breaker."""
+        """Return the key of an object that has a slot to itself, such as one breaker."""
         return f"{{{self.prefix}:{kind}}}" if not name else f"{{{self.prefix}:{kind}:{_plain(name)}}}"
 
 
-def configured_redis(given: str | None, environment: Mapping[str, str] | None = None) -> Address | None:
-    """The address that was given, or that of the environment; an empty one is none, and overrides the environment."""
-    text = (os.environ if environment is None else environment).get(VARIABLE, "") if given is None else given
-    return parsed(text) if text else None
+def configured_redis(text: str | None, environment: Mapping[str, str] | None = None) -> Address | None:
+    """Return this address, or that of the environment for None; an empty text means no Redis."""
+    chosen = (os.environ if environment is None else environment).get(VARIABLE, "") if text is None else text
+    return parsed(chosen) if chosen else None
 
 
 def parsed(text: str) -> Address:
-    """Read an address. Raises BadUsage for what is none."""
-    given: object = text  # Not every caller has a type checker.
+    """Parse an address. Raises BadUsage for an invalid one."""
+    value: object = text  # Not every caller has a type checker.
     try:
-        parts = urlsplit(text if isinstance(given, str) else "")
+        parts = urlsplit(text if isinstance(value, str) else "")
         port = parts.port
     except ValueError:
         raise _refused(text) from None
@@ -79,26 +79,26 @@ def parsed(text: str) -> Address:
 
 
 def hidden(text: str) -> str:
-    """What may be shown of a text that should have been an address: no user, no password and no options."""
+    """Return an invalid address as it may be shown: without user, password and options."""
     before, at, place = text.partition("?")[0].rpartition("@")
     scheme = before.partition("://")[0] + "://" if "://" in before else ""
     return f"{scheme}***@{place}" if at else place
 
 
 def unknown_option(address: Address, error: Exception) -> BadUsage:
-    """The driver has refused what stands behind the question mark."""
+    """Return the error for an option that the driver has refused."""
     options = sorted(name for name, _ in parse_qsl(urlsplit(address.url).query, keep_blank_values=True))
     return BadUsage(
         f"the address {address.shown} has an option that the driver of Redis does not take, or a value that it "
         f"cannot read: {', '.join(options)}.",
-        why=f"Everything behind the question mark but prefix and cluster goes to the driver, which says: {error}",
+        why=f"Everything after the question mark but prefix and cluster goes to the driver, which says: {error}",
         fix="Correct it, or take it out: redis://127.0.0.1:6379/0?prefix=shop.",
     )
 
 
 def _refused(text: object) -> BadUsage:
     return BadUsage(
-        f"{hidden(str(text))!r} is no address of a Redis.",
+        f"{hidden(str(text))!r} is not the address of a Redis.",
         why="It begins with redis://, rediss:// or unix://, and names a host or a socket.",
         fix=f"Give it as redis://127.0.0.1:6379/0: in Engine.open(…, redis=…), with --redis, in {VARIABLE}, or as "
         "redis in interlock.toml.",
@@ -106,5 +106,5 @@ def _refused(text: object) -> BadUsage:
 
 
 def _plain(name: str) -> str:
-    """A name inside a hash tag, which the first closing brace would end."""
+    """Escape a name for a hash tag, which the first closing brace would end."""
     return name.replace("%", "%25").replace("}", "%7D").replace("{", "%7B")

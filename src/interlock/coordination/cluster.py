@@ -1,6 +1,6 @@
-"""What an engine has of Redis: one link, the leases over it, and whatever limits and breakers are shared through it.
+"""The cluster as one engine sees it: the link to Redis, the leases over it, and the shared limits and breakers.
 
-The order in which Redis is told matters: leases first, because nobody may be given one before it has its epoch.
+The order of the listeners matters: leases first, because Redis may grant none before it has its epoch.
 """
 
 from collections.abc import Callable
@@ -28,26 +28,26 @@ class Cluster:
         changed: Callable[[bool, str], None],
     ) -> None:
         self.address = address
-        self._said = changed
+        self._on_change = changed
         self.link = Link(address, chance, self._changed)
         self.epochs = Epochs(store, chance, ids, notes=notes)
         self.leases = SharedLeases(self.link, store, self.epochs, clock)
         self.link.listen(self.leases)
 
     async def begin(self, home: str, *, highest: int = 0, several: bool = False) -> None:
-        """Connect. A Redis that is not there is no reason not to begin: it is looked for until it is.
+        """Connect. A Redis that does not answer does not stop the engine: the link retries until it does.
 
-        `highest` and `several` are what an earlier life has noted.
+        `highest` and `several` come from the notes of an earlier process.
         """
         self.epochs.saw(highest)
         self.leases.home, self.leases.several = home, several
         await self.link.begin()
 
     async def close(self) -> None:
-        """Leave it."""
+        """Close the link."""
         await self.link.close()
 
     def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
         if not up:
             self.leases.lost()
-        self._said(up, reason)
+        self._on_change(up, reason)

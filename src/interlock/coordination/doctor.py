@@ -1,7 +1,7 @@
 """`interlock doctor redis://…`: whether a Redis answers, and is fit to keep leases, limits and breakers.
 
-It asks for nothing but `INFO`, and changes nothing. What it finds is what somebody would otherwise find out on a bad
-day: keys that are evicted, a replica that refuses to write, one node of a cluster that was taken for all of it.
+It asks for nothing but `INFO`, and changes nothing. It finds what would otherwise show only in an outage: keys that are
+evicted, a replica that refuses to write, one node of a cluster that was taken for all of it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ VERSION_MIN = (6, 2)
 
 
 class RedisReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the doctor found."""
+    """The doctor's report on a Redis."""
 
     url: str
     healthy: bool
@@ -34,15 +34,15 @@ class RedisReport(msgspec.Struct, frozen=True, kw_only=True):
     round_trip_ms: float
     used_bytes: int
     bytes_max: int
-    """0: as much as there is."""
+    """0: unlimited."""
     policy: str
     keeps: Literal["nothing", "everything"]
-    """What of its data is surely there after a restart: snapshots are from some time ago."""
+    """The data that surely survives a restart: snapshots are from some time ago."""
     findings: list[Finding]
 
 
 def examine_redis(address: Address) -> RedisReport:
-    """Look at it. Raises UnavailableError when it does not answer, or not to us."""
+    """Examine the Redis at this address. Raises UnavailableError when it does not answer, or refuses us."""
     return asyncio.run(_examined(address))
 
 
@@ -77,7 +77,7 @@ async def _examined(address: Address) -> RedisReport:
 
 
 async def _facts(link: Link, *, cluster: bool) -> tuple[dict[str, str], float]:
-    """Everything that INFO says; of a cluster, what one of its nodes says."""
+    """Return the facts of INFO; of a cluster, those of one of its nodes."""
     await link.info(cluster=cluster)  # The first one connects.
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
@@ -87,7 +87,7 @@ async def _facts(link: Link, *, cluster: bool) -> tuple[dict[str, str], float]:
 
 
 def found_in(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
-    """What is not as it should be, by what INFO says."""
+    """Return the findings that the facts of INFO show."""
     found: list[Finding] = []
     version = tuple(int(part) for part in facts.get("redis_version", "0").split(".")[:2] if part.isdecimal())
     if version < VERSION_MIN:
@@ -111,7 +111,7 @@ def found_in(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
             )
         )
     if (facts.get("redis_mode") == "cluster") is not cluster:
-        what = "is no node of a Redis Cluster, but the address says cluster=yes."
+        what = "is not a node of a Redis Cluster, but the address says cluster=yes."
         fix = "Take cluster=yes out of the address."
         if not cluster:
             what, fix = "is a node of a Redis Cluster, and the address does not say so.", "Add cluster=yes to it."
@@ -120,7 +120,7 @@ def found_in(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
                 code="redis-cluster",
                 severity="error",
                 what=f"this {what}",
-                why="Keys of a cluster are on several nodes, and only who knows that finds them.",
+                why="The keys of a cluster are on several nodes; only a client that knows it finds them.",
                 fix=fix,
             )
         )
@@ -134,7 +134,7 @@ def found_in(facts: Mapping[str, str], *, cluster: bool) -> list[Finding]:
                 what=f"its maxmemory-policy is {policy}"
                 + ("." if limited else ", which does nothing while it has no maxmemory."),
                 why="A lease whose key is evicted is lost, and a breaker is forgotten.",
-                fix="Set maxmemory-policy noeviction, or use a Redis that is no cache.",
+                fix="Set maxmemory-policy noeviction, or use a Redis that is not a cache.",
             )
         )
     if _keeps(facts) == "nothing":

@@ -1,15 +1,15 @@
 """Leases in Redis, and in the store while Redis is gone (C10). The same contract as a store's.
 
-Tokens grow in every case; `fences` says how. That two have a lease at once is prevented beyond that as far as anybody
-can know. When Redis falls silent, the store gives no name before the lease is over that Redis had given, as of the last
-beat. When somebody comes back, Redis gives nothing for two seconds, so that others come back too and have the leases
-written down that the store gave them. When it has forgotten everything, the names that were held stay so for their
-time. Whoever asks in such a time is told that the lease is held, and asks again.
+Tokens grow in every case (see `fences`). Beyond that, two simultaneous holders of one lease are prevented as far as
+possible. When Redis falls silent, the store grants no name before the end of the lease that Redis had granted, as of
+the last beat. When a process comes back, Redis grants nothing for two seconds: the others come back too, and record the
+leases that the store granted them. When Redis has lost its data, the names that were held stay so for their time. A
+caller that asks in such a time gets `Held`, and asks again.
 
-The leases of one store keep those apart who have that store. Where engines with several stores share the leases of one
-Redis, none are given while it is gone.
+The leases of one store keep only the users of that store apart. Where engines with several stores share the leases of
+one Redis, none are granted while it is gone.
 
-What nobody can know here is whether Redis still answers others. Then two may have one lease for a time, each from
+Whether Redis still answers others cannot be known here. Then two processes may hold one lease for a time, each from
 another keeper, and the token decides at the protected resource: that of the store is the higher one.
 """
 
@@ -28,19 +28,19 @@ from interlock.store.leases import Granted, Held, Leases
 log = logger_of("interlock.operators")
 
 RETURN_S = 2.0
-"""How long Redis gives nothing after a return: four beats, in which the others come back as well."""
+"""How long Redis grants nothing after a return: four beats, in which the others come back as well."""
 
 UNKNOWN_S = 10.0
-"""How long a Redis without data gives nothing, if who finds it so does not know what it had given."""
+"""How long a Redis without data grants nothing, if the process that finds it does not know its grants."""
 
 BACK_S = 2.0
-"""How long a Redis that is gone is waited for by those who have nobody else to ask."""
+"""How long a caller without another keeper waits for a Redis that is gone."""
 
 NAMES_MAX = 1_000
-"""So many leases are remembered by name for the case that Redis is gone; of others only how long they last at most."""
+"""Leases that are remembered by name in case Redis goes away; of others only how long they last at most."""
 
-MOVING = "nobody who is known: Redis was away, and who had it from the store or before has a moment to say so"
-SILENT = "whoever had it in Redis, which does not answer: it may be held there until its time is over"
+MOVING = "an unknown owner: Redis was away, and earlier holders have a moment to report their leases"
+SILENT = "the last owner in Redis, which does not answer: it may be held there until its time is over"
 
 MICRO = 1_000_000
 
@@ -51,41 +51,41 @@ class SharedLeases:
     def __init__(self, link: Link, store: Leases, epochs: Epochs, clock: Clock) -> None:
         self._link = link
         self.home = ""
-        """The store that this process has, by a name."""
+        """The name of this process's store."""
         self.several = False
-        """Other homes have the same leases: without Redis nobody keeps them apart."""
+        """Whether other homes share the leases: without Redis nothing keeps them apart."""
         self._epochs = epochs
         self._clock = clock
         self._local = StoreLeases(store, epochs)
         self._carried: dict[tuple[str, int], tuple[str, float, float]] = {}
         """Leases of the store, by name and token: the owner, since when, and for how long each time."""
         self._known: dict[str, float] = {}
-        """The leases that Redis has given, each with the time when it is over if nobody renews it."""
+        """The leases that Redis has granted, each with the time at which it ends unless it is renewed."""
         self._others_s = 0.0
-        """When all are over that are not known by name."""
-        self._seen = 0
+        """When all leases end that are not known by name."""
+        self._epoch_seen = 0
         """The epoch that Redis had when it was last asked."""
         self._least = 0
-        """The highest that was ever in use: with a lower one Redis gives nothing. One on its way to it does not count,
-        or all who ask meanwhile would have another one given."""
+        """The highest epoch that was ever in use: with a lower one Redis grants nothing. An epoch on its way to Redis
+        does not count, or every concurrent caller would have another one assigned."""
         self._was_up = self._was_without = False
         self._returning = False
-        """Redis has come back, or is about to: it has its epoch, and whatever the store gives now has a higher one."""
+        """Whether Redis has come back, or is about to: it has its epoch, and the store's next grants get a higher."""
         self._raising = asyncio.Lock()
         root = link.address.key("leases")
-        self._fence, self._held, self._unsure = f"{root}:fence", f"{root}:held", f"{root}:unsure"
+        self._fence, self._holds, self._unsure = f"{root}:fence", f"{root}:held", f"{root}:unsure"
         self._homes = f"{root}:homes"
         self._root = f"{root}:of:"
 
     # --- the contract ------------------------------------------------------------------------------------------------
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """Give the lease to the owner for so long, unless somebody else has it."""
+        """Grant the lease to the owner for `lease_s`, unless another one holds it."""
         try:
             return await self._acquire(name, owner, lease_s)
         except Gone as error:
-            # One who was frozen itself takes Redis for gone too, until the next beat: what it knows of who holds what
-            # is over by then, and the store would give what others have. And of several homes nobody can take over.
+            # A process that was frozen takes Redis for gone too, until the next beat: what it knows of the holders is
+            # outdated, and the store would grant what others hold. And with several homes no store can take over.
             if (self.several or self._link.still) and await self._link.back(BACK_S):
                 with contextlib.suppress(Gone):
                     return await self._acquire(name, owner, lease_s)
@@ -94,11 +94,11 @@ class SharedLeases:
             return await self._acquire_local(name, owner, lease_s)
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on. Raises UnavailableError when the one who gave it does not answer."""
+        """Renew it for `lease_s` from now on. Raises UnavailableError when the keeper that granted it is silent."""
         if self._local.has(name, token):
             return await self._renew_local(name, token, lease_s)
         try:
-            answer = await self._link.call(RENEW, (self._root + name, self._held), name, *_parts(token), _us(lease_s))
+            answer = await self._link.call(RENEW, (self._root + name, self._holds), name, *_parts(token), _us(lease_s))
         except Gone as error:
             raise _no_answer(name, token, error) from error
         if answer == 1:
@@ -106,13 +106,13 @@ class SharedLeases:
         return answer == 1
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up."""
+        """Release the lease."""
         released = False
         if self._local.has(name, token):
             self._carried.pop((name, token), None)
             released = await self._local.release(name, token)
-        self._known.pop(name, None)  # Also if Redis cannot be told: nobody acts on it any more.
-        keys = (self._root + name, self._held, self._unsure)
+        self._known.pop(name, None)  # Also if Redis cannot be reached: the holder has given it up.
+        keys = (self._root + name, self._holds, self._unsure)
         try:
             answer = await self._link.call(RELEASE, keys, name, *_parts(token))
         except Gone as error:
@@ -124,9 +124,9 @@ class SharedLeases:
     # --- what becomes of Redis ---------------------------------------------------------------------------------------
 
     async def returned(self) -> None:
-        """Redis is there: what the store gave meanwhile is written down in it, and its epoch is above all others."""
+        """Record the store's grants in Redis after it has come back, with an epoch above all others."""
         self._returning = True
-        epoch = await self._look()  # Before the store is troubled for one who is not there.
+        epoch = await self._look()  # Before the store is asked on behalf of a Redis that is gone.
         if self._was_without or 0 < epoch < self._epochs.highest:
             try:
                 await self._raise(pause_s=RETURN_S)
@@ -137,36 +137,36 @@ class SharedLeases:
         self._was_up, self._was_without = True, False
 
     async def beat(self) -> None:
-        """Remember what is held: it is needed when Redis is gone."""
+        """Remember the held leases, for the time when Redis is gone."""
         self._saw(await self._look())
 
     async def learn(self) -> None:
-        """One who is cut off from Redis has leases of the store, with epochs of which Redis knows nothing."""
+        """Learn the store's highest epoch: processes cut off from Redis have leases with epochs unknown to it."""
         self._least = max(self._least, await self._epochs.learn())
 
     def lost(self) -> None:
-        """Redis is gone from now on."""
+        """Note that Redis is gone from now on."""
         self._was_without, self._returning = True, False
 
     async def _look(self) -> int:
-        """See what is held, and whether other homes are there; returns the epoch, 0 for none."""
-        keys = (self._held, self._homes, self._fence)
+        """Read the held leases, and whether other homes are there; return the epoch, 0 without one."""
+        keys = (self._holds, self._homes, self._fence)
         homes, epoch, *found = cast("list[str]", await self._link.ask(BEAT, keys, str(NAMES_MAX), self.home))
         self.several = int(homes) > 1
         now_s = _now_s()
         left = [int(left_us) / MICRO for left_us in found[1::2]]
         known = {name: now_s + left_s for name, left_s in zip(found[::2], left, strict=True)}
-        if self._was_without or int(epoch) != self._seen:
+        if self._was_without or int(epoch) != self._epoch_seen:
             # It may have forgotten some of what was held, or all of it.
             known = {**{name: end_s for name, end_s in self._known.items() if end_s > now_s}, **known}
-        self._known, self._seen = known, int(epoch)
+        self._known, self._epoch_seen = known, int(epoch)
         self._others_s = now_s + left[-1] if len(left) >= NAMES_MAX else 0.0
         return int(epoch)
 
     # --- in Redis ----------------------------------------------------------------------------------------------------
 
     async def _acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        keys = (self._root + name, self._fence, self._held, self._unsure)
+        keys = (self._root + name, self._fence, self._holds, self._unsure)
         while True:
             values = (name, owner, _us(lease_s), str(self._least))
             match cast("list[str]", await self._link.call(ACQUIRE, keys, *values)):
@@ -182,11 +182,11 @@ class SharedLeases:
                     await self._raise()  # It has no epoch, has forgotten it, or was restarted.
 
     async def _raise(self, *, pause_s: float = 0.0) -> None:
-        """Give Redis a new epoch. Those of one process who find that it needs one do so one after the other.
+        """Give Redis a new epoch. Concurrent callers of one process do so one after the other.
 
-        It pauses for those who come back with leases of the store; one who is cut off does not.
+        With `pause_s` Redis grants nothing for that time, so that others come back with their leases of the store.
         """
-        async with self._raising, self._epochs.held() as epoch:
+        async with self._raising, self._epochs.hold_new() as epoch:
             quiet_s = RETURN_S if self._was_up and epoch > 1 else 0.0 if epoch == 1 else UNKNOWN_S
             now_s = _now_s()
             quiet_s = max(quiet_s, self._others_s - now_s)
@@ -201,11 +201,11 @@ class SharedLeases:
         self._least = max(self._least, epoch)
 
     async def _write_down(self, name: str, token: int) -> None:
-        """Have a lease of the store in Redis as well, so that Redis gives it to nobody else."""
+        """Record a lease of the store in Redis as well, so that Redis grants it to no other owner."""
         owner, since_s, lease_s = self._carried[name, token]
         values = (name, owner, *_parts(token), _us(_now_s() - since_s), _us(lease_s))
-        if not await self._link.ask(ADOPT, (self._root + name, self._held), *values):
-            log.warning("lease %r with token %d of the store is held in Redis by somebody else too.", name, token)
+        if not await self._link.ask(ADOPT, (self._root + name, self._holds), *values):
+            log.warning("lease %r with token %d of the store is held in Redis by another owner too.", name, token)
 
     # --- in the store ------------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class SharedLeases:
         return granted
 
     async def _overtake(self, name: str, token: int) -> None:
-        """Redis came back while the store was asked: its next lease must have a higher token than this one."""
+        """Raise the epoch when Redis came back while the store was asked: its next lease must have a higher token."""
         try:
             await self._raise()
             await self._write_down(name, token)
@@ -231,15 +231,15 @@ class SharedLeases:
             self._returning = False  # It is gone again, and is given an epoch when it returns.
 
     async def _renew_local(self, name: str, token: int, lease_s: float) -> bool:
-        held = await self._local.renew(name, token, lease_s)
-        if not held:
+        renewed = await self._local.renew(name, token, lease_s)
+        if not renewed:
             self._carried.pop((name, token), None)
         elif self._link.up:
             try:
                 await self._write_down(name, token)
             except Gone:
                 log.debug("lease %r of the store cannot be written down in Redis now.", name)
-        return held
+        return renewed
 
 
 def _now_s() -> float:
@@ -256,7 +256,7 @@ def _us(seconds: float) -> str:
 
 def _no_keeper(name: str, reason: str) -> UnavailableError:
     return UnavailableError(
-        f"lease {name!r} cannot be had: Redis does not answer ({reason}).",
+        f"lease {name!r} cannot be acquired: Redis does not answer ({reason}).",
         why="Engines with other stores share its leases, and the store of this one does not keep them apart.",
         fix="Start Redis again. Engines that should go on without it have one store, or each a prefix of its own: "
         "redis://…?prefix=shop.",
@@ -266,6 +266,6 @@ def _no_keeper(name: str, reason: str) -> UnavailableError:
 def _no_answer(name: str, token: int, error: Gone) -> UnavailableError:
     return UnavailableError(
         f"Redis does not answer, and lease {name!r} with token {token} is there: {error}",
-        why="Only who gave a lease can renew it.",
-        fix="Nothing to do: it is lost when its time is over, and can then be had from the store.",
+        why="Only the keeper that granted a lease can renew it.",
+        fix="Nothing to do: it is lost when its time is over, and can then be acquired from the store.",
     )

@@ -1,11 +1,11 @@
-"""The connection to Redis: one per engine, and whether there is anybody at its other end.
+"""The connection to Redis: one per engine, with a heartbeat that finds out whether Redis answers.
 
-Whoever gets no answer raises `Gone`; from then on nobody is kept waiting, and everybody does without Redis until a beat
-is answered again. Beats come twice a second. They tell whoever listens, in order, that Redis is there again before
+A request without an answer raises `Gone`. From then on no request waits: all callers do without Redis until a beat is
+answered again. Beats come twice a second. They notify the listeners, in order, that Redis is there again before
 anything else is asked of it.
 
-The driver does not repeat a request by itself: whether something may be repeated is known by who asks. Every request
-has its end here, whatever the driver does meanwhile: it connects, asks several nodes, closes. Closing ends them all.
+The driver does not repeat a request by itself: only the caller knows whether it may be repeated. Every request has its
+deadline here, whatever the driver does meanwhile: it connects, asks several nodes, closes. Closing ends them all.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ ANSWER_S = 1.0
 """How long Redis may take to answer before it is taken for gone."""
 
 FIRST_S = 2.0
-"""The same while it is taken for gone: a connection is made first, and nobody waits for it but the beat."""
+"""The same while it is taken for gone: a connection is made first, and only the beat waits for it."""
 
 CLOSE_S = 1.5
 """How long each part of closing may take, whether Redis answers or not."""
 
 STILL_S = 0.5
-"""A request that ends so much later than it should was not kept waiting by Redis alone."""
+"""A request that ends this much too late was not delayed by Redis alone: this process stood still."""
 
 CALLS_MAX = 16
-"""Calls under way at once, each with a connection; more of them wait. Beats have connections beside them."""
+"""Concurrent calls, each with a connection; more of them wait. Beats have connections beside them."""
 
 CONNECTIONS_MAX = 64
 
@@ -50,11 +50,11 @@ class Gone(Exception):
     def __init__(self, why: str, *, still: bool = False) -> None:
         super().__init__(why)
         self.still = still
-        """This process itself stood still, and cannot know whether Redis has answered."""
+        """Whether this process itself stood still, and cannot know if Redis has answered."""
 
 
 class Driver(Protocol):
-    """What is used of the driver."""
+    """The methods of the driver that are used."""
 
     async def evalsha(self, sha: str, numkeys: int, *values: str) -> object:
         """Run a script that Redis knows."""
@@ -65,7 +65,7 @@ class Driver(Protocol):
         ...
 
     async def info(self, *sections: str, **where: str) -> dict[str, object]:
-        """What Redis says of itself."""
+        """Return Redis's own INFO."""
         ...
 
     async def aclose(self) -> None:
@@ -74,14 +74,14 @@ class Driver(Protocol):
 
 
 class Listener(Protocol):
-    """Somebody who is told what becomes of Redis."""
+    """An object that is notified when Redis comes back, and at every beat."""
 
     async def returned(self) -> None:
-        """Redis answers, for the first time or again. Nobody else asks it anything meanwhile. May raise Gone."""
+        """React to Redis answering, for the first time or again. No other request runs meanwhile. May raise Gone."""
         ...
 
     async def beat(self) -> None:
-        """Half a second has passed and Redis is there. May raise Gone."""
+        """React to a beat: half a second has passed and Redis is there. May raise Gone."""
         ...
 
 
@@ -94,7 +94,7 @@ class Link:
         self.reason = "it has not answered yet"
         """Why it is taken for gone."""
         self.still = False
-        """It is taken for gone because this process stood still, and until the next beat nobody knows."""
+        """Whether it is taken for gone because this process stood still; the next beat decides."""
         self._chance = chance
         self._changed = changed
         self._listeners: list[Listener] = []
@@ -102,43 +102,43 @@ class Link:
         self._driver, self._errors = _driver(address)
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._beating: asyncio.Task[None] | None = None
-        self._told: bool | None = None
+        self._reported_up: bool | None = None
         self._closing = asyncio.Event()
         self._is_up = asyncio.Event()
         self._asking: set[asyncio.Timeout] = set()
-        """Of the requests under way."""
+        """The deadlines of the requests under way."""
         self._idle = asyncio.Event()
         self.loop = asyncio.get_running_loop()
 
     @property
     def up(self) -> bool:
-        """Whether Redis is there. One whose event loop has ended without a word asks nobody any more."""
+        """Whether Redis is there. False once its event loop is closed."""
         return self._up and not self.loop.is_closed()
 
     def listen(self, listener: Listener) -> None:
-        """Tell this one too, behind the others."""
+        """Notify this listener too, after the others."""
         with self._lock:  # A limit may be changed in any thread.
             self._listeners = [*self._listeners, listener]
 
     def ignore(self, listener: Listener) -> None:
-        """Tell this one no more."""
+        """Stop notifying this listener."""
         with self._lock:
             self._listeners = [each for each in self._listeners if each is not listener]
 
     async def begin(self) -> None:
-        """Try for the first time; from then on by itself. Whether it has worked is in `up`."""
+        """Connect for the first time, then start the beats. `up` says whether it has worked."""
         await self._try()
         self._beating = self.loop.create_task(self._beat())
 
     async def call(self, script: Script, keys: Sequence[str], *values: str) -> object:
-        """Run a script. Raises Gone at once while Redis is known to be gone."""
+        """Run a script. Raises Gone immediately while Redis is known to be gone."""
         async with self._room:
             if not self.up:
                 raise Gone(self.reason)
             return await self.ask(script, keys, *values)
 
     async def ask(self, script: Script, keys: Sequence[str], *values: str) -> object:
-        """Run a script, also while Redis is taken for gone: for those who find out."""
+        """Run a script, also while Redis is taken for gone: for listeners that test it."""
         if self._closing.is_set():
             raise Gone("the engine is being closed")
         limit_s = ANSWER_S if self._up else FIRST_S
@@ -151,7 +151,7 @@ class Link:
             still = self.loop.time() - begun_s > limit_s + STILL_S
             self._lost(f"it has not answered for {limit_s:g} s", still=still)
             raise Gone(self.reason, still=still) from error
-        except self._errors.gone as error:
+        except self._errors.unusable as error:
             self._lost(why_gone(error, cluster=self.address.cluster))
             raise Gone(self.reason) from error
         finally:
@@ -167,11 +167,11 @@ class Link:
 
     @property
     def refusals(self) -> tuple[type[Exception], ...]:
-        """What the driver raises when Redis cannot be used."""
-        return self._errors.gone
+        """The exceptions that the driver raises when Redis cannot be used."""
+        return self._errors.unusable
 
     async def info(self, *, cluster: bool) -> dict[str, object]:
-        """What Redis says of itself, whether it is taken for gone or not; of a cluster, what one node says."""
+        """Return Redis's own INFO, whether it is taken for gone or not; of a cluster, that of one node."""
         return await (self._driver.info(target_nodes="random") if cluster else self._driver.info())
 
     async def back(self, wait_s: float) -> bool:
@@ -182,7 +182,7 @@ class Link:
         return self.up
 
     async def close(self) -> None:
-        """Close it, within a few seconds also if nobody answers. Twice is once."""
+        """Close the connection, within a few seconds even if Redis does not answer. A second call does nothing."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -192,7 +192,7 @@ class Link:
             if not limit.expired():
                 limit.reschedule(self.loop.time())
         if self._asking:
-            # A driver that swallows its end (asyncio.wait_for does, up to Python 3.11) would connect behind our back.
+            # A driver that swallows its end (asyncio.wait_for does, up to Python 3.11) would go on connecting.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self._idle.wait()
@@ -201,7 +201,7 @@ class Link:
             await asyncio.wait([self._beating], timeout=CLOSE_S)
             self._beating.cancel()
             await asyncio.wait([self._beating], timeout=CLOSE_S)
-        with contextlib.suppress(TimeoutError, *self._errors.gone):
+        with contextlib.suppress(TimeoutError, *self._errors.unusable):
             async with asyncio.timeout(CLOSE_S):
                 await self._driver.aclose()
 
@@ -209,12 +209,12 @@ class Link:
         self._up, self.reason, self.still = False, " ".join(why.split()), still
         self._is_up.clear()
         if not self._closing.is_set():
-            self._tell(up=False)
+            self._report_change(up=False)
 
-    def _tell(self, *, up: bool) -> None:
-        if self._told is up:
+    def _report_change(self, *, up: bool) -> None:
+        if self._reported_up is up:
             return
-        if up and self._told is False:
+        if up and self._reported_up is False:
             log.warning("Redis at %s is there again: leases, limits and breakers are shared.", self.address.shown)
         elif not up:
             log.error(
@@ -223,7 +223,7 @@ class Link:
                 self.address.shown,
                 self.reason,
             )
-        self._told = up
+        self._reported_up = up
         self._changed(up, self.reason)
 
     async def _beat(self) -> None:
@@ -243,13 +243,13 @@ class Link:
                     return
                 self._up, self.reason = True, ""
                 self._is_up.set()
-                self._tell(up=True)
+                self._report_change(up=True)
             for listener in tuple(self._listeners):
                 await listener.beat()
         except Gone as error:
             self._lost(str(error), still=error.still)
         except Exception as error:
-            # A mistake here must not end the beats: nobody would ever come back.
+            # A mistake here must not end the beats: the link would never come back.
             log.exception("a beat of Redis at %s has failed, and is tried again.", self.address.shown)
             self._lost(f"{type(error).__name__}: {error}")
 
@@ -257,7 +257,7 @@ class Link:
 class _Errors(NamedTuple):
     unknown: type[Exception]
     """Redis does not know a script."""
-    gone: tuple[type[Exception], ...]
+    unusable: tuple[type[Exception], ...]
 
 
 def _driver(address: Address) -> tuple[Driver, _Errors]:
@@ -282,7 +282,7 @@ def _driver(address: Address) -> tuple[Driver, _Errors]:
             decode_responses=True,
         )
         if isinstance(driver, redis.asyncio.Redis):
-            # It connects to nobody yet, and knows its options.
+            # It does not connect yet, and checks its options.
             driver.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
         raise unknown_option(address, error) from error
@@ -291,5 +291,5 @@ def _driver(address: Address) -> tuple[Driver, _Errors]:
 
 @functools.cache
 def _sha(script: Script) -> str:
-    """The name by which Redis knows a script. It is no secret."""
+    """Return the name by which Redis knows a script. It is not a secret."""
     return hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()

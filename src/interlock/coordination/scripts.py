@@ -1,12 +1,12 @@
-"""What happens inside Redis: each script is one atomic step, and touches the keys of one slot only.
+"""The Lua scripts that run inside Redis: each is one atomic step, and touches the keys of one slot only.
 
 The time is Redis's own in all of them (TIME), never that of a client (C11). Numbers of microseconds are written out,
 because Lua would write them with an exponent.
 
-A token of a lease has two parts, an epoch and a count. The count grows with every lease that is given here, of whatever
+A token of a lease has two parts, an epoch and a count. The count grows with every lease that is granted here, of any
 name, so that no name needs a key that lives for ever. The epoch comes from the store and is higher than all before. A
-Redis that was restarted or emptied, or a replica that took over, may have forgotten counts: `ACQUIRE` sees it by the
-run that the epoch was given to, and gives nothing before it has a new epoch.
+Redis that was restarted or emptied, or a replica that took over, may have lost counts: `ACQUIRE` recognises it by the
+run that the epoch was given to, and grants nothing before it has a new epoch.
 """
 
 from typing import NamedTuple
@@ -32,15 +32,15 @@ local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 """
 
 KEPT_US = 3_600_000_000
-"""So long the record of a lease outlives the lease: who comes late is still known for its last holder."""
+"""How long the record of a lease outlives the lease: a late caller still learns its last holder."""
 
 HOME_US = 10_000_000
-"""A home of which nobody has been heard for so long is not there any more."""
+"""A home without a sign of life for this long is not counted any more."""
 
 COUNT_MAX = 2**32 - 1
 
 KEPT_MS_MAX = 10**12
-"""Nothing is kept for longer, 31 years: Redis refuses a number that it cannot add to its time."""
+"""The longest time to live, 31 years: Redis refuses a number that it cannot add to its time."""
 
 GIVE = f"""
 local function give(key, held, name, owner, epoch, count, since, until_us)
@@ -54,8 +54,8 @@ end
 ACQUIRE = Script(
     "acquire",
     f"""{TIME}{RUN}{GIVE}
--- KEYS: the lease, the fence, who holds what, what may be held. ARGV: name, owner, how long, the highest epoch that was
--- seen by who asks: a Redis that is behind it was emptied, and was given a lower one by somebody who knew of none.
+-- KEYS: the lease, the fence, who holds what, what may be held. ARGV: name, owner, how long, the highest epoch that the
+-- caller has seen: a Redis with a lower one was emptied, and got its epoch from a process that knew of none.
 local name, owner, until_us = ARGV[1], ARGV[2], now + ARGV[3]
 local fence = redis.call('HMGET', KEYS[2], 'epoch', 'run', 'count', 'quiet')
 if not fence[1] or (run ~= '' and fence[2] ~= run) or tonumber(fence[3]) >= {COUNT_MAX}
@@ -191,8 +191,8 @@ SAY = Script(
     "say",
     f"""{TIME}
 -- KEYS: a breaker, its probes. ARGV: what (open, closed, force), the generation that is known, how long it stays open,
--- how it is forced, why, by whom, the life that is known, a new one. Of two who say something about one generation the
--- first is heard. A life begins when Redis knows nothing of the breaker: generations of two lives cannot be compared.
+-- how it is forced, why, by whom, the life that is known, a new one. Of two reports about one generation the first
+-- counts. A life begins when Redis knows nothing of the breaker: generations of two lives cannot be compared.
 local what, seen, reset, forced, why, by = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local found = redis.call('HMGET', KEYS[1], 'generation', 'state', 'until', 'forced', 'life')
 local known, life = tonumber(found[1] or '0'), found[5] or ARGV[8]
@@ -217,7 +217,7 @@ return 1
 PROBE = Script(
     "probe",
     f"""{TIME}
--- KEYS: a breaker, its probes. ARGV: the generation that is known, probes at once, who asks, how long a probe may take.
+-- KEYS: a breaker, its probes. ARGV: the generation that is known, probes_max, the permit, how long a probe may take.
 local found = redis.call('HMGET', KEYS[1], 'generation', 'state', 'until')
 if found[1] ~= ARGV[1] or found[2] ~= 'open' or tonumber(found[3]) > now then return 0 end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', whole(now))
@@ -231,7 +231,7 @@ return 1
 ABANDON = Script(
     "abandon",
     """
--- A probe says nothing. KEYS: the probes of a breaker. ARGV: who has asked.
+-- A probe has reported nothing. KEYS: the probes of a breaker. ARGV: who has asked.
 return redis.call('ZREM', KEYS[1], ARGV[1])
 """,
 )

@@ -1,12 +1,12 @@
-"""A token bucket for the whole cluster (C7): one in Redis, and a handful of its tokens in every process.
+"""The token bucket of the whole cluster (C7): one bucket in Redis, and a batch of its tokens in every process.
 
-Whoever takes a token takes one that is here already, so nobody waits for Redis. When half of a handful is spent,
-another one is fetched beside everything else: as many as were used lately, at least what the rate gives in 20 ms. A
-burst that comes at once is borrowed, up to what the bucket had when it was last asked, and paid with the next request:
-the bucket may owe something then, and nobody is given anything before that is made up. So the cluster as a whole admits
-what the rate says, and a burst may be had once by each process that saw the bucket full. What is not used goes back.
+A caller takes a token that is here already, so no caller waits for Redis. When half of a batch is spent, another one is
+fetched in the background: as many as were used lately, at least what the rate gives in 20 ms. A sudden burst borrows,
+up to what the bucket had when it was last asked, and pays with the next request. The bucket may then be in debt, and
+grants nothing before that is made up. So the cluster as a whole admits what the rate says, and each process that saw
+the bucket full may have one burst. Unused tokens go back.
 
-While Redis is gone each process has the whole rate to itself; when that begins, without a burst, as of its last answer.
+While Redis is gone each process has the whole rate to itself; it begins without a burst, as of the last answer.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from interlock.core.policies import Bucket, TokenRate
 from interlock.seams import Clock
 
 LEAST_S = 0.02
-"""At least what the rate gives in this time is fetched at once."""
+"""A request fetches at least what the rate gives in this time."""
 
 PACE_S = 0.01
-"""Between two requests of one process for one bucket: one that is empty is not asked for every call."""
+"""The pause between two requests of one process for one bucket: an empty one is not asked for every call."""
 
 FRESH_S = 1.0
-"""What the bucket had so long ago says nothing about what can be borrowed now."""
+"""After this time the bucket's last level says nothing about what can be borrowed now."""
 
 WAIT_S_MAX = 1.0
 
 
 class SharedTokens:
-    """One process's share of a bucket. May be used from any thread; fetching lives in the event loop of the link."""
+    """One process's share of a bucket. May be used from any thread; fetching runs in the event loop of the link."""
 
     def __init__(self, link: Link, key: str, rate: TokenRate, clock: Clock, stir: Callable[[], None]) -> None:
         self.rate = rate
@@ -44,30 +44,30 @@ class SharedTokens:
         self._stir = stir
         self._lock = threading.Lock()
         self._here = 0
-        """Fewer than 0 are borrowed."""
+        """Tokens of this process; a negative number is borrowed."""
         self._credit = 0
-        """What may still be borrowed."""
+        """How many may still be borrowed."""
         self._asked_s = -math.inf
         self._begun_s = clock.monotonic_s()
         self._spent = self._spent_before = 0
         self._least = max(1, math.ceil(rate.rate_per_s * LEAST_S))
         self._wait_s = 0.0
-        """How long it takes until there is another token, as of the last answer."""
+        """Seconds until there is another token, as of the last answer."""
         self._fetching: asyncio.Task[None] | None = None
         self._fetched = True
         self._refused = self._closed = False
         self._bucket = rate.full(self._begun_s)
-        """While Redis is gone."""
+        """The bucket of this process, while Redis is gone."""
         self._shared = link.up
         link.listen(self)
 
     @property
     def is_shared(self) -> bool:
-        """Whether they are those of the cluster: while Redis is gone they are those of this process."""
+        """Whether the tokens are the cluster's; while Redis is gone they are this process's own."""
         return self._link.up
 
     def wait_s(self) -> float:
-        """0.0 when there is a token, otherwise how long it will take; nothing is taken."""
+        """Return 0.0 when there is a token, otherwise the seconds until there is one; take nothing."""
         with self._lock:
             if not self._is_shared():
                 return self.rate.take(self._bucket, self._clock.monotonic_s())[1]
@@ -78,7 +78,7 @@ class SharedTokens:
         return max(self._wait_s, PACE_S)
 
     def take(self) -> bool:
-        """Take one if there is one."""
+        """Take a token if there is one."""
         with self._lock:
             if not self._is_shared():
                 self._bucket, wait_s = self.rate.take(self._bucket, self._clock.monotonic_s())
@@ -101,13 +101,13 @@ class SharedTokens:
         return self._credit >= 1 and self._clock.monotonic_s() - self._asked_s < FRESH_S
 
     async def returned(self) -> None:
-        """Redis is there again: what was here before it was gone is not worth much now."""
+        """Start again from the bucket's level: tokens from before the outage count for nothing."""
         with self._lock:
             self._here = self._credit = 0
         await self._ask(self._least)
 
     async def beat(self) -> None:
-        """While nobody takes any: give back what is beyond a handful, and see what a burst could have."""
+        """Return surplus tokens while none are taken, and read what a burst could borrow."""
         with self._lock:
             idle = self._spent == self._spent_before
             self._spent_before = self._spent
@@ -115,12 +115,12 @@ class SharedTokens:
             await self._ask(0, keep=self._least)
 
     def retire(self) -> None:
-        """There is another rate: this one is not asked any more."""
+        """Stop using this rate: another one has replaced it."""
         self._closed = True
         self._link.ignore(self)
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Return all tokens to the bucket."""
         self.retire()
         if self._fetching is not None:
             self._fetching.cancel()
@@ -149,26 +149,26 @@ class SharedTokens:
         if _running_loop() is self._link.loop:
             self._fetch_now()
         else:
-            with contextlib.suppress(RuntimeError):  # The loop may have ended, and nobody asks for it any more.
+            with contextlib.suppress(RuntimeError):  # The loop may have ended, and with it the need for tokens.
                 self._link.loop.call_soon_threadsafe(self._fetch_now)
 
     def _fetch_now(self) -> None:
         self._fetching = self._link.loop.create_task(self._fetch())
 
     async def _fetch(self) -> None:
-        """Fetch handfuls for as long as somebody needs them, at a pace; whoever was refused is told of each."""
+        """Fetch batches at a pace while they are needed; after each, stir the callers that were refused."""
         try:
             while not self._closed and self._link.up:
                 with self._lock:
                     want = max(self._least, 2 * (self._spent - self._spent_before))
-                given = await self._ask(want)
+                granted = await self._ask(want)
                 with self._lock:
-                    # Also those who were refused while the request was under way.
-                    refused = self._refused and given > 0
+                    # Also callers that were refused while the request was under way.
+                    refused = self._refused and granted > 0
                     self._refused = self._refused and not refused
                 if refused:
                     self._stir()
-                await asyncio.sleep(PACE_S if given else min(WAIT_S_MAX, max(PACE_S, self._wait_s)))
+                await asyncio.sleep(PACE_S if granted else min(WAIT_S_MAX, max(PACE_S, self._wait_s)))
                 with self._lock:
                     if self._here > self._least // 2 or (self._here >= 0 and not self._refused):
                         return
@@ -179,20 +179,20 @@ class SharedTokens:
                 self._fetched = True
 
     async def _ask(self, want: int, *, keep: int | None = None) -> int:
-        """Pay what was borrowed, give back what is beyond `keep`, ask for more; returns how many came."""
+        """Pay borrowed tokens, return those beyond `keep`, request more; return how many were granted."""
         with self._lock:
             back = self._here if self._here < 0 else 0 if keep is None else max(0, self._here - keep)
             self._here -= back
         rate = self.rate
         values = (repr(float(rate.rate_per_s)), repr(float(rate.burst)), str(want), str(back))
         asked_s = self._clock.monotonic_s()
-        given, level = cast("tuple[int, str]", await self._link.ask(TAKE, (self._key,), *values))
+        granted, level = cast("tuple[int, str]", await self._link.ask(TAKE, (self._key,), *values))
         with self._lock:
-            self._here += given
+            self._here += granted
             self._credit = math.floor(float(level)) + min(0, self._here)
             self._asked_s = asked_s
-            self._wait_s = 0.0 if given else max(0.0, (1 - float(level)) / rate.rate_per_s)
-        return given
+            self._wait_s = 0.0 if granted else max(0.0, (1 - float(level)) / rate.rate_per_s)
+        return granted
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -1,4 +1,4 @@
-"""What is allowed from here, without executing anything (A6)."""
+"""List the transitions that are allowed from a state, without executing anything (A6)."""
 
 from typing import cast
 
@@ -10,13 +10,16 @@ from interlock.core.values import Allowed, ContextT, Snapshot, StateT
 
 
 def allowed(table: Table, snapshot: Snapshot[StateT, ContextT], event: Event | None = None) -> list[Allowed[StateT]]:
-    """The transitions from the snapshot's state, in declared order; with an event only its own, guards asked."""
+    """Return the transitions from the snapshot's state, in declared order.
+
+    With an event, return only its own transitions and evaluate their guards. Raises what `decide` raises for a guard.
+    """
     node = known(table, snapshot.state)
     if event is None:
         return [_open(node, move) for moves in node.moves.values() for move in moves]
     if type(event) not in table.events.values():
         raise foreign_event(table, event)
-    return [_asked(table, node, move, snapshot.context, event) for move in node.moves.get(type(event), ())]
+    return [_evaluated(table, node, move, snapshot.context, event) for move in node.moves.get(type(event), ())]
 
 
 def _open(node: Node, move: Transition) -> Allowed[StateT]:
@@ -24,7 +27,7 @@ def _open(node: Node, move: Transition) -> Allowed[StateT]:
     return Allowed(move.event, to, () if move.guard_name is None else (move.guard_name,))
 
 
-def _asked(table: Table, node: Node, move: Transition, context: object, event: Event) -> Allowed[StateT]:
+def _evaluated(table: Table, node: Node, move: Transition, context: object, event: Event) -> Allowed[StateT]:
     entry: Allowed[StateT] = _open(node, move)
     if move.guard is None:
         return entry

@@ -1,4 +1,4 @@
-"""Arguments of a machine in the shape that is needed, or a clear refusal: sets of states and mappings of them."""
+"""Convert the arguments of `Machine`: sets of states and mappings of states. Anything else raises DefinitionError."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -12,14 +12,14 @@ from interlock.errors import DefinitionError
 KeyT = TypeVar("KeyT")
 
 
-def as_states(name: str, given: object) -> frozenset[Enum]:
-    """The set of states that was given; a single state, or something else, is refused."""
-    told = shown(given)
-    several = isinstance(given, AbstractSet | list | tuple)
-    members = tuple(cast("Iterable[object]", given)) if several else ()
+def as_states(name: str, argument: object) -> frozenset[Enum]:
+    """Return the argument as a set of states. Raises DefinitionError for a single state or anything else."""
+    text = shown(argument)
+    several = isinstance(argument, AbstractSet | list | tuple)
+    members = tuple(cast("Iterable[object]", argument)) if several else ()
     if not several or not all(isinstance(member, Enum) for member in members):
         raise DefinitionError(
-            f"{name}={told} is not a set of states.",
+            f"{name}={text} is not a set of states.",
             why="A machine may have several such states.",
             fix=f"Write braces around it: {name}={{State.X}}.",
             rule="bad-states",
@@ -28,12 +28,12 @@ def as_states(name: str, given: object) -> frozenset[Enum]:
     return frozenset(cast("Iterable[Enum]", members))
 
 
-def as_mapping(name: str, given: object) -> dict[KeyT, Enum]:
-    """The mapping that was given, None being an empty one; anything else is refused."""
-    if given is None or isinstance(given, Mapping):
-        return dict(cast("Mapping[KeyT, Enum]", given or {}))
+def as_mapping(name: str, argument: object) -> dict[KeyT, Enum]:
+    """Return the argument as a dict, empty for None. Raises DefinitionError for anything else."""
+    if argument is None or isinstance(argument, Mapping):
+        return dict(cast("Mapping[KeyT, Enum]", argument or {}))
     raise DefinitionError(
-        f"{name}={shown(given)} is not a mapping.",
+        f"{name}={shown(argument)} is not a mapping.",
         why="It says for each state where it leads.",
         fix=f"Write {name}={{from: to}}.",
         rule="bad-states",

@@ -4,12 +4,12 @@ A `Breaker` is the policy, a `Circuit` is where one breaker stands; both are val
 the next circuit. Times are seconds of the caller's own monotonic clock (G8), so that a breaker does the same in a test,
 a simulation and production.
 
-Only failures of the infrastructure count. A decline is an answer: whoever gives it is alive. After the opening a
-circuit admits a few probes; when one works it is closed, and calls come back in waves: two under way at once, then one
-more for each that works, so that what has just recovered is not run over by everybody who has waited.
+Only failures of the infrastructure count. A decline counts as a success: a dependency that declines is alive. An open
+circuit admits a few probes after `reset_s`. A probe that succeeds closes it. Then calls return in waves: two concurrent
+calls, and one more for each success, so that waiting calls do not overload a dependency that has just recovered.
 
-The odd choice: an undo may try a circuit that is open, a few at a time and until one fails, because what it gives back
-is owed to somebody and the breaker only guesses.
+The odd choice: an undo may call through an open circuit, a few at a time and until one fails. An undo is owed, and the
+breaker only estimates that the dependency is down.
 """
 
 import math
@@ -25,15 +25,15 @@ Verdict = Literal["call", "probe", "undo", "wait"]
 """How a call is admitted: as any call, as a probe, as an undo through an open circuit; or not now."""
 
 FIRST_WAVE = 2
-"""Calls under way at once when a probe has worked."""
+"""Concurrent calls that are admitted after a probe has succeeded."""
 
 
 SAME_S = 1e-6
-"""Times that are so close are the same: sums and differences of seconds are rounded."""
+"""Times closer than this count as equal, because sums and differences of seconds are rounded."""
 
 
 class Circuit(msgspec.Struct, frozen=True):
-    """Where one breaker stands."""
+    """The state of one breaker."""
 
     failures: int = 0
     """Failures in a row."""
@@ -42,30 +42,30 @@ class Circuit(msgspec.Struct, frozen=True):
     outcomes: int = 0
     """The last calls as bits, the newest lowest: 1 for a failure. Kept in the failure-rate mode only."""
     calls: int = 0
-    """How many of them there are."""
+    """The number of calls in `outcomes`."""
     opened: bool = False
     retry_at_s: float = 0.0
     """When probes are admitted."""
     probes: int = 0
-    """Probes under way, those of an earlier opening as well: none is forgotten before it ends."""
+    """Probes under way, including those of an earlier opening, until they end."""
     probed_at_s: float = 0.0
-    """When the last of them began."""
+    """When the last probe began."""
     undos: int = 0
     """Undos under way through the open circuit."""
     undos_failed: bool = False
-    """One of them failed: the others wait like everybody."""
+    """True after one of these undos failed: further undos wait like any call."""
     wave: int = 0
-    """Calls that may be under way at once while the dependency recovers; 0: no such bound."""
+    """The bound on concurrent calls while the dependency recovers; 0: no bound."""
     closed_at_s: float = -math.inf
-    """When a probe has closed it. What began before that and fails late says nothing about the dependency now."""
+    """When a probe closed it. A failure of a call that began earlier is ignored."""
 
     @property
     def eventful(self) -> bool:
-        """Whether a success would change it."""
+        """Return whether a success would change the circuit."""
         return self.opened or bool(self.failures or self.business or self.wave)
 
     def phase(self, now_s: float) -> Phase:
-        """One of "closed", "open" and "half_open"."""
+        """Return "closed", "open" or "half_open"."""
         if not self.opened:
             return "closed"
         return "open" if now_s < self.retry_at_s else "half_open"
@@ -80,18 +80,18 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop calling a dependency and when to try again (C4)."""
 
     failures: int = 5
-    """Failures in a row that open it; not looked at when there is a `failure_rate`."""
+    """Failures in a row that open it; ignored with a `failure_rate`."""
     reset_s: float = 30.0
     """How long it stays open before probes are admitted."""
     probes: int = 1
-    """Probes at once. Each `reset_s` without an answer admits one more: a probe that hangs holds up no other."""
+    """Concurrent probes. Each `reset_s` without an answer admits one more, so that a hanging probe blocks no other."""
     failure_rate: float | None = None
     """The share of the last `window_calls` calls that opens it, instead of failures in a row."""
     window_calls: int = 50
     calls_min: int = 10
-    """So many calls are needed to speak of a share."""
+    """The fewest calls in the window for which `failure_rate` is evaluated."""
     slow_s: float | None = None
-    """A call that takes as long as this counts as a failure although it worked."""
+    """A successful call that takes this long or longer counts as a failure."""
     business_failures: int | None = None
     """Business errors in a row that open it; None: they never do."""
 
@@ -118,11 +118,11 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     def admit(
         self, circuit: Circuit, now_s: float, *, under_way: int = 0, undo: bool = False
     ) -> tuple[Circuit, Verdict]:
-        """Whether a call may be made now, while so many are under way, and the circuit then."""
+        """Admit a call or not, while `under_way` others run. Return the next circuit and the verdict."""
         if not circuit.opened:
             return (circuit, "wait") if 0 < circuit.wave <= under_way else (circuit, "call")
         if now_s >= circuit.retry_at_s:
-            # Probes that hang for `reset_s` are waited for no longer: a timeout of an hour must not hold up others.
+            # Do not wait longer than `reset_s` for a probe that hangs: a timeout of an hour must not block others.
             if circuit.probes < self.probes or now_s >= self.probes_again_s(circuit):
                 return replace(circuit, probes=circuit.probes + 1, probed_at_s=now_s), "probe"
         elif undo and not circuit.undos_failed and circuit.undos < self.probes:
@@ -130,15 +130,15 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return circuit, "wait"
 
     def probes_again_s(self, circuit: Circuit) -> float:
-        """When a half-open circuit has waited long enough for probes that hang."""
+        """Return when a half-open circuit admits another probe although earlier ones have not ended."""
         return circuit.probed_at_s + self.reset_s
 
     def succeeded(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
-        """The circuit after a call that worked. A probe closes it; a call from before the opening says nothing now."""
+        """Return the circuit after a success. A probe closes it; a call from before the opening changes nothing."""
         if self.slow_s is not None and took_s >= self.slow_s:
             return self.failed(circuit, now_s, took_s=took_s, admitted=admitted)
         if self.failure_rate is None and admitted == "call" and not circuit.eventful:
-            return circuit  # The way of nearly every call.
+            return circuit  # The path of nearly every call.
         circuit = self.abandoned(circuit, admitted=admitted)
         if circuit.opened:
             return self._answered(circuit, now_s, admitted)
@@ -146,7 +146,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return circuit if self.failure_rate is None else self._counted(circuit, failed=False)
 
     def failed(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
-        """The circuit after a failure of the infrastructure: counted while closed, opened again by a failed probe."""
+        """Return the circuit after an infrastructure failure: counted while closed, reopened by a failed probe."""
         circuit = self.abandoned(circuit, admitted=admitted)
         if circuit.opened:
             if admitted == "call":
@@ -166,7 +166,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return self._open(counted, now_s) if counted.calls >= self.calls_min and too_many else counted
 
     def refused(self, circuit: Circuit, now_s: float, *, took_s: float = 0.0, admitted: Verdict = "call") -> Circuit:
-        """The circuit after a business error: an answer like any other, unless they have a threshold of their own."""
+        """Return the circuit after a business error, which counts as a success unless `business_failures` is set."""
         if self.business_failures is None:
             return self.succeeded(circuit, now_s, took_s=took_s, admitted=admitted)
         if circuit.opened and circuit.business >= self.business_failures:
@@ -179,9 +179,9 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return self._open(after, now_s) if business >= self.business_failures else after
 
     def abandoned(self, circuit: Circuit, *, admitted: Verdict = "call") -> Circuit:
-        """The circuit after a call that says nothing about the dependency: cancelled, or a mistake of the program.
+        """Return the circuit after a call without evidence about the dependency: cancelled, or a bug in the program.
 
-        A probe gives its place back; without this a half-open circuit would admit nobody ever again.
+        A probe releases its slot; otherwise a half-open circuit would never admit a call again.
         """
         if admitted == "probe":
             return replace(circuit, probes=max(0, circuit.probes - 1))
@@ -190,7 +190,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         return circuit
 
     def _answered(self, circuit: Circuit, now_s: float, admitted: Verdict) -> Circuit:
-        """Somebody is alive behind a circuit that is open."""
+        """Return the circuit after a success while it was open: a probe closes it, or an undo once it is half open."""
         if admitted == "call" or circuit.phase(now_s) == "open":
             return circuit
         return Circuit(wave=FIRST_WAVE, closed_at_s=now_s, probes=circuit.probes, undos=circuit.undos)

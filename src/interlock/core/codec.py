@@ -1,11 +1,10 @@
-"""Contexts and events as bytes and back: JSON by msgspec, typed, bounded, and without silent losses.
+"""Codec of one machine: contexts and events to JSON and back, typed and bounded, without silent loss.
 
 Any type msgspec can encode is a context: dataclass, Struct, TypedDict; a pydantic model too, without importing
-pydantic. JSON has no NaN and databases take no NUL, and encoders tend to turn the first into null: both are
-refused here, on every store alike.
+pydantic. NaN and NUL are refused on every store: JSON has no NaN (encoders write null), and PostgreSQL stores no NUL.
 
-The odd choice: NaN and NUL are looked for in the encoded bytes first (`null`, the escaped NUL), because a substring
-search costs a hundredth of walking the value; only when one is found is the value walked to see whether it was real.
+The odd choice: the encoded bytes are searched for `null` and the escaped NUL first, because a substring search costs a
+hundredth of walking the value. The value is walked only after a match.
 """
 
 import dataclasses
@@ -31,14 +30,14 @@ CONTEXT_BYTES_MAX = 1_048_576
 """G6: the default of `context_bytes_max`; payloads of events have the same bound."""
 
 DEPTH_MAX = 100
-"""G6: levels of nesting in a context or payload that comes from outside."""
+"""G6: the most levels of nesting in a context or payload that comes from outside."""
 
 _NAMES: dict[type[object], frozenset[str]] = {}
-"""What `_names_of` has found."""
+"""The results of `_names_of`, by class."""
 
 
 class Codec(Generic[ContextT, EventT]):
-    """Writes and reads the contexts and events of one machine."""
+    """Encode and decode the contexts and events of one machine."""
 
     def __init__(
         self,
@@ -81,11 +80,11 @@ class Codec(Generic[ContextT, EventT]):
             ) from error
 
     def encode_context(self, context: ContextT) -> bytes:
-        """The context as JSON. Raises PayloadTooLarge or InvalidPayload; trusts the fields' types."""
+        """Return the context as JSON. Raises PayloadTooLarge or InvalidPayload; does not check the fields' types."""
         return self._encode(context, f"{self.machine}: the context")
 
     def checked_context(self, context: ContextT) -> bytes:
-        """The context as JSON, and the proof that it can be read back: for values that come from outside."""
+        """Return a context from outside as JSON. Raises InvalidPayload if it decodes to another value."""
         expected = class_of(self._context)
         if type(context) is not expected and (is_exact(self._context) or not isinstance(context, expected)):
             raise InvalidPayload(
@@ -95,54 +94,54 @@ class Codec(Generic[ContextT, EventT]):
             )
         data = self.encode_context(context)
         read = self.decode_context(data)
-        # What an exact class has written has no other fields, unless some lie deeper; a TypedDict may have any.
+        # An exact class writes no surplus fields, except in nested values; a TypedDict may have any.
         if not is_exact(self._context) or data.count(b"{") + data.count(b"[") > 1:
             read = self.decode_context(data, strict=True)
         if type(context).__eq__ is not object.__eq__ and read != context:
             raise InvalidPayload(
                 f"{self.machine}: the context {shown(context)} comes back as {shown(read)}.",
-                why="What is stored must be what was decided; a field typed Any comes back as plain JSON, and a "
+                why="The stored context must equal the decided one; a field typed Any comes back as plain JSON, and a "
                 "__post_init__ runs again.",
                 fix="Give the field its real type; make __post_init__ leave a good value alone.",
             )
         return data
 
     def stored_context(self, context: ContextT) -> tuple[bytes, ContextT]:
-        """Return the context as JSON, and as it is read back: an action may put a list where a tuple belongs."""
+        """Return the context as JSON and as it decodes, which may differ: an action may set a list for a tuple."""
         data = self.encode_context(context)
         try:
             return data, self._context_decoder.decode(data)
-        except Exception:  # noqa: BLE001 -- it is told below, with a name.
+        except Exception:  # noqa: BLE001 -- decode_context raises it again, with the field's name.
             return data, self.decode_context(data)
 
     def stored_event(self, event: EventT) -> bytes:
-        """The event's payload as JSON, known to be readable."""
+        """Return the event's payload as JSON, after decoding it again."""
         data = self.encode_event(event)
         try:
             self._event_decoders[self._names[type(event)]].decode(data)
-        except Exception:  # noqa: BLE001 -- it is told below, with a name.
+        except Exception:  # noqa: BLE001 -- decode_event raises it again, with the field's name.
             self.decode_event(wire_name(type(event)), data, strict=False)
         return data
 
     def decode_context(self, data: bytes, *, strict: bool = False) -> ContextT:
-        """The context that was written. `strict` refuses unknown fields too: for what comes from outside."""
+        """Return the decoded context. `strict`, for data from outside, refuses unknown fields too."""
         return self._decode(self._context_decoder, data, f"{self.machine}: the context", strict=strict)
 
     def copy_context(self, context: ContextT) -> ContextT:
-        """Return the context as it would be read back: equal, and sharing nothing with it."""
+        """Return a deep copy of the context, through JSON."""
         return self.decode_context(self.encode_context(context))
 
     def copy_event(self, event: EventT) -> EventT:
-        """Return the event as it would be read back: equal, and sharing nothing with it."""
+        """Return a deep copy of the event, through JSON."""
         return self.decode_event(self._names[type(event)], self.encode_event(event), strict=False)
 
     def encode_event(self, event: EventT) -> bytes:
-        """The event's payload as JSON. Its name is `wire_name(type(event))`."""
+        """Return the event's payload as JSON. Its name is `wire_name(type(event))`."""
         what = self._payloads.get(type(event)) or f"{self.machine}: the payload of {wire_name(type(event))}"
         return self._encode(event, what)
 
     def decode_event(self, name: str, data: bytes, *, strict: bool = True) -> EventT:
-        """The event of that wire name. Raises InvalidPayload for an unknown name, field or type."""
+        """Return the event of that wire name. Raises InvalidPayload for an unknown name, field or type."""
         decoder = self._event_decoders.get(name)
         if decoder is None:
             raise InvalidPayload(
@@ -154,7 +153,7 @@ class Codec(Generic[ContextT, EventT]):
         return self._decode(decoder, data or b"{}", self._payloads[decoder.type], strict=strict)
 
     def read_context(self, data: bytes) -> ContextT | StoredJson:
-        """The context that an earlier version may have written, or its JSON where the class cannot hold it."""
+        """Return a context that an earlier version may have written, or its JSON where the class cannot hold it."""
         try:
             value = self.decode_context(data)
         except (InvalidPayload, PayloadTooLarge) as error:
@@ -162,7 +161,7 @@ class Codec(Generic[ContextT, EventT]):
         return self._faithful(value, data, f"{self.machine}: the context")
 
     def read_event(self, name: str, data: bytes) -> EventT | StoredJson:
-        """The event that an earlier version may have written, or its JSON where the class cannot hold it."""
+        """Return an event that an earlier version may have written, or its JSON where the class cannot hold it."""
         try:
             value = self.decode_event(name, data, strict=False)
         except (InvalidPayload, PayloadTooLarge) as error:
@@ -182,11 +181,11 @@ class Codec(Generic[ContextT, EventT]):
         )
 
     def context_schema(self) -> dict[str, object]:
-        """The JSON schema of the context."""
+        """Return the JSON schema of the context."""
         return schema_of(self._context)
 
     def event_schema(self, name: str) -> dict[str, object]:
-        """The JSON schema of an event's payload."""
+        """Return the JSON schema of an event's payload."""
         return schema_of(self._events[name])
 
     def _encode(self, value: object, what: str) -> bytes:
@@ -218,18 +217,18 @@ class Codec(Generic[ContextT, EventT]):
         except RecursionError:
             raise _too_deep(what) from None
         except Exception as error:  # A user's __post_init__ may raise anything.
-            told = str(error) or type(error).__name__
-            raise InvalidPayload(f"{what} does not fit: {told}.", fix="Correct the field that is named.") from error
+            reason = str(error) or type(error).__name__
+            raise InvalidPayload(f"{what} does not fit: {reason}.", fix="Correct the field that is named.") from error
         if b"\\" in data and b"\\u0000" in data:
             _refuse_unstorable(value, what)
         if not strict:
             return value
-        # Most are flat: then the names at the top are all there is to look at, and the type knows them.
+        # Most values are flat: then only the names at the top need a check, and the type lists them.
         flat = data.count(b"{") + data.count(b"[") == 1
         cls = cast("type[object]", type(value))
         names = _NAMES.get(cls) if flat else None
         if names is not None and _has_exactly(raw, names):
-            return value  # All of its fields and nothing else: there is nothing to complete either.
+            return value  # All of its fields and nothing else, so no default has to be filled in.
         if not flat or not _all_known(raw, cls):
             _refuse_surplus(raw, value, what)
         return completed(value, flat=flat)
@@ -254,7 +253,7 @@ def _refuse_unstorable(unchecked: object, what: str) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidPayload(
                 f"{what} contains {value}.",
-                why="JSON has no NaN and no infinity: it would come back as nothing.",
+                why="JSON has no NaN and no infinity: it would come back as null.",
                 fix="Use None, or a finite number.",
             )
         if isinstance(value, str) and "\x00" in value:
@@ -275,13 +274,13 @@ def _refuse_surplus(raw: object, value: object, what: str) -> None:
         known = ", ".join(_members(value) or ()) or "none"
         raise InvalidPayload(
             f"{what} has the unknown field {surplus!r}; its fields are {known}.",
-            why="A field that nobody reads is a spelling mistake, or an old client.",
+            why="A field that the type does not have is a spelling mistake, or comes from an old client.",
             fix="Remove or correct the field.",
         )
 
 
 def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> str:
-    """The path of the first field in the raw JSON that the typed value has no place for, or an empty text."""
+    """Return the path of the first field of the raw JSON that the typed value lacks, or an empty text."""
     if depth > DEPTH_MAX:
         raise _too_deep(what)
     pairs: list[tuple[object, object, str]] = []
@@ -298,7 +297,7 @@ def _surplus(raw: object, value: object, path: str, depth: int, what: str) -> st
 
 
 def _altered(raw: object, again: object, path: str) -> str:
-    """The path of the first stored value that would be written as another one, or an empty text."""
+    """Return the path of the first stored value that would be encoded differently, or an empty text."""
     if isinstance(raw, dict) and isinstance(again, dict):
         stored, written = cast("dict[str, object]", raw), cast("dict[str, object]", again)
         both = [(stored[name], written[name], f"{path}{name}.") for name in stored if name in written]
@@ -321,7 +320,7 @@ def _has_exactly(raw: object, names: frozenset[str]) -> bool:
 
 
 def _all_known(raw: object, cls: type[object]) -> bool:
-    """Whether every name of the object is one of the fields."""
+    """Return whether every name of the object is one of the fields."""
     names = _NAMES.get(cls)
     if names is None:
         if len(_NAMES) >= TYPES_MAX:
@@ -331,7 +330,7 @@ def _all_known(raw: object, cls: type[object]) -> bool:
 
 
 def _names_of(cls: type[object]) -> frozenset[str]:
-    """The encoded names of the fields of a dataclass or a struct; none of anything else, which is looked at closely."""
+    """Return the encoded field names of a dataclass or struct; empty for other types, which are walked instead."""
     if issubclass(cls, msgspec.Struct):
         tag_field = cls.__struct_config__.tag_field
         return frozenset([*cls.__struct_encode_fields__, *([] if tag_field is None else [tag_field])])
@@ -339,7 +338,7 @@ def _names_of(cls: type[object]) -> frozenset[str]:
 
 
 def _members(value: object) -> dict[str, object] | None:
-    """What the value holds by its encoded field names, or None when any name would do."""
+    """Return the value's members by their encoded field names, or None when any name is accepted."""
     if isinstance(value, msgspec.Struct):
         members = {
             encoded: getattr(value, name)
@@ -350,14 +349,14 @@ def _members(value: object) -> dict[str, object] | None:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        # A TypedDict drops what it does not know; a dict keeps every key, though perhaps as another type than text.
+        # A TypedDict drops unknown keys; a dict keeps every key, though perhaps as another type than text.
         known = cast("dict[object, object]", value)
         return cast("dict[str, object]", known) if all(isinstance(key, str) for key in known) else None
     return _model_members(value)
 
 
 def _model_members(value: object) -> dict[str, object] | None:
-    """The same for a pydantic model; None when it takes any field, or has aliases that only pydantic understands."""
+    """Return the members of a pydantic model; None when it takes any field or has aliases that only pydantic reads."""
     fields: dict[str, object] | None = getattr(type(value), "model_fields", None)
     config: dict[str, object] = getattr(type(value), "model_config", {})
     if fields is None or config.get("extra") == "allow":

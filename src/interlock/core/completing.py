@@ -1,8 +1,8 @@
-"""Values from outside made whole: fields that were left out and have a default are set, wherever they lie.
+"""Fill in the defaults of fields that a decoded value from outside left out, in nested values too.
 
-The decoder leaves such a field to its class, where reading it finds the default; encoding the value again would leave
-it out. Then two requests that mean the same, one with the default and one without, would differ in their bytes, and the
-second would be refused as another input (B4) or another payload (B5).
+The decoder does not set such a field on the instance: reading it finds the default of the class, and encoding the value
+again leaves it out. Without this, two equal requests, one with the default and one without, would differ in their
+bytes. The second would be refused as another input (B4) or another payload (B5).
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ ValueT = TypeVar("ValueT")
 TYPES_MAX = 4_096
 
 _FIELDS: dict[type, tuple[str, ...]] = {}
-"""The names of the fields of each dataclass; of anything else none."""
+"""The field names of each dataclass; empty for other classes."""
 
 
 def completed(value: ValueT, *, flat: bool = False) -> ValueT:
-    """The same value, with every field set on it; with `flat` nothing that lies in it was read from outside."""
+    """Set every field on the value and return it. `flat` says that it contains no decoded values to complete."""
     if flat and _is_whole(value, _FIELDS.get(type(value))):
         return value
     waiting: list[object] = [value]
@@ -37,7 +37,7 @@ def completed(value: ValueT, *, flat: bool = False) -> ValueT:
 
 
 def _is_whole(value: object, names: tuple[str, ...] | None) -> bool:
-    """Whether the value has all of these fields itself. Of a class that was not seen before nothing is known."""
+    """Return whether the instance itself has all these fields; False for an unknown class (None)."""
     return names is not None and (not names or all(map(value.__dict__.__contains__, names)))
 
 
@@ -52,12 +52,12 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _complete(value: object, names: tuple[str, ...]) -> list[object]:
-    held = cast("dict[str, object]", value.__dict__)
+    attributes = cast("dict[str, object]", value.__dict__)
     if not _is_whole(value, names):
-        # In the order of the fields, because that is the order they are written in; then what a __post_init__ has set.
+        # Field order first, because that is the order of encoding; then attributes that __post_init__ has set.
         whole = {name: getattr(value, name) for name in names} | {
-            name: each for name, each in held.items() if name not in names
+            name: each for name, each in attributes.items() if name not in names
         }
-        held.clear()
-        held.update(whole)
-    return [each for each in held.values() if not isinstance(each, str | int | float | None)]
+        attributes.clear()
+        attributes.update(whole)
+    return [each for each in attributes.values() if not isinstance(each, str | int | float | None)]

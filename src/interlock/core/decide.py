@@ -1,13 +1,13 @@
-"""Deciding: `(machine, snapshot, event) -> Decision`, or a refusal. The heart, and it has no side.
+"""The decision function: `(machine, snapshot, event) -> Decision`, or a raised refusal, without side effects.
 
-Pure and synchronous: no clock, no luck, no I/O (A5). The same inputs give the same decision in a test, in a lane's
-writer and in a simulation, which is why all three can be trusted to agree.
+Pure and synchronous: no clock, no randomness, no I/O (A5). The same inputs give the same decision in a test, in a
+lane's writer and in a simulation.
 
 - `decide` applies an event from outside, or a step's result (`result=True`);
-- `fail` applies a step that gave up, `unwound` an unwinding that is done, `start` the beginning.
+- `fail` applies a step that gave up, `unwound` a finished unwinding, `start` the start of a workflow.
 
-Everything here raises before it builds anything: a refusal changes nothing (A3). The function that makes a move
-is reached through the module (`_move`), so that coverage of transitions can be measured without cost otherwise.
+Every function raises before it builds anything: a refusal changes nothing (A3). `_move` is looked up in the module on
+each call, so that a test can replace it to measure the coverage of transitions.
 """
 
 from enum import Enum
@@ -42,7 +42,7 @@ from interlock.errors import InvalidPayload
 def decide(
     table: Table, snapshot: Snapshot[StateT, ContextT], event: Event, *, result: bool = False
 ) -> Decision[StateT, ContextT]:
-    """The decision for one event. Raises InvalidTransition, GuardRejected, InvalidPayload or UserCodeError."""
+    """Decide one event. Raises InvalidTransition, GuardRejected, InvalidPayload or UserCodeError."""
     state = snapshot.state
     node = table.nodes.get(getattr(state, "_name_", ""))
     if node is None or node.state is not state:
@@ -101,7 +101,7 @@ def _move(
         return _stay(snapshot, node, transition, event, context, result)
     log = snapshot.undo_log
     if transition.settles:
-        # What was done is final. A run that is cut off here is not done, and may have happened.
+        # Completed runs are final. A run that is cut off here is not completed, and may have happened.
         cut_off = snapshot.attempted and not result and not transition.outcome
         log = logged((), node, snapshot.visit, None) if cut_off else ()
     elif result:
@@ -120,7 +120,7 @@ def _stay(
     context: ContextT,
     result: bool,  # noqa: FBT001 -- see _move.
 ) -> Decision[StateT, ContextT]:
-    # An internal transition: step and timers of the visit go on, unless it was the step itself that spoke.
+    # An internal transition: step and timers of the visit go on, unless the event is the step's own result.
     version = snapshot.version + 1
     log, attempted = () if transition.settles else snapshot.undo_log, snapshot.attempted
     if result:
@@ -156,7 +156,7 @@ def _enter(
     if undos:
         commands = (*leaving, *target.entering, RunUndos(undos))
         return Decision(Snapshot(state, context, version, version, log), records, commands)
-    # Nothing to undo: the unwinding is over in the same commit, and history still shows that it was passed.
+    # Nothing to undo: the unwinding ends in the same commit, and history still shows the unwinding state.
     return _over(Snapshot(state, context, version, version, log), target, records, (*leaving, *target.entering))
 
 
@@ -178,7 +178,7 @@ def _over(
 
 
 def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailure) -> Decision[StateT, ContextT] | None:
-    """The decision for a step that gave up, or None when it has no `failed=`: then it is a dead letter."""
+    """Decide a step that gave up. Return None when it has no `failed=`: then it becomes a dead letter."""
     node = known(table, snapshot.state)
     step = node.step
     if step is None:
@@ -203,7 +203,7 @@ def fail(table: Table, snapshot: Snapshot[StateT, ContextT], failure: StepFailur
 
 
 def unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[StateT, ContextT]:
-    """The decision for an unwinding whose undos are all settled: on to the state that `unwind=` names."""
+    """Decide an unwinding whose undos are all settled: move to the state that `unwind=` names."""
     node = known(table, snapshot.state)
     if node.unwinds_to is None:
         raise _not_here(table, node, "nothing is unwound", "is not unwinding")
@@ -211,13 +211,13 @@ def unwound(table: Table, snapshot: Snapshot[StateT, ContextT]) -> Decision[Stat
 
 
 def start(table: Table, state: StateT, context: ContextT) -> Decision[StateT, ContextT]:
-    """The beginning: version 1, a STARTED record from the initial state to itself, and what entering it owes."""
+    """Start a workflow: version 1, a STARTED record from the initial state to itself, and its entry commands."""
     record: Record[StateT, ContextT] = Record(1, state, state, STARTED, None, context)
     return Decision(Snapshot(state, context), (record,), known(table, state).entering)
 
 
 def can(table: Table, state: Enum, event: type[Event]) -> bool:
-    """True when the event has a transition from the state, whatever its guard would say (A6)."""
+    """Return whether the event has a transition from the state; guards are not evaluated (A6)."""
     node = known(table, state)
     if table.events.get(wire_name(event)) is not event:
         raise foreign_event(table, event)
@@ -227,13 +227,13 @@ def can(table: Table, state: Enum, event: type[Event]) -> bool:
 def _not_here(table: Table, node: Node, what: str, reason: str) -> InvalidPayload:
     return InvalidPayload(
         f"{table.name}: {what} in state {node.name!r}, which {reason}.",
-        why="A report belongs to one visit of one state; this workflow has moved on, or is another one.",
+        why="A report belongs to one visit of one state; this workflow has left that state, or is another one.",
         fix="Compare the visit before you report.",
     )
 
 
 def known(table: Table, state: Enum) -> Node:
-    """The node of the state. Raises InvalidPayload for a state of another machine."""
+    """Return the node of the state. Raises InvalidPayload for a state of another machine."""
     node = table.node(state) if isinstance(state, Enum) else None
     if node is None:
         raise foreign_state(table, state)

@@ -1,7 +1,7 @@
-"""What the user declared, in the order and at the line it was declared.
+"""Declarations of a machine: transitions, steps, undos, effects, timers and dwell limits, each with its source line.
 
-`Machine` writes these down; `table` compiles them into what `decide` runs on. They are the only mutable values of
-the core, and only until the machine is first used: a decorator adds the action to a transition, the undo to a step.
+`Machine` records them; `table` compiles them for `decide`. They are the only mutable values of the core, and only until
+the machine is first used: a decorator adds the action to a transition, the undo to a step.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,8 @@ from interlock.core.events import Event, wire_name
 from interlock.core.policies import Classification, Retry
 from interlock.core.values import StepContext, StepFailure, TimerPolicy
 
-# Inside the core user functions are called with values of types only the user knows. The public methods of
-# Machine are generic and exact; below them a context goes in as an object and comes out unchecked: `decide` looks at
-# its class before it believes it.
+# User functions take types that only the user's code knows. The public methods of Machine are generic and exact; below
+# them a context is passed as an object and returned unchecked. `decide` checks the class of what an action returns.
 Guard = Callable[[object, Event], bool]
 Action = Callable[[object, Event], Any]
 StepFunction = Callable[[object, StepContext], Awaitable[object]]
@@ -38,7 +37,7 @@ class AnyState:
 class TransitionDeclaration:
     """`machine.on(event, *sources, to=..., when=..., settle=...)`; `sources` is empty for the catch-all.
 
-    `settle` is True when everything done so far is final, False when it says that it is not, None when it says nothing.
+    `settle` is True when completed runs become final, False when they explicitly stay undoable, None when unset.
     """
 
     event: type[Event]
@@ -63,7 +62,7 @@ class UndoDeclaration:
     function: UndoFunction
     location: str
     retry: Retry | None = None
-    """How often it is tried; None: as the setting `undo_attempts` says."""
+    """How often it is tried; None: the setting `undo_attempts`."""
     blocking: bool = False
     """A plain function, which runs in a thread."""
 
@@ -80,7 +79,7 @@ class StepDeclaration:
     `returns` is empty when the function does not say which events it returns. `result` is the event that a
     pipeline wraps around the context its function returns; None when the function returns the event itself.
     With `heartbeat_s` an attempt that is silent for longer is ended as a timeout. `undone_in` are the states whose own
-    steps take back what this one did. A `blocking` function is a plain one, which runs in a thread.
+    steps take back what this one did. A `blocking` function is a plain function that runs in a thread.
     """
 
     name: str
@@ -104,14 +103,14 @@ class StepDeclaration:
 
     @property
     def outcomes(self) -> frozenset[type[Event]]:
-        """The events that it says it returns, and those it has an undo for."""
+        """Return the events that the step declares to return or has an undo for."""
         return frozenset([*self.returns, *(undo.event for undo in self.undos)])
 
     @property
-    def said(self) -> list[str]:
-        """What was declared about undoing it, besides undos; each excludes the others."""
-        said = {"read_only": self.read_only, "irreversible": self.irreversible, "undone_in": bool(self.undone_in)}
-        return [word for word, meant in said.items() if meant]
+    def undo_flags(self) -> list[str]:
+        """Return which of `read_only`, `irreversible` and `undone_in` were declared; each excludes the others."""
+        flags = {"read_only": self.read_only, "irreversible": self.irreversible, "undone_in": bool(self.undone_in)}
+        return [flag for flag, declared in flags.items() if declared]
 
 
 @dataclass(slots=True)
@@ -141,7 +140,7 @@ class TimerDeclaration:
 
 @dataclass(slots=True)
 class DwellDeclaration:
-    """`machine.dwell(state, max_s=...)`: longer than that is stalled."""
+    """`machine.dwell(state, max_s=...)`: a workflow that stays longer is stalled."""
 
     state: Enum
     max_s: float
@@ -164,9 +163,9 @@ class Declarations:
     renamed: dict[str, Enum]
     location: str
     straight: bool = False
-    """An unwinding state is passed without a trace when nothing has to be undone (pipelines)."""
+    """True when an unwinding state is skipped, also in history, if nothing has to be undone (pipelines)."""
     frozen: bool = False
-    """True from the machine's first use on: nothing can be declared any more."""
+    """True after the machine's first use: further declarations raise."""
     transitions: list[TransitionDeclaration] = field(default_factory=list)
     steps: dict[Enum, StepDeclaration] = field(default_factory=dict)
     effects: list[EffectDeclaration] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""From a compiled machine to its description: names, numbers and schemas, no user objects.
+"""Describe a compiled machine as plain data: names, numbers and schemas, no user objects.
 
-The one thing it has to know better than the declarations: where a pipeline goes straight to its failure because
-nothing can have to be undone yet, the arrow is drawn to where the workflow really goes.
+One arrow differs from its declaration: where a pipeline skips its unwinding state because nothing can have to be undone
+yet, the arrow leads to the failed state, where the workflow really goes.
 """
 
 from typing import TypeVar
@@ -27,7 +27,7 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 def describe(table: Table, codec: Codec[ContextT, EventT]) -> MachineDescription:
-    """The machine as plain data, the initial state first, everything else in declared order."""
+    """Return the machine as plain data, the initial state first, everything else in declared order."""
     ends = Ends(table)
     nodes = sorted(table.nodes.values(), key=lambda node: node is not table.initial)
     return MachineDescription(

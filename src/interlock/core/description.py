@@ -1,8 +1,7 @@
-"""A machine as plain data: what diagrams draw, `plan` compares and the server will show.
+"""Description of a machine as plain data, for diagrams, `plan`, HTTP and the dashboard.
 
-A `Machine` holds user functions and classes; a description holds only names, numbers and JSON schemas. It
-exists so that everything which merely *reads* a machine (diagrams, migration plans, HTTP, the dashboard)
-depends on these few frozen values and can work on a description saved by yesterday's code.
+A `Machine` holds user functions and classes; a description holds only names, numbers and JSON schemas. So code that
+only reads a machine depends on these few frozen values, and can read a description saved by an earlier release.
 
 States are named by their stored value (`State.DRAFT.value`), events by their wire name.
 """
@@ -26,7 +25,7 @@ class StepDescription(msgspec.Struct, frozen=True, kw_only=True):
     undoes: tuple[str, ...] = ()
     """Wire names of the outcomes that have an undo."""
     heartbeat_s: float | msgspec.UnsetType = msgspec.UNSET
-    """The longest silence of an attempt. Unset, it is not written: a description saved without it stays the same."""
+    """The longest silence of an attempt. Not encoded when unset, so that saved descriptions stay the same."""
 
 
 class TimerDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +68,7 @@ class TransitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None
     catch_all: bool = False
     settle: bool | msgspec.UnsetType = msgspec.UNSET
-    """True when what was done before is final. Unset, it is not written: a saved description stays the same."""
+    """True when completed runs become final. Not encoded when unset, so that saved descriptions stay the same."""
 
 
 class EventDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,14 +91,14 @@ class MachineDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Old state name -> new state name, as declared by the newer machine."""
 
     def state(self, name: str) -> StateDescription | None:
-        """The state of that name, or None."""
+        """Return the state of that name, or None."""
         return next((state for state in self.states if state.name == name), None)
 
     def to_json(self) -> bytes:
-        """The description as JSON, to be kept beside a release and compared later by `interlock plan`."""
+        """Return the description as JSON, to be kept with a release and compared later by `interlock plan`."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def description_from_json(data: bytes) -> MachineDescription:
-    """The description that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
+    """Return the description that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
     return msgspec.json.decode(data, type=MachineDescription)

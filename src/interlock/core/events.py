@@ -5,8 +5,8 @@ event is its class name in capitals (`PaymentFailed` -> `PAYMENT_FAILED`), or th
 
 The odd choice: `EventOf` is a covariant protocol with two class methods that `Event` answers with `Self`. Python
 has no type variable bounded by another one; matching a class (or an instance) against `EventOf[X, E]` binds `X`
-to the exact event and at the same time demands that it belongs to the alphabet `E`. Checkers see it, nobody
-calls it.
+to the exact event and at the same time demands that it belongs to the alphabet `E`. Only type checkers use the two
+methods; calling one raises TypeError.
 """
 
 import re
@@ -31,7 +31,7 @@ class Event:
     __slots__ = ()
 
     wire_name: ClassVar[str] = ""
-    """The name in history, HTTP and diagrams; empty means: from the class name."""
+    """The name in history, HTTP and diagrams; empty: derived from the class name."""
 
     @classmethod
     def event_itself(cls) -> Self:
@@ -57,29 +57,29 @@ class EventOf(Protocol[Exact_co, Alphabet_co]):
 
 
 def wire_name(event: type[Event]) -> str:
-    """The event's name on the wire: `PaymentFailed` -> `PAYMENT_FAILED`."""
+    """Return the event's name on the wire: `PaymentFailed` -> `PAYMENT_FAILED`."""
     return event.__dict__.get("wire_name") or _WORD_BOUNDARY.sub("_", event.__name__).upper()
 
 
 def is_event(candidate: object, alphabet: type[Event]) -> bool:
-    """True when `candidate` is a class strictly below the alphabet."""
+    """Return whether `candidate` is a class strictly below the alphabet."""
     return isinstance(candidate, type) and issubclass(candidate, alphabet) and candidate is not alphabet
 
 
 def mistake_in(event: type[Event]) -> tuple[str, str, str] | None:
-    """What is wrong with the class as an event: (rule, what, fix), or None.
+    """Return (rule, what, fix) for a class that is not a valid event, or None.
 
-    Only a dataclass of its own counts: one that merely inherits from a dataclass would lose its own fields.
+    The class itself must be a dataclass: one that only inherits from a dataclass would lose its own fields.
     """
     name = event.__name__
     if "__dataclass_fields__" not in event.__dict__ or not is_dataclass(event):
         return "event-not-dataclass", f"event {name} is not a dataclass", f"Write @dataclass(frozen=True) above {name}."
-    # Every dataclass carries its parameters; typeshed does not tell so.
+    # Every dataclass has this attribute, although typeshed does not declare it.
     if not event.__dict__["__dataclass_params__"].frozen:
         return "event-not-frozen", f"event {name} can be changed after it was sent", "Write @dataclass(frozen=True)."
-    told = event.__dict__.get("wire_name") or name
-    if not isinstance(told, str) or not told.isprintable():
-        return "bad-wire-name", f"event {name} has the wire name {told!r}, which is not a plain text", "Set a text."
+    declared = event.__dict__.get("wire_name") or name
+    if not isinstance(declared, str) or not declared.isprintable():
+        return "bad-wire-name", f"event {name} has the wire name {declared!r}, which is not a plain text", "Set a text."
     if wire_name(event) in RESERVED_NAMES:
         reserved = ", ".join(sorted(RESERVED_NAMES))
         return (
@@ -91,10 +91,10 @@ def mistake_in(event: type[Event]) -> tuple[str, str, str] | None:
 
 
 def events_below(alphabet: type[Event]) -> list[type[Event]]:
-    """The dataclasses below an alphabet, in definition order, grouping classes left out.
+    """Return the dataclasses below an alphabet, in definition order, without classes that only group events.
 
     `@dataclass(slots=True)` makes a second class and leaves the first one alive for a while, and so does a module
-    that is loaded again: of two classes with the same place in the source the later one counts.
+    that is loaded again. Of two classes with the same module and name the later one counts.
     """
     found: dict[tuple[str, str], type[Event]] = {}
     waiting = list(alphabet.__subclasses__())

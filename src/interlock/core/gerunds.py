@@ -1,11 +1,11 @@
-"""English gerunds: a step named `charge` has a state named CHARGING. `state=` overrides what this gets wrong."""
+"""English gerunds for pipeline states: the step `charge` gets the state CHARGING. `state=` overrides a wrong one."""
 
 _VOWELS = "aeiou"
 
 _DOUBLING = frozenset(
     {"admit", "begin", "commit", "defer", "forget", "fulfil", "occur", "permit", "refer", "submit", "transfer"}
 )
-"""Verbs of two syllables that double their last letter: the stress is on the second one, which spelling hides."""
+"""Verbs of two syllables that double their last letter, because the stress is on the second syllable."""
 
 
 def gerund(name: str) -> str:

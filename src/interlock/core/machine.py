@@ -1,8 +1,8 @@
-"""`Machine`: one place where states, events, transitions, guards, actions, steps and timers are declared (A1).
+"""`Machine`: the declaration of states, events, transitions, guards, actions, steps and timers (A1).
 
-The class writes declarations down, checks each at its own line (A2), and compiles them when the machine is first
-used; from then on it is frozen. Deciding, checking, drawing and encoding are other modules: this one is the façade
-that gives them their exact types.
+The class records declarations, checks each at its own line (A2), and compiles them when the machine is first used;
+from then on it is frozen. Deciding, checking, drawing and encoding are other modules: this one is the façade that
+gives them their exact types.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -110,11 +110,11 @@ class Machine(Generic[StateT, ContextT, EventT]):
         when: Callable[[ContextT, ExactT], bool] | None = None,
         settle: bool | None = None,
     ) -> Callable[[Callable[[ContextT, ExactT], ContextT]], Callable[[ContextT, ExactT], ContextT]]:
-        """Declare a transition: on `event` from `sources` (or `machine.any`), `to` a state, `when` a guard agrees.
+        """Declare a transition: on `event` from `sources` (or `machine.any`), `to` a state, `when` a guard holds.
 
         Without `to` it is internal: the state's step and timers go on. Use it as a decorator to add an action.
-        `settle=True` empties the undo log with this move: what was done so far is final, and never undone (C21).
-        `settle=False` says that it is not, where a cycle makes `check` ask.
+        `settle=True` empties the undo log with this move: completed runs are final and never undone (C21).
+        `settle=False` declares that they stay undoable, and silences the finding of `check` about cycles.
         """
         frame = declaring_frame()
         location = line_of(frame)
@@ -140,7 +140,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
             try:
                 self._check_pure(action, "action", cls, self._declared.context, frame.f_locals, location)
             except DefinitionError:
-                # Without its action the transition would mean something else than what was written.
+                # Without its action the transition would differ from what was declared.
                 self._declared.transitions = [each for each in self._declared.transitions if each is not declaration]
                 raise
             declaration.action = cast("Action", action)
@@ -202,10 +202,10 @@ class Machine(Generic[StateT, ContextT, EventT]):
     ) -> object:
         """Declare the state's step: an async function whose result is the next event (C1).
 
-        `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least; silence is ended as a timeout.
+        `heartbeat_s` is the longest time between calls of `ctx.heartbeat()`; a longer silence is a timeout.
         `failed` is the state for a step that gave up; without it the workflow stays, as a dead letter.
-        `read_only` says that the step changes nothing outside, so that nothing will ever have to be undone;
-        `irreversible` that it does and nothing can be done about it, `undone_in` which states' steps take it back.
+        `read_only` declares that the step changes nothing outside, so that it never has to be undone.
+        `irreversible` declares that it cannot be undone, `undone_in` which states' steps take it back.
         With `blocking=True` it is a plain function, which runs in a thread and may block it.
         """
         frame = declaring_frame()
@@ -297,9 +297,9 @@ class Machine(Generic[StateT, ContextT, EventT]):
         return add_effect
 
     def _check(self, function: object, kind: str, local: Names, location: str, *, blocking: bool) -> None:
-        given, shape = (self._declared.context, StepContext), "(context, ctx)"
+        arguments, shape = (self._declared.context, StepContext), "(context, ctx)"
         check_async(
-            function, kind=kind, arguments=given, shape=shape, local=local, location=location, blocking=blocking
+            function, kind=kind, arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
         )
 
     def after(self, state: StateT, *, after_s: float, send: EventT, policy: TimerPolicy = "deadline") -> None:
@@ -321,12 +321,12 @@ class Machine(Generic[StateT, ContextT, EventT]):
     # --- deciding, by hand and in microseconds -------------------------------------------------------------------
 
     def begin(self, context: ContextT) -> Snapshot[StateT, ContextT]:
-        """A new workflow's snapshot: the initial state at version 1."""
+        """Return a new workflow's snapshot: the initial state at version 1."""
         self.codec.checked_context(context)
         return self.start(context).snapshot
 
     def start(self, context: ContextT) -> Decision[StateT, ContextT]:
-        """The whole beginning as a decision: the STARTED record and what entering the initial state owes."""
+        """Return the start as a decision: the STARTED record and the commands of entering the initial state."""
         table = self.compiled
         assert table.initial is not None
         return decide.start(table, cast("StateT", table.initial.state), context)
@@ -334,58 +334,58 @@ class Machine(Generic[StateT, ContextT, EventT]):
     def at(
         self, state: StateT, context: ContextT, *, version: int = 1, attempted: bool = False
     ) -> Snapshot[StateT, ContextT]:
-        """A snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
+        """Return a snapshot in any state, for tests. `attempted` says that the state's step may have been started."""
         self.codec.checked_context(context)
         mistakes.in_snapshot(version)
         decide.known(self.compiled, state)
         return Snapshot(state, context, version, version, attempted=attempted)
 
     def decide(self, snapshot: Snapshot[StateT, ContextT], event: EventT) -> Decision[StateT, ContextT]:
-        """What follows from the event. Raises the refusal: InvalidTransition or GuardRejected."""
+        """Return the decision for the event. Raises InvalidTransition or GuardRejected when it is refused."""
         return decide.decide(self._table or self.compiled, snapshot, event)
 
     def apply(self, snapshot: Snapshot[StateT, ContextT], event: EventT) -> Snapshot[StateT, ContextT]:
-        """The snapshot after the event. Raises the refusal: InvalidTransition or GuardRejected."""
+        """Return the snapshot after the event. Raises InvalidTransition or GuardRejected when it is refused."""
         return decide.decide(self._table or self.compiled, snapshot, event).snapshot
 
     def can(self, state: StateT, event: EventOf[ExactT, EventT]) -> bool:
-        """True when the event (a class or an instance) has a transition from the state; guards are not asked."""
+        """Return whether the event (class or instance) has a transition from the state; guards are not evaluated."""
         cls = event if isinstance(event, type) else type(event)
         return decide.can(self.compiled, state, cast("type[Event]", cls))
 
     def allowed(self, snapshot: Snapshot[StateT, ContextT], event: EventT | None = None) -> list[Allowed[StateT]]:
-        """The transitions that exist from here. With an event, only its own, and `blocked_by` is filled."""
+        """Return the transitions from the snapshot's state. With an event, only its own, and `blocked_by` is filled."""
         return allowed(self.compiled, snapshot, event)
 
-    # --- looking at it -------------------------------------------------------------------------------------------
+    # --- checks and diagrams -------------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
-        """Everything the checks have to say, errors first. Does not raise and does not freeze the machine."""
+        """Return the findings of all checks, errors first. Does not raise and does not freeze the machine."""
         table = self._table or compile_table(self._declared)
         return checks.findings(table, lambda: self._codec_for(table))
 
     def describe(self) -> MachineDescription:
-        """The machine as plain data, for diagrams, plans and the wire.
+        """Return the machine as plain data, for diagrams, plans and the wire.
 
-        A machine that is not sound can be described too, and is not frozen by it: a picture helps to see why.
+        This works for an unsound machine too, and does not freeze it: a picture helps to find the mistake.
         """
         table = self._table or compile_table(self._declared)
         return describe(table, self._codec or self._codec_for(table))
 
     def mermaid(self) -> str:
-        """The machine as a Mermaid state diagram."""
+        """Return the machine as a Mermaid state diagram."""
         return diagrams.mermaid(self.describe())
 
     def dot(self) -> str:
-        """The machine as a Graphviz digraph."""
+        """Return the machine as a Graphviz digraph."""
         return diagrams.dot(self.describe())
 
     def svg(self, *, visits: Mapping[str, int] | None = None, theme: Literal["auto", "light", "dark"] = "auto") -> str:
-        """The machine as an SVG picture; `visits` (state name -> count) colours it."""
+        """Return the machine as an SVG picture; `visits` (state name -> count) colours it."""
         return diagrams.svg(self.describe(), visits=visits, theme=theme)
 
     def table(self) -> str:
-        """The machine as Markdown tables: its transitions and its states."""
+        """Return the machine as Markdown tables: its transitions and its states."""
         return diagrams.table(self.describe())
 
     # --- for the layers above ------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
     def compiled(self) -> Table:
         """The compiled machine. The first use checks the graph and freezes the declarations."""
         if self._table is None:
-            # Frozen first: what another thread declares while this one compiles must not be lost in silence.
+            # Freeze first: a declaration by another thread during the compilation must raise, not be lost.
             self._declared.frozen = True
             try:
                 table = compile_table(self._declared)
@@ -408,7 +408,7 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
     @property
     def codec(self) -> Codec[ContextT, EventT]:
-        """How this machine's contexts and events are written and read."""
+        """The codec of this machine's contexts and events."""
         if self._codec is None:
             self._codec = self._codec_for(self.compiled)
         return self._codec
@@ -420,11 +420,11 @@ class Machine(Generic[StateT, ContextT, EventT]):
 
     @property
     def opening(self) -> EventT | None:
-        """The event that is applied in the same commit as the start, or None. Pipelines begin at once."""
+        """The event that is applied in the same commit as the start, as pipelines do, or None."""
         return self._opening
 
     def state(self, name: str) -> StateT:
-        """The state of that stored name. Raises InvalidPayload with the known ones."""
+        """Return the state of that stored name. Raises InvalidPayload, which lists the states."""
         for state in self._declared.states:
             if state.value == name:
                 return cast("StateT", state)

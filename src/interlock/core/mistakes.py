@@ -1,8 +1,7 @@
 """Mistakes in one declaration, raised at its own line (A2).
 
-Each function takes what is being declared and raises a `DefinitionError` that says what is wrong (with the
-offending value and the allowed ones), why it matters and how to fix it. Mistakes that need the whole graph are in
-`checks`.
+Each function takes a declaration and raises a `DefinitionError` that says what is wrong (with the offending value and
+the allowed ones), why it matters and how to fix it. Mistakes that need the whole graph are in `checks`.
 """
 
 import math
@@ -33,13 +32,13 @@ STORABLE_FIELDS = "Use fields of ordinary types: numbers, texts, dates, lists, d
 
 
 def in_snapshot(version: object) -> None:
-    """Mistakes in `machine.at(...)`."""
+    """Check `machine.at(...)`."""
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise _bad_number("version", version, "a whole number from 1 up", declared_at())
 
 
 def in_machine(declared: Declarations) -> None:
-    """Mistakes in `Machine(...)` itself."""
+    """Check `Machine(...)` itself."""
     where = declared.location
     _good_name("machine", declared.name, where)
     _good_states(declared)
@@ -56,7 +55,7 @@ def in_machine(declared: Declarations) -> None:
         raise _bad_number("version", declared.version, "a whole number from 1 up", where)
     problem = not_storable(declared.context)
     if declared.context is cast("object", Any):
-        problem = "Any is no type"
+        problem = "Any is not a class"
     if problem:
         raise DefinitionError(
             f"context={name_of(declared.context)} cannot be stored: {problem}.",
@@ -106,9 +105,9 @@ def _separate_kinds(declared: Declarations) -> None:
     for first, second in (("final", "resting"), ("final", "unwinding"), ("resting", "unwinding")):
         both = kinds[first] & kinds[second]
         if both:
-            raise _conflict(f"{_names(both)} cannot be {first} and {second} at once", declared.location)
+            raise _conflict(f"{_names(both)} cannot be both {first} and {second}", declared.location)
     if declared.initial in declared.unwind:
-        raise _conflict(f"{_names([declared.initial])} cannot be initial and unwinding at once", declared.location)
+        raise _conflict(f"{_names([declared.initial])} cannot be both initial and unwinding", declared.location)
     for state, target in declared.unwind.items():
         if target in declared.unwind:
             raise _conflict(
@@ -117,11 +116,11 @@ def _separate_kinds(declared: Declarations) -> None:
 
 
 def after_first_use(declared: Declarations, location: str) -> None:
-    """Declaring on a machine that is already in use."""
+    """Raise if the machine is already in use."""
     if declared.frozen:
         raise DefinitionError(
             f"machine {declared.name!r} is already in use and cannot be changed any more.",
-            why="Workflows that were decided with one definition must not meet another one in the same process.",
+            why="All workflows in one process must be decided with the same definition.",
             fix="Declare everything at import, before the first begin, decide, describe or Engine.open.",
             rule="declared-after-first-use",
             location=location,
@@ -135,7 +134,7 @@ def in_transition(
     to: object,
     location: str,
 ) -> None:
-    """Mistakes in `machine.on(...)`."""
+    """Check `machine.on(...)`."""
     _good_event(declared, event, location)
     if not sources:
         raise DefinitionError(
@@ -150,19 +149,19 @@ def in_transition(
         raise _conflict("`any` already means every state: name it alone, or name the states", location)
     if to is not None:
         _known_state(declared, to, location)
-    seen: set[Enum] = set()
+    checked: set[Enum] = set()
     for source in sources:
         if isinstance(source, AnyState):
             continue
         state = _known_state(declared, source, location)
-        if state in seen:
+        if state in checked:
             raise _conflict(f"{_names([state])} is named twice as a source", location)
-        seen.add(state)
+        checked.add(state)
         _may_be_left(declared, state, to, location)
 
 
 def in_settle(declared: Declarations, settle: object, sources: tuple[object, ...], to: object, location: str) -> None:
-    """Mistakes in `machine.on(..., settle=)`."""
+    """Check `machine.on(..., settle=)`."""
     if settle is not None and not isinstance(settle, bool):
         raise DefinitionError(
             f"settle={shown(settle)} is not True or False.",
@@ -197,7 +196,7 @@ def _may_be_left(declared: Declarations, state: Enum, to: object, location: str)
 
 
 def second_action(declaration: TransitionDeclaration) -> None:
-    """A transition that is given two actions."""
+    """Raise if the transition already has an action."""
     if declaration.action is not None:
         raise _conflict(
             f"the transition on {wire_name(declaration.event)} already has the action {name_of(declaration.action)}",
@@ -206,7 +205,7 @@ def second_action(declaration: TransitionDeclaration) -> None:
 
 
 def in_step(declared: Declarations, step: StepDeclaration) -> None:
-    """Mistakes in `machine.step(...)`."""
+    """Check `machine.step(...)`."""
     state = _known_state(declared, step.state, step.location)
     if state in declared.final or state in declared.unwind:
         kind = "final" if state in declared.final else "unwinding"
@@ -220,8 +219,8 @@ def in_step(declared: Declarations, step: StepDeclaration) -> None:
     for place in step.undone_in:
         if _known_state(declared, place, step.location) is state:
             raise _conflict(f"step {step.name!r} cannot be undone in its own {_names([state])}", step.location)
-    if len(step.said) > 1:
-        raise _conflict(f"step {step.name!r} is declared {' and '.join(step.said)}", step.location)
+    if len(step.undo_flags) > 1:
+        raise _conflict(f"step {step.name!r} is declared {' and '.join(step.undo_flags)}", step.location)
     in_step_settings(
         step.name, step.timeout_s, step.location, retry=step.retry, dependency=step.dependency, classify=step.classify
     )
@@ -233,7 +232,7 @@ def in_step(declared: Declarations, step: StepDeclaration) -> None:
 def in_step_settings(
     name: str, timeout_s: float, location: str, *, retry: object, dependency: object, classify: object = None
 ) -> None:
-    """Mistakes in the settings of a step or effect, in a machine or free-standing."""
+    """Check the settings of a step or effect, in a machine or free-standing."""
     _good_name("step", name, location)
     _positive("timeout_s", timeout_s, location)
     _good_retry(retry, location)
@@ -244,7 +243,7 @@ def in_step_settings(
 
 
 def in_heartbeat(heartbeat_s: float | None, timeout_s: float, location: str) -> None:
-    """Mistakes in the heartbeat of a step whose timeout is a good one."""
+    """Check the heartbeat of a step whose timeout is valid."""
     if heartbeat_s is None:
         return
     _positive("heartbeat_s", heartbeat_s, location)
@@ -259,16 +258,16 @@ def in_heartbeat(heartbeat_s: float | None, timeout_s: float, location: str) -> 
 
 
 def in_undo(declared: Declarations, step: StepDeclaration, event: object, location: str) -> None:
-    """Mistakes in `@step.undo(...)` that do not depend on what the step returns."""
+    """Check `@step.undo(...)`, except for what depends on the step's return annotation."""
     known = _good_event(declared, event, location)
-    if step.said:
-        raise _conflict(f"step {step.name!r} is declared {step.said[0]}, and this is an undo", location)
+    if step.undo_flags:
+        raise _conflict(f"step {step.name!r} is declared {step.undo_flags[0]}, and this is an undo", location)
     if any(undo.event is known for undo in step.undos):
         raise _conflict(f"step {step.name!r} already has an undo for {wire_name(known)}", location)
 
 
 def in_undo_retry(retry: object, location: str) -> None:
-    """Mistakes in the `retry` of an undo; None is the engine's default."""
+    """Check the `retry` of an undo; None is the engine's default."""
     if retry is not None:
         _good_retry(retry, location)
 
@@ -279,7 +278,7 @@ def _good_retry(retry: object, location: str) -> None:
 
 
 def in_failed_action(step: StepDeclaration, location: str) -> None:
-    """Mistakes in `@step.failed`."""
+    """Check `@step.failed`."""
     if step.failed is None:
         raise DefinitionError(
             f"step {step.name!r} has no failed= state, so its failure makes no move that an action could accompany.",
@@ -293,7 +292,7 @@ def in_failed_action(step: StepDeclaration, location: str) -> None:
 
 
 def in_effect(declared: Declarations, effect: EffectDeclaration) -> None:
-    """Mistakes in `machine.effect(...)`."""
+    """Check `machine.effect(...)`."""
     if not effect.states:
         raise _conflict(f"effect {effect.name!r} names no state", effect.location)
     for state in effect.states:
@@ -304,7 +303,7 @@ def in_effect(declared: Declarations, effect: EffectDeclaration) -> None:
 
 
 def in_timer(declared: Declarations, timer: TimerDeclaration) -> None:
-    """Mistakes in `machine.after(...)`."""
+    """Check `machine.after(...)`."""
     state = _known_state(declared, timer.state, timer.location)
     if state in declared.final or state in declared.unwind:
         kind = "final" if state in declared.final else "unwinding"
@@ -321,7 +320,7 @@ def in_timer(declared: Declarations, timer: TimerDeclaration) -> None:
 
 
 def in_dwell(declared: Declarations, dwell: DwellDeclaration) -> None:
-    """Mistakes in `machine.dwell(...)`."""
+    """Check `machine.dwell(...)`."""
     state = _known_state(declared, dwell.state, dwell.location)
     if state in declared.final or state in declared.resting:
         kind = "final" if state in declared.final else "resting"
@@ -348,9 +347,9 @@ def _known_state(declared: Declarations, state: object, location: str) -> Enum:
 def _good_event(declared: Declarations, event: object, location: str) -> type[Event]:
     alphabet = declared.alphabet
     if not is_event(event, alphabet):
-        told = "an instance" if isinstance(event, alphabet) else "not an event of this machine"
+        problem_text = "an instance" if isinstance(event, alphabet) else "not an event of this machine"
         raise DefinitionError(
-            f"{shown(event)} is {told}; machine {declared.name!r} takes the classes below {alphabet.__name__}.",
+            f"{shown(event)} is {problem_text}; machine {declared.name!r} takes the classes below {alphabet.__name__}.",
             why="Another machine's event, or a plain value, could never be sent here.",
             fix=f"Pass a class that is a frozen dataclass below {alphabet.__name__}.",
             rule="unknown-event",
@@ -382,7 +381,7 @@ def _free_name(kind: str, name: str, taken: Iterable[str], location: str) -> Non
     if name in taken:
         raise DefinitionError(
             f"{kind} {name!r} is declared twice.",
-            why="Keys, history and metrics name steps and effects; two of one name could not be told apart.",
+            why="Keys, history and metrics name steps and effects; two with one name would be indistinguishable.",
             fix="Rename one of the functions, or give it name=.",
             rule="duplicate-name",
             location=location,

@@ -1,11 +1,11 @@
-"""Which contexts and events can be changed in place, and how user code is kept from changing those of a workflow (A10).
+"""Find contexts and events that can be changed in place, and pass copies of them to user code (A10).
 
-A value that is changed in place changes wherever it is referenced: in the snapshot a refusal leaves as it was, in the
-cache of an engine, in the history of a caller. So user code receives a copy of every value whose class can be changed.
-The classes are judged once, when the machine is compiled: for values that cannot change nothing is copied or asked.
+A change in place is visible wherever the value is referenced: in the snapshot that a refusal must leave unchanged, in
+an engine's cache, in a caller's history. So user code receives a copy of every value whose class is mutable. Classes
+are examined once, when the machine is compiled: immutable values are passed as they are, without a check per call.
 
-Two judgements, because they differ where a class says too little. *Copied* is whatever may be changed, a field of type
-`Any` or `Sequence` too, which is read back as a list. *Reported* (`mutable-context`) is what is certainly meant to be.
+Two judgements differ where an annotation is vague. Every value that may be mutable is *copied*, also a field of type
+`Any` or `Sequence`, which decodes as a list. Only what is certainly mutable is *reported* (`mutable-context`).
 """
 
 import collections.abc
@@ -38,21 +38,21 @@ _TRANSPARENT = (Union, types.UnionType, Annotated, typing.Final, typing.Required
 
 
 class Part(NamedTuple):
-    """One place in a type that can be changed in place. `certain` is False where the annotation does not tell."""
+    """One place in a type that can be changed in place. `certain` is False where the annotation is vague."""
 
     what: str
     certain: bool = True
 
 
 class Copies(Protocol):
-    """The part of a codec that is asked."""
+    """The methods of a codec that are used here."""
 
     def copy_context(self, context: Any) -> Any:  # noqa: ANN401 -- a context of the machine.
-        """Return an equal context that shares nothing with it."""
+        """Return a deep copy of the context."""
         ...
 
     def copy_event(self, event: Any) -> Any:  # noqa: ANN401 -- an event of the machine's own alphabet.
-        """Return an equal event that shares nothing with it."""
+        """Return a deep copy of the event."""
         ...
 
 
@@ -62,9 +62,9 @@ def changeable_parts(kind: object) -> list[Part]:
 
 
 def lend_copies(table: Table, codec: Callable[[], Copies]) -> None:
-    """Let guards and actions receive copies, where the context or the event can be changed in place.
+    """Make guards and actions receive copies, where the context or the event can be changed in place.
 
-    Raises DefinitionError when such a value cannot be copied, because it cannot be stored either.
+    Raises DefinitionError when a value cannot be copied; such a value cannot be stored either.
     """
     context = bool(changeable_parts(table.declared.context))
     events = {event for event in table.events.values() if changeable_parts(event)}
@@ -82,11 +82,11 @@ def lend_copies(table: Table, codec: Callable[[], Copies]) -> None:
 
 
 def _lend(move: Transition, context: Callable[[Any], Any], event: Callable[[Any], Any]) -> None:
-    move.guard = _lent(move.guard, context, event)
-    move.action = _lent(move.action, context, event)
+    move.guard = _with_copies(move.guard, context, event)
+    move.action = _with_copies(move.action, context, event)
 
 
-def _lent(
+def _with_copies(
     function: Callable[[object, Event], Any] | None,
     copy_context: Callable[[object], object],
     copy_event: Callable[[Event], Event],
@@ -104,24 +104,24 @@ def _same(value: Any) -> Any:  # noqa: ANN401 -- whatever it is.
     return value
 
 
-def _parts(kind: object, path: str, seen: set[object]) -> Iterator[Part]:
-    while (behind := getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)) is not None:
-        kind = behind  # A NewType, or a `type` statement.
+def _parts(kind: object, path: str, visited: set[object]) -> Iterator[Part]:
+    while (aliased := getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)) is not None:
+        kind = aliased  # A NewType, or a `type` statement.
     origin, members = typing.get_origin(kind), typing.get_args(kind)
     if origin in _TRANSPARENT or origin in (tuple, frozenset):
         inner = members[:1] if origin is Annotated else members
         for member in inner:
             if member is not Ellipsis:
-                yield from _parts(member, path, seen)
+                yield from _parts(member, path, visited)
     elif origin not in (Literal, typing.ClassVar):
         cls = kind if origin is None else origin
-        yield from _parts_of_class(cls, path, seen) if isinstance(cls, type) else [_unknown(path, kind)]
+        yield from _parts_of_class(cls, path, visited) if isinstance(cls, type) else [_unknown(path, kind)]
         for member in members:
-            yield from _parts(member, path, seen)
+            yield from _parts(member, path, visited)
 
 
-def _parts_of_class(cls: type[object], path: str, seen: set[object]) -> Iterator[Part]:
-    if cls in seen or _is_value(cls):
+def _parts_of_class(cls: type[object], path: str, visited: set[object]) -> Iterator[Part]:
+    if cls in visited or _is_value(cls):
         return
     if _is_typed_dict(cls) or _is_a(cls, _CONTAINERS):
         yield Part(f"{path} is a {class_of(cls).__name__}")
@@ -130,7 +130,7 @@ def _parts_of_class(cls: type[object], path: str, seen: set[object]) -> Iterator
         if not _is_a(cls, _CONTAINERS):
             yield _unknown(path, cls)
         return
-    seen.add(cls)
+    visited.add(cls)
     if not _is_typed_dict(cls) and not _is_frozen(cls):
         yield Part(
             f"{path} is not frozen"
@@ -138,16 +138,16 @@ def _parts_of_class(cls: type[object], path: str, seen: set[object]) -> Iterator
             else f"{path} is of class {name_of(cls)}, which is not frozen"
         )
     for name, kind in fields.items():
-        yield from _parts(kind, f"{name_of(cls)}.{name}", seen)
+        yield from _parts(kind, f"{name_of(cls)}.{name}", visited)
 
 
 def _is_a(cls: type[object], kinds: tuple[type[object], ...]) -> bool:
-    """Return `issubclass`, without telling a type checker that the class is one of them with unknown parameters."""
+    """Return `issubclass`, without narrowing the class to one with unknown parameters for a type checker."""
     return issubclass(cls, kinds)
 
 
 def _is_value(cls: type[object]) -> bool:
-    # By its name: the core imports nothing that draws random numbers.
+    # UUID is compared by name: the core must not import a module that draws random numbers.
     return _is_a(cls, _VALUES) or (cls.__module__, cls.__qualname__) == ("uuid", "UUID")
 
 
@@ -156,7 +156,7 @@ def _unknown(path: str, kind: object) -> Part:
 
 
 def _fields(cls: type[object]) -> dict[str, object] | None:
-    """The types of the fields by name, or None for a class that has no declared fields."""
+    """Return the types of the fields by name, or None for a class without declared fields."""
     model: dict[str, object] | None = getattr(cls, "model_fields", None)
     if model is not None:
         found: dict[str, object] = {name: getattr(field, "annotation", Any) for name, field in model.items()}
@@ -167,7 +167,7 @@ def _fields(cls: type[object]) -> dict[str, object] | None:
     try:
         return dict(typing.get_type_hints(cls, include_extras=True))
     except (NameError, TypeError):
-        return {"": Any}  # It cannot be resolved here. What cannot be judged is copied.
+        return {"": Any}  # The annotations cannot be resolved here, so the value is copied.
 
 
 def _config(model: type[object]) -> dict[str, object]:

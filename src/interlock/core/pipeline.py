@@ -63,7 +63,7 @@ class PipelineEvent(Event):
 
 @dataclass(frozen=True)
 class PipelineBegin(PipelineEvent):
-    """PENDING -> the first step. Sent by itself when a workflow is started."""
+    """PENDING -> the first step. Applied in the same commit as the start of a workflow."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PipelineCancel(PipelineEvent):
 class PipelineStep(Generic[ContextT]):
     """A free-standing step: an async function from context to context, with its timeout and its undo.
 
-    A `blocking` one is a plain function, which runs in a thread; its undo may be a plain one too.
+    A `blocking` step is a plain function, which runs in a thread; its undo may be a plain function too.
     """
 
     name: str
@@ -90,20 +90,20 @@ class PipelineStep(Generic[ContextT]):
     read_only: bool
     location: str
     local: Names
-    """The names around the declaration, to understand its annotations when the context is known."""
+    """The local names of the declaring frame, to resolve annotations once the context is known."""
     heartbeat_s: float | None = None
     irreversible: bool = False
     dwell_s: float | None = None
     frozen: bool = False
-    """True once a pipeline has been built from it: an undo that is declared later would never run."""
+    """True once a pipeline has been built from it; further declarations then raise."""
     blocking: bool = False
     undo_function: UndoOf[ContextT] | None = None
     undo_retry: Retry | None = None
-    """How often the undo is tried; None: as the setting `undo_attempts` says."""
+    """How often the undo is tried; None: the setting `undo_attempts`."""
     failed_action: Callable[[ContextT, StepFailure], ContextT] | None = None
 
     async def __call__(self, context: ContextT, ctx: StepContext) -> ContextT:
-        """Run the function as it is, without engine, timeout or retries."""
+        """Call the function directly, without engine, timeout or retries."""
         called = self.function(context, ctx)
         return cast("ContextT", called if self.blocking else await cast("Awaitable[ContextT]", called))
 
@@ -118,7 +118,7 @@ class PipelineStep(Generic[ContextT]):
     def undo(self, function: UndoOf[ContextT] | None = None, *, retry: Retry | None = None) -> object:
         """Declare how to undo the step when a later one fails, or when its own outcome is unknown.
 
-        `@charge.undo`, or `@charge.undo(retry=Retry(attempts=8))` for an undo with a retry of its own.
+        `@charge.undo`, or `@charge.undo(retry=Retry(attempts=8))` to override the retry of the undo.
         """
         frame = declaring_frame()
         mistakes.in_undo_retry(retry, line_of(frame))
@@ -132,14 +132,14 @@ class PipelineStep(Generic[ContextT]):
     def _add_undo(self, function: UndoOf[ContextT], frame: FrameType, retry: Retry | None) -> None:
         location = line_of(frame)
         self._not_in_use("undo", location)
-        given = (None, StepContext)
+        arguments = (None, StepContext)
         shape, local, blocking = "(context, ctx)", frame.f_locals, self.blocking and not is_async(function)
         check_async(
-            function, kind="undo", arguments=given, shape=shape, local=local, location=location, blocking=blocking
+            function, kind="undo", arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
         )
-        said = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
-        if self.undo_function is not None or said:
-            reason = f"is declared {said[0]}, and this is an undo" if said else "already has an undo"
+        flags = ["read_only"] * self.read_only + ["irreversible"] * self.irreversible
+        if self.undo_function is not None or flags:
+            reason = f"is declared {flags[0]}, and this is an undo" if flags else "already has an undo"
             raise DefinitionError(
                 f"step {self.name!r} {reason}.", fix="Keep one of the two.", rule="contradiction", location=location
             )
@@ -168,7 +168,7 @@ class PipelineStep(Generic[ContextT]):
     def _not_in_use(self, what: str, location: str) -> None:
         if self.frozen:
             raise DefinitionError(
-                f"step {self.name!r} is already part of a pipeline, which would never see this {what}.",
+                f"step {self.name!r} is already part of a pipeline, which would ignore this {what}.",
                 why="A pipeline takes its steps as they are when it is built.",
                 fix=f"Declare the {what} above the pipeline.",
                 rule="declared-after-first-use",
@@ -177,7 +177,7 @@ class PipelineStep(Generic[ContextT]):
 
     @property
     def dwell_max_s(self) -> float:
-        """How long a workflow may stay: as declared, or twice what all attempts and the waits between them can take."""
+        """Return the longest stay: as declared, or twice the longest duration of all attempts and waits together."""
         if self.dwell_s is not None:
             return self.dwell_s
         return 2 * (self.timeout_s * self.retry.attempts + self.retry.waits_s_max())
@@ -229,18 +229,18 @@ def step(
 ) -> object:
     """Declare a step of a pipeline.
 
-    `state` overrides the gerund that names its state, `dwell_s` the time after which a workflow there is stalled (twice
-    what all attempts can take). `heartbeat_s` is how often a long step calls `ctx.heartbeat()` at the least. With
-    `blocking=True` it is a plain function, which runs in a thread.
+    `state` overrides the gerund that names its state. `dwell_s` overrides the time after which a workflow there is
+    stalled (twice the longest duration of all attempts). `heartbeat_s` is the longest time between calls of
+    `ctx.heartbeat()`. With `blocking=True` it is a plain function, which runs in a thread.
     """
     frame = declaring_frame()
     location = line_of(frame)
 
     def declare(function: Callable[[ContextT, StepContext], object]) -> PipelineStep[ContextT]:
-        given = (None, StepContext)
+        arguments = (None, StepContext)
         shape, local = "(context, ctx)", frame.f_locals
         check_async(
-            function, kind="step", arguments=given, shape=shape, local=local, location=location, blocking=blocking
+            function, kind="step", arguments=arguments, shape=shape, local=local, location=location, blocking=blocking
         )
         own_name = name or name_of(function)
         mistakes.in_step_settings(own_name, timeout_s, location, retry=retry, dependency=dependency, classify=classify)
@@ -280,7 +280,7 @@ class Pipeline(Machine[PipelineState, ContextT, PipelineEvent], Generic[ContextT
         steps = _check_steps(name, steps, declared_at())
         title = "".join(word.capitalize() for word in str(name).replace("-", "_").split("_"))
         names = ["PENDING", *(each.state for each in steps), "COMPLETED", "UNDOING", "FAILED"]
-        # Checkers take the functional form of Enum for a look-up by value.
+        # Type checkers read the functional form of Enum as a look-up by value.
         make = cast("Callable[[str, dict[str, str]], type[PipelineState]]", PipelineState)
         self.State = make(f"{title}State", {each: each.lower() for each in names})
         alphabet = cast("type[PipelineEvent]", type(f"{title}Event", (PipelineEvent,), {"__slots__": ()}))
@@ -340,13 +340,13 @@ def pipeline(
 ) -> Pipeline[ContextT]:
     """Build the linear machine of the steps: PENDING, a state per step, COMPLETED, UNDOING, FAILED.
 
-    `renamed` says what the states of an earlier version are called now: `{"paying": "CHARGING"}`.
+    `renamed` maps state names of an earlier version to the present ones: `{"paying": "CHARGING"}`.
     """
     return Pipeline(name, context=context, steps=steps, version=version, renamed=renamed)
 
 
 def _carrying(name: str) -> Action:
-    """The action of a step's Done event: the context that the event carries, under the step's own name."""
+    """Return the action of a step's Done event, named like the step: it returns the event's context."""
 
     def carried(_: object, event: Event) -> object:
         return event.context  # type: ignore[attr-defined]  # Every Done event has it: made in _chain.
@@ -356,7 +356,7 @@ def _carrying(name: str) -> Action:
 
 
 def _member(states: type[PipelineState], name: str) -> PipelineState:
-    # What is no state is handed on as it is; the machine says what is wrong with it.
+    # An unknown name is passed on unchanged; `Machine` raises for it.
     known = states.__members__.get(name) if isinstance(name, str) else None
     return known or cast("PipelineState", name)
 
@@ -398,7 +398,7 @@ def _declaration(
 def _without_outcome(
     function: UndoOf[ContextT], done: type[Event], location: str, retry: Retry | None
 ) -> UndoDeclaration:
-    # The outcome of a pipeline's step is its context, which the undo is given anyway.
+    # The outcome of a pipeline's step is its context, which the undo receives anyway.
     async def undo(context: object, done: Event | None, ctx: StepContext) -> None:  # noqa: ARG001 -- see above.
         await cast("Awaitable[None]", function(cast("ContextT", context), ctx))
 
@@ -410,8 +410,8 @@ def _without_outcome(
     return UndoDeclaration(done, run, location, retry, blocking)
 
 
-def _check_steps(name: str, given: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
-    steps = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else ()
+def _check_steps(name: str, argument: object, location: str) -> tuple[PipelineStep[ContextT], ...]:
+    steps = tuple(cast("Iterable[object]", argument)) if isinstance(argument, Iterable) else ()
     problem = "" if steps else "has no steps"
     taken: set[str] = set(OWN_STATES)
     for each in steps:
@@ -435,7 +435,7 @@ def _check_steps(name: str, given: object, location: str) -> tuple[PipelineStep[
 
 
 def _judge(each: PipelineStep[ContextT], context: type[object]) -> None:
-    """Free-standing, a step could not know its context; in a pipeline its annotations can be judged."""
+    """Check the annotations of a free-standing step, now that the pipeline's context is known."""
     check_async(
         each.function,
         kind="step",

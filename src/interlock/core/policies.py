@@ -1,8 +1,8 @@
-"""Policies: how to retry, when to stop calling, how much to admit. Frozen values with their arithmetic.
+"""Policies of a dependency: retries, token rate, retry budget, limits. Frozen values with their arithmetic.
 
-The arithmetic lives here, pure and tested to the last branch; the runtime only keeps the current value and asks
-the clock. Times are seconds of the caller's own monotonic clock (G8), luck is a fraction handed in, so a policy
-gives the same answer in a test, a simulation and production.
+The arithmetic is pure; the runtime keeps the current value and reads the clock. Times are seconds of the caller's own
+monotonic clock (G8), and randomness is a fraction that the caller passes, so a policy gives the same answer in a test,
+a simulation and production.
 """
 
 import math
@@ -14,14 +14,14 @@ from interlock.core.breakers import Breaker
 from interlock.core.ranges import demand, number, whole
 
 NAME_CHARACTERS_MAX = 200
-"""Of a dependency."""
+"""The longest name of a dependency."""
 
 _GROWING_WAITS_MAX = 1_000
-"""After so many attempts the wait grows no more, whatever the factor."""
+"""The number of attempts after which the wait stops growing, for any factor."""
 
 
 class Classification(Enum):
-    """What an error means for the step that raised it (C3)."""
+    """The classes of errors that a step may raise (C3)."""
 
     RETRYABLE = "retryable"
     NON_RETRYABLE = "non_retryable"
@@ -30,8 +30,8 @@ class Classification(Enum):
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential backoff with full jitter, and a bound on attempts (C5).
 
-    The defaults survive an outage of ten minutes with certainty (C18): whatever the jitter, the 60 attempts take at
-    least twelve minutes, and at most twenty-six.
+    The defaults survive every outage of ten minutes (C18): for any jitter the 60 attempts take at least twelve
+    minutes, and at most twenty-six.
     """
 
     attempts: int = 60
@@ -46,7 +46,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         demand(self.max_s < math.inf, "Retry.max_s", self.max_s, "finite")
 
     def ceiling_s(self, attempt: int) -> float:
-        """The longest wait after attempt number `attempt` (1 = the first) has failed."""
+        """Return the longest wait after attempt number `attempt` (1 = the first) has failed."""
         # The exponent is bounded so that a workflow retried ten thousand times cannot overflow a float.
         doublings = min(attempt - 1, _GROWING_WAITS_MAX)
         try:
@@ -55,7 +55,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             return self.max_s
 
     def delay_s(self, attempt: int, fraction: float) -> float:
-        """The wait after attempt `attempt`, with a `fraction` in [0, 1): full jitter while the waits grow.
+        """Return the wait after attempt `attempt`, with a `fraction` in [0, 1): full jitter while the waits grow.
 
         A wait that has reached `max_s` is at least half of it. Without that floor a run of small fractions could use up
         all attempts in a short outage (C18).
@@ -65,14 +65,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         return floor_s + fraction * (ceiling_s - floor_s)
 
     def waits_s_max(self) -> float:
-        """The longest time that all waits between the attempts can take together."""
+        """Return the longest time that all waits between the attempts can take together."""
         waits = self.attempts - 1
         growing = min(waits, _GROWING_WAITS_MAX)
         total_s = sum(self.ceiling_s(attempt) for attempt in range(1, growing + 1))
         return total_s + (waits - growing) * self.ceiling_s(self.attempts)
 
     def exhausted(self, attempt: int) -> bool:
-        """True when attempt number `attempt` was the last."""
+        """Return whether attempt number `attempt` was the last."""
         return attempt >= self.attempts
 
 
@@ -84,7 +84,7 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
-    """A token bucket: `rate_per_s` in the long run, at most `burst` at once (C7)."""
+    """A token bucket: `rate_per_s` on average, at most `burst` in one moment (C7)."""
 
     rate_per_s: float
     burst: float
@@ -94,11 +94,11 @@ class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
         demand(1 <= self.burst < math.inf, "TokenRate.burst", self.burst, "at least 1 and finite")
 
     def full(self, now_s: float) -> Bucket:
-        """A bucket that nobody has taken from."""
+        """Return a full bucket."""
         return Bucket(self.burst, now_s)
 
     def take(self, bucket: Bucket, now_s: float, tokens: float = 1.0) -> tuple[Bucket, float]:
-        """Take tokens: the bucket after it and 0.0, or the bucket unchanged and the seconds to wait."""
+        """Take tokens. Return the next bucket and 0.0, or the bucket unchanged and the seconds to wait."""
         elapsed_s = max(0.0, now_s - bucket.at_s)
         level = min(self.burst, bucket.tokens + elapsed_s * self.rate_per_s)
         if level >= tokens:
@@ -107,7 +107,7 @@ class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """Retries may be at most `share` of the calls of a window, and the first `free` of it are never held back."""
+    """A retry budget: at most `share` of the calls in a window are retries; its first `free` retries always pass."""
 
     share: float = 0.2
     free: int = 10
@@ -119,12 +119,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         demand(0 < self.window_s < math.inf, "Budget.window_s", self.window_s, "more than 0 and finite")
 
     def allows(self, *, calls: int, retries: int) -> bool:
-        """True when one more retry may be made after so many calls (retries included) and retries in this window."""
+        """Return whether one more retry fits, after `calls` calls (retries included) and `retries` in this window."""
         return retries < self.free or retries + 1 <= self.share * (calls + 1)
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """Something outside that steps call: its limits, its breaker and its retry budget (C3-C8)."""
+    """An external service that steps call: its limits, its breaker and its retry budget (C3-C8)."""
 
     name: str
     concurrency_max: int = 50
@@ -134,9 +134,9 @@ class Dependency(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         name: object = self.name  # Not every caller has a type checker.
-        told = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
-        # Stores note it, and people read it in alerts and terminals.
-        demand(told, "Dependency.name", name, f"1 to {NAME_CHARACTERS_MAX} printable characters")
+        valid = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
+        # Stores keep the name, and people read it in alerts and terminals.
+        demand(valid, "Dependency.name", name, f"1 to {NAME_CHARACTERS_MAX} printable characters")
         demand(whole(self.concurrency_max), "Dependency.concurrency_max", self.concurrency_max, "from 1 up")
         demand(isinstance(self.breaker, Breaker), "Dependency.breaker", self.breaker, "a Breaker")
         rate = self.rate_per_s

@@ -1,10 +1,10 @@
-"""Values of policies are checked where they are made: out of range is a mistake of the program, told at its line."""
+"""Range checks for the fields of policies, which raise DefinitionError when the policy is created."""
 
 from interlock.errors import DefinitionError
 
 
 def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 -- it is an assertion.
-    """Raise DefinitionError unless it holds."""
+    """Raise DefinitionError unless the condition holds."""
     if not holds:
         raise DefinitionError(
             f"{name} is {value!r}; it must be {allowed}.",
@@ -15,10 +15,10 @@ def demand(holds: bool, name: str, value: object, allowed: str) -> None:  # noqa
 
 
 def number(value: object) -> bool:
-    """Whether it can be compared with numbers: a text or a flag is a mistake, told as one."""
+    """Return whether the value is an int or a float; a bool is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole(value: object) -> bool:
-    """Whether it is a whole number from 1 up."""
+    """Return whether the value is a whole number from 1 up."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,7 +1,6 @@
-"""How a refusal reads: the errors that deciding raises, built away from the hot path.
+"""Constructors of the errors that `decide` raises, outside the hot path.
 
-Each names what was asked, where the workflow is, and what would be allowed instead, so that the reader of a log
-line at three in the morning needs nothing else.
+Each error names the event, the state of the workflow and the allowed alternatives, so that one log line is enough.
 """
 
 import difflib
@@ -16,14 +15,14 @@ SHOWN_VALUE_CHARACTERS_MAX = 80
 
 
 def invalid_transition(table: Table, node: Node, event: Event) -> InvalidTransition:
-    """The event has no transition from here."""
+    """Return the error for an event without a transition from the node."""
     return InvalidTransition(
         machine=table.name, state=node.name, event=wire_name(type(event)), allowed=allowed_events(node)
     )
 
 
 def guard_rejected(table: Table, node: Node, moves: Iterable[Transition]) -> GuardRejected:
-    """All guards of the event's transitions said no."""
+    """Return the error for an event whose guards all returned False."""
     moves = tuple(moves)
     return GuardRejected(
         machine=table.name,
@@ -35,7 +34,7 @@ def guard_rejected(table: Table, node: Node, moves: Iterable[Transition]) -> Gua
 
 
 def guard_raised(table: Table, node: Node, transition: Transition, error: Exception) -> UserCodeError:
-    """A guard raised."""
+    """Return the error for a guard that raised."""
     return UserCodeError(
         f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} raised "
         f"{type(error).__name__}: {_text_of(error)}",
@@ -45,7 +44,7 @@ def guard_raised(table: Table, node: Node, transition: Transition, error: Except
 
 
 def guard_returned(table: Table, node: Node, transition: Transition, verdict: object) -> UserCodeError:
-    """A guard returned something that is not a bool."""
+    """Return the error for a guard that returned something other than a bool."""
     return UserCodeError(
         f"{table.name}: guard {transition.guard_name} for {transition.event} in state {node.name!r} returned "
         f"{shown(verdict)} ({type(verdict).__name__}), not True or False.",
@@ -56,7 +55,7 @@ def guard_returned(table: Table, node: Node, transition: Transition, verdict: ob
 
 
 def action_raised(table: Table, node: Node, event: str, action: object, error: Exception) -> UserCodeError:
-    """An action raised."""
+    """Return the error for an action that raised."""
     return UserCodeError(
         f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} raised "
         f"{type(error).__name__}: {_text_of(error)}",
@@ -66,7 +65,7 @@ def action_raised(table: Table, node: Node, event: str, action: object, error: E
 
 
 def action_returned(table: Table, node: Node, event: str, action: object, value: object) -> UserCodeError:
-    """An action returned something that is not the machine's context."""
+    """Return the error for an action that returned something other than the machine's context."""
     return UserCodeError(
         f"{table.name}: action {name_of(action)} for {event} in state {node.name!r} returned "
         f"{shown(value)} ({type(value).__name__}), not a {name_of(table.declared.context)}.",
@@ -77,7 +76,7 @@ def action_returned(table: Table, node: Node, event: str, action: object, value:
 
 
 def context_not_storable(table: Table, event: str, error: InvalidPayload) -> UserCodeError:
-    """An action returned a context of the right type that cannot be written, or not be read back."""
+    """Return the error for an action's context that has the right type and cannot be encoded or decoded again."""
     return UserCodeError(
         f"{error.what.rstrip('.')}, after the action for {event}.",
         why="Every transition writes the context; an action returns one that can be written and read back.",
@@ -94,7 +93,7 @@ def _text_of(error: Exception) -> str:
 
 
 def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
-    """The event is not of this machine's alphabet."""
+    """Return the error for an event outside this machine's alphabet."""
     cls = event if isinstance(event, type) else type(event)
     name = wire_name(cls) if issubclass(cls, Event) else cls.__name__
     if cls in table.events.values():
@@ -112,17 +111,17 @@ def foreign_event(table: Table, event: Event | type[Event]) -> InvalidPayload:
     return unknown_event(table, f"{name} ({cls.__module__}.{cls.__qualname__})", name)
 
 
-def unknown_event(table: Table, told: str, name: str) -> InvalidPayload:
-    """There is no such event in this machine's alphabet."""
+def unknown_event(table: Table, label: str, name: str) -> InvalidPayload:
+    """Return the error for an event name that this machine does not have. `label` is the name as the error shows it."""
     return InvalidPayload(
-        f"{table.name} has no event {told}; its events are {', '.join(table.events)}.{suggestion(name, table.events)}",
+        f"{table.name} has no event {label}; its events are {', '.join(table.events)}.{suggestion(name, table.events)}",
         why="A machine takes only the events of its own alphabet.",
         fix=f"Send one of its events, or make the class a frozen dataclass below {table.declared.alphabet.__name__}.",
     )
 
 
 def foreign_state(table: Table, state: object) -> InvalidPayload:
-    """The state is not one of this machine's."""
+    """Return the error for a state that this machine does not have."""
     return InvalidPayload(
         f"{table.name} has no state {shown(state)}; its states are "
         f"{', '.join(node.name for node in table.nodes.values())}.{member_suggestion(state, table.declared.states)}",
@@ -132,18 +131,18 @@ def foreign_state(table: Table, state: object) -> InvalidPayload:
 
 
 def allowed_events(node: Node) -> list[str]:
-    """Wire names of the events that have a transition from here."""
+    """Return the wire names of the events that have a transition from the node."""
     return [moves[0].event for moves in node.moves.values()]
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The hint "Did you mean X?" when something similar exists, else an empty text."""
+    """Return the hint "Did you mean X?" when a similar name exists, else an empty text."""
     close = difflib.get_close_matches(name[:SHOWN_VALUE_CHARACTERS_MAX], list(known), n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
 def member_suggestion(value: object, states: type[Enum]) -> str:
-    """The hint "Did you mean State.X?" for a text or a stranger's member that looks like one of the states."""
+    """Return the hint "Did you mean State.X?" for a text or another Enum's member that resembles one of the states."""
     members = {state.value: f"{states.__name__}.{state.name}" for state in states}
     text = str(getattr(value, "value", value))[:SHOWN_VALUE_CHARACTERS_MAX]
     close = difflib.get_close_matches(text, list(members), n=1)
@@ -151,7 +150,7 @@ def member_suggestion(value: object, states: type[Enum]) -> str:
 
 
 def shown(value: object) -> str:
-    """The value's repr, cut to a length that fits a log line; a repr that raises does not matter."""
+    """Return the value's repr, cut to the length of a log line. Never raises: a failing repr is replaced."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 -- user code; the message must still be made.

@@ -1,12 +1,12 @@
-"""JSON schemas of contexts and payloads, with what a plan has to know and `msgspec.json.schema` leaves out.
+"""JSON schemas of contexts and payloads, with annotations for `plan` that `msgspec.json.schema` leaves out.
 
-A `datetime` or `time` without a declared timezone looks like any text there, the keys of a mapping look like text, and
-a struct that leaves out defaults looks like one that writes them. Each is told by a keyword of its own. The keyword
-`ANNOTATED` at the root says that the schema has them: one that an earlier release saved has none, and then their
-absence says nothing.
+In a plain schema a `datetime` or `time` without a declared timezone looks like any text, mapping keys look like text,
+and a struct that omits defaults looks like one that writes them. Each has a keyword of its own here. The keyword
+`ANNOTATED` at the root says that the schema has these keywords. A schema of an earlier release lacks it; then the
+absence of the others means nothing.
 
-The schema and the type are walked side by side. In a union msgspec allows one type for each kind of JSON value, structs
-aside, which have a tag each; so every type has exactly one place in the schema.
+The schema and the type are walked side by side. In a union msgspec allows one type for each kind of JSON value, except
+for structs, which have a tag each; so every type has exactly one place in the schema.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,16 @@ import msgspec
 import msgspec.inspect as types
 
 ANNOTATED = "x-interlock"
-"""At the root: the schema says everything below."""
+"""At the root: the schema has the keywords below."""
 
 TEXT = "x-interlock-text"
-"""Of a string: which of `DATETIME` … it holds."""
+"""Of a string: which of `DATETIME` … it contains."""
 
 KEYS = "x-interlock-keys"
 """Of a mapping: the type of its keys, unless they are text."""
 
 OMITS = "x-interlock-omits"
-"""Of an object: fields that have their default are not written."""
+"""Of an object: fields that equal their default are not written."""
 
 DATETIME, NAIVE_DATETIME, TIME = "any datetime", "naive datetime", "any time"
 
@@ -35,8 +35,8 @@ Json = dict[str, object]
 
 
 def schema_of(cls: type[object]) -> Json:
-    """The JSON schema of a context or a payload."""
-    # Defaults are Python values (a tuple, a set); as JSON the schema is the same before and after it was saved.
+    """Return the annotated JSON schema of a context or a payload."""
+    # Defaults are Python values (a tuple, a set). A round trip through JSON makes new and saved schemas comparable.
     made = msgspec.json.schema(cls, schema_hook=_model_schema)
     schema = cast("Json", msgspec.json.decode(msgspec.json.encode(made)))
     _Annotation(schema).annotate(types.type_info(cls), schema)
@@ -45,7 +45,7 @@ def schema_of(cls: type[object]) -> Json:
 
 
 def without_annotations(schema: Mapping[str, object]) -> Json:
-    """The schema as `msgspec.json.schema` writes it."""
+    """Return the schema as `msgspec.json.schema` writes it."""
     return cast("Json", _stripped(schema))
 
 
@@ -61,7 +61,7 @@ class _Annotation:
 
     def __init__(self, root: Json) -> None:
         self._definitions = cast("dict[str, Json]", root.get("$defs", {}))
-        self._seen: set[tuple[object, int]] = set()
+        self._annotated: set[tuple[object, int]] = set()
 
     def annotate(self, kind: types.Type, schema: object) -> None:
         for place in self._places(schema):
@@ -69,7 +69,7 @@ class _Annotation:
                 self._annotate(each, place)
 
     def _places(self, schema: object) -> list[Json]:
-        """The members of a union, with references followed."""
+        """Return the members of a union, with references followed."""
         if not isinstance(schema, dict):
             return []
         found = cast("Json", schema)
@@ -97,9 +97,9 @@ class _Annotation:
     def _annotate_object(
         self, kind: types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType, place: Json
     ) -> None:
-        if place.get("title") != kind.cls.__name__ or (kind.cls, id(place)) in self._seen:
+        if place.get("title") != kind.cls.__name__ or (kind.cls, id(place)) in self._annotated:
             return
-        self._seen.add((kind.cls, id(place)))
+        self._annotated.add((kind.cls, id(place)))
         fields = {field.encode_name: field.type for field in kind.fields}
         if "properties" in place:
             if isinstance(kind, types.StructType) and kind.cls.__struct_config__.omit_defaults:
@@ -117,17 +117,17 @@ class _Annotation:
 
 
 def _note_text(kind: types.DateTimeType | types.TimeType, place: Json) -> None:
-    # With a declared timezone it has a format; what enumerates or has another format is another member of a union.
+    # With a declared timezone it has a format; an enum or another format belongs to another member of a union.
     if place.get("type") != "string" or kind.tz is True or not place.keys() <= {"type", "default", "title"}:
         return
     if isinstance(kind, types.DateTimeType):
         place[TEXT] = DATETIME if kind.tz is None else NAIVE_DATETIME
     else:
-        place[TEXT] = TIME  # One without a timezone has a format of its own.
+        place[TEXT] = TIME  # A time without a timezone has a format of its own.
 
 
 def _key_name(kind: types.Type) -> str:
-    """What keys are, by a name; empty for text. Of an enumeration its values are in `propertyNames`."""
+    """Return the name of the key type; empty for text. The values of an enumeration are in `propertyNames`."""
     if isinstance(kind, types.StrType | types.AnyType):
         return ""
     name = type(kind).__name__.removesuffix("Type").lower()

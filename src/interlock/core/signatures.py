@@ -1,11 +1,11 @@
-"""Checking user functions when they are declared: shape, purity and annotations.
+"""Checks of user functions when they are declared: shape, purity and annotations.
 
-A type checker sees most of this; this module says it to everybody else, at the line of the declaration. What is
-not annotated, or cannot be resolved, is not judged: the first decision would still find a wrong type.
+Users without a type checker get these errors at the line of the declaration. Annotations that are missing or cannot be
+resolved are skipped: the first decision would still find a wrong type.
 
 The odd choice: annotations are resolved with the local names of the declaring frame too, because machines are
-often built inside a function (a test), where `from __future__ import annotations` hides the local classes. A function
-from elsewhere keeps its own module's names first.
+often built inside a function (a test), where `from __future__ import annotations` hides the local classes. For a
+function of another module that module's own names take precedence.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from interlock.errors import DefinitionError
 
 Names = Mapping[str, object]
 Expected = tuple[type[object] | None, ...]
-"""What a function is given, argument by argument; None for what is not judged."""
+"""The types of a function's arguments, in order; None for one that is not checked."""
 
 
 def check_pure(
@@ -39,7 +39,7 @@ def check_pure(
     if is_async(function):
         raise DefinitionError(
             f"{kind} {name_of(function)} is async.",
-            why=f"Guards and actions are pure and synchronous: a {kind} decides, it does not do.",
+            why=f"Guards and actions are pure and synchronous: a {kind} does no I/O.",
             fix="Make it a plain function; put the I/O into a step, whose result is an event.",
             rule="impure-function",
             location=location,
@@ -59,7 +59,7 @@ def check_async(
     returns: type[object] | None = None,
     blocking: bool = False,
 ) -> None:
-    """Demand an `async def` that can be called with these arguments; `returns` is judged when it is given.
+    """Demand an `async def` that can be called with these arguments; `returns` is checked unless it is None.
 
     With `blocking` demand a plain `def`, which an engine runs in a thread.
     """
@@ -96,16 +96,16 @@ def _check_annotations(
     hints = _hints(function, local)
     for (name, annotated), expected in zip(_positional(function, hints), arguments, strict=False):
         if expected is not None and not _takes(annotated, expected):
-            problem = f"takes {name}: {_told(annotated, expected)}, but is given a {_told(expected, annotated)}"
+            problem = f"takes {name}: {_label(annotated, expected)}, but receives a {_label(expected, annotated)}"
             raise _mismatch(function, kind, problem, shape, location)
     if returns is not None and "return" in hints and not _gives(hints["return"], returns):
-        told = _told(hints["return"], returns)
-        problem = f"returns {told}, but must return {_told(returns, hints['return'])}"
+        text = _label(hints["return"], returns)
+        problem = f"returns {text}, but must return {_label(returns, hints['return'])}"
         raise _mismatch(function, kind, problem, shape, location)
 
 
 def returned_events(function: object, *, alphabet: type[Event], local: Names, location: str) -> tuple[type[Event], ...]:
-    """The events a step says it may return; empty when it does not say, or says "any of the alphabet".
+    """Return the events in a step's return annotation; empty without one, or for the whole alphabet.
 
     A class that only groups events stands for all events below it.
     """
@@ -118,7 +118,7 @@ def returned_events(function: object, *, alphabet: type[Event], local: Names, lo
             return ()
         if not is_event(member, alphabet):
             raise DefinitionError(
-                f"step {name_of(function)} may return {_told(member)}, which is not an event of {alphabet.__name__}.",
+                f"step {name_of(function)} may return {_label(member)}, which is not an event of {alphabet.__name__}.",
                 why="The result of a step is the next event of its machine; anything else could not be applied.",
                 fix=f"Return events below {alphabet.__name__} only; a failure is raised, not returned.",
                 rule="step-returns-foreign-event",
@@ -130,7 +130,7 @@ def returned_events(function: object, *, alphabet: type[Event], local: Names, lo
 
 
 def check_undo(event: type[Event], *, step: str, returns: tuple[type[Event], ...], location: str) -> None:
-    """Demand that the step can return the event that is to be undone."""
+    """Demand that the step can return the event that its undo is declared for."""
     if returns and event not in returns:
         raise DefinitionError(
             f"step {step!r} can never return {wire_name(event)}, so there is nothing to undo; "
@@ -143,7 +143,7 @@ def check_undo(event: type[Event], *, step: str, returns: tuple[type[Event], ...
 
 
 def is_async(function: object) -> bool:
-    """True for an `async def`, also as a bound method, a partial or an object with an async `__call__`."""
+    """Return whether it is an `async def`, also as a bound method, a partial or an object with an async `__call__`."""
     target = function
     while isinstance(target, partial):
         target = target.func
@@ -185,7 +185,7 @@ def _mismatch(function: object, kind: str, problem: str, shape: str, location: s
 def _signature(function: Callable[..., object]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except ValueError:  # Some built-ins have none; calling them will tell.
+    except ValueError:  # Some built-ins have no signature; a wrong one fails at the first call.
         return None
 
 
@@ -199,11 +199,11 @@ def _positional(function: object, hints: Names) -> list[tuple[str, object]]:
 def _hints(function: object, local: Names) -> dict[str, object]:
     target = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", function)
     own: Names = getattr(inspect.unwrap(target), "__globals__", {}) if callable(target) else {}
-    # A function made inside another one may mean the local class; one from a module means the module's own.
+    # A nested function may refer to a local class; a function of a module refers to that module's names.
     inside = "<locals>" in getattr(target, "__qualname__", "")
     try:
         return typing.get_type_hints(target, localns={n: v for n, v in local.items() if inside or n not in own})
-    except Exception:  # noqa: BLE001 -- an annotation that cannot be resolved is not judged.
+    except Exception:  # noqa: BLE001 -- an annotation that cannot be resolved is skipped.
         return {}
 
 
@@ -213,31 +213,31 @@ def _members(annotation: object) -> tuple[object, ...]:
     return (annotation,)
 
 
-def _takes(annotated: object, given: type[object]) -> bool:
-    """Can a parameter annotated so be given such a value? What is not a plain class is not judged."""
-    given_class = class_of(given)
-    if given_class is object:  # A union of contexts, or a context that only the pipeline will know.
+def _takes(annotated: object, argument: type[object]) -> bool:
+    """Return whether a parameter with this annotation accepts an `argument`; True for anything but a plain class."""
+    argument_class = class_of(argument)
+    if argument_class is object:  # A union of contexts, or a context that only the pipeline will know.
         return True
-    return any(not _is_plain_class(member) or issubclass(given_class, member) for member in _members(annotated))
+    return any(not _is_plain_class(member) or issubclass(argument_class, member) for member in _members(annotated))
 
 
 def _gives(annotated: object, wanted: type[object]) -> bool:
-    """Is everything the annotation admits a value of the wanted type? What is not a plain class is not judged."""
+    """Return whether the annotation only admits values of the wanted type; True for anything but a plain class."""
     wanted_class = class_of(wanted)
-    if wanted is not type(None) and type(None) in _members(annotated):  # A forgotten return, whatever the class.
+    if wanted is not type(None) and type(None) in _members(annotated):  # A forgotten return, for any class.
         return False
     return all(not _is_plain_class(member) or issubclass(member, wanted_class) for member in _members(annotated))
 
 
 def _is_plain_class(annotation: object) -> TypeGuard[type[object]]:
-    """True for a class that `issubclass` can answer for: not Any, not a TypedDict, not a Protocol."""
+    """Return whether `issubclass` works with it: not Any, not a TypedDict, not a Protocol."""
     special = hasattr(annotation, "__required_keys__") or getattr(annotation, "_is_protocol", False)
     return isinstance(annotation, type) and annotation is not typing.Any and not special
 
 
-def _told(annotation: object, other: object = None) -> str:
+def _label(annotation: object, other: object = None) -> str:
     if not isinstance(annotation, type):
         return str(annotation)
-    # Two classes of one name are told apart by their modules.
+    # Two classes with the same name are distinguished by their modules.
     same = getattr(other, "__name__", "") == annotation.__name__
     return f"{annotation.__module__}.{annotation.__qualname__}" if same else annotation.__name__

@@ -1,7 +1,7 @@
-"""The handle a step declaration returns: where its undo and its failure action are declared.
+"""`Step`: the handle of a declared step, on which its undo and its failure action are declared.
 
-`@machine.step(...)` turns the function into a `Step`. It stays callable, so a test can await it directly, and it is
-the key by which an Engine swaps the strategy: `Engine.open(..., steps={charge: fake})` (C1).
+`@machine.step(...)` turns the function into a `Step`. It stays callable, so a test can await it directly. It is the
+key under which an Engine takes another function: `Engine.open(..., steps={charge: fake})` (C1).
 """
 
 from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ class Step(Generic[ContextT, ResultT]):
         return self._machine.name
 
     async def __call__(self, context: ContextT, ctx: StepContext) -> ResultT:
-        """Run the function as it is; a blocking one in the thread of the caller."""
+        """Call the function directly; a blocking function runs in the caller's thread."""
         called = self._declared.function(context, ctx)
         return cast("ResultT", called if self._declared.blocking else await called)
 
@@ -64,7 +64,7 @@ class Step(Generic[ContextT, ResultT]):
     ) -> Callable[[FunctionT], FunctionT]:
         """Declare how to undo this outcome, or an unknown one (`done` is then None), when the workflow unwinds.
 
-        `retry` is the undo's own; without it the undo has `Retry(attempts=undo_attempts)`, a setting of the engine.
+        Without `retry` the undo has `Retry(attempts=undo_attempts)`, a setting of the engine.
         With `blocking=True` it is a plain function, which runs in a thread.
         """
         frame = declaring_frame()
@@ -76,10 +76,16 @@ class Step(Generic[ContextT, ResultT]):
             mistakes.in_undo(self._machine, self._declared, cls, location)
             mistakes.in_undo_retry(retry, location)
             check_undo(cls, step=self.name, returns=self._declared.returns, location=location)
-            given = (self._machine.context, cls, StepContext)
+            arguments = (self._machine.context, cls, StepContext)
             shape, local = "(context, done, ctx)", frame.f_locals
             check_async(
-                function, kind="undo", arguments=given, shape=shape, local=local, location=location, blocking=blocking
+                function,
+                kind="undo",
+                arguments=arguments,
+                shape=shape,
+                local=local,
+                location=location,
+                blocking=blocking,
             )
             declaration = UndoDeclaration(cls, cast("UndoFunction", function), location, retry, blocking)
             self._declared.undos.append(declaration)

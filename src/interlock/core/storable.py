@@ -1,8 +1,8 @@
-"""Which types can be stored: judged when a machine is built, long before the first value is written.
+"""Check whether a type can be stored, when a machine is built and before any value is written.
 
-Everything msgspec understands can be stored, and pydantic models. One combination is refused although msgspec takes
-it: a union of a fixed-length tuple and a constrained type crashes the interpreter in msgspec 0.22 instead of raising.
-It crashes even when msgspec is only asked about it, so that is looked for first, with nothing but `typing`.
+All types of msgspec can be stored, and pydantic models. One combination is refused although msgspec accepts it: a union
+of a fixed-length tuple and a constrained type crashes the interpreter in msgspec 0.22 instead of raising. Inspecting
+such a type with msgspec crashes too, so it is searched for first, with `typing` only.
 """
 
 import types
@@ -18,7 +18,7 @@ _CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", 
 
 
 def not_storable(context: object) -> str:
-    """Why the type cannot be stored, or an empty text. What cannot be resolved yet is not judged."""
+    """Return why the type cannot be stored, or an empty text. Annotations that cannot be resolved yet are skipped."""
     try:
         if _crashes(context, set()):
             return (
@@ -30,10 +30,10 @@ def not_storable(context: object) -> str:
     return _problem_in(information, set())
 
 
-def _problem_in(information: object, seen: set[int]) -> str:
-    if id(information) in seen:
+def _problem_in(information: object, visited: set[int]) -> str:
+    if id(information) in visited:
         return ""
-    seen.add(id(information))
+    visited.add(id(information))
     if isinstance(information, msgspec.inspect.CustomType):
         cls = information.cls
         return "" if hasattr(cls, "model_validate") else f"{name_of(cls)} is not a type that JSON can carry"
@@ -42,13 +42,13 @@ def _problem_in(information: object, seen: set[int]) -> str:
         children = [getattr(information, name) for name in information.__struct_fields__]
     elif isinstance(information, tuple | list):
         children = list(cast("tuple[object, ...]", information))
-    return next((problem for child in children if (problem := _problem_in(child, seen))), "")
+    return next((problem for child in children if (problem := _problem_in(child, visited))), "")
 
 
-def _crashes(kind: object, seen: set[int]) -> bool:
-    if id(kind) in seen:
+def _crashes(kind: object, visited: set[int]) -> bool:
+    if id(kind) in visited:
         return False
-    seen.add(id(kind))
+    visited.add(id(kind))
     members = typing.get_args(kind)
     if typing.get_origin(kind) in (Union, types.UnionType):
         fixed = any(_is_fixed_tuple(member) for member in members)
@@ -56,7 +56,7 @@ def _crashes(kind: object, seen: set[int]) -> bool:
             return True
     if isinstance(kind, type) and not members:
         members = tuple(typing.get_type_hints(kind, include_extras=True).values())
-    return any(_crashes(member, seen) for member in members)
+    return any(_crashes(member, visited) for member in members)
 
 
 def _is_fixed_tuple(kind: object) -> bool:

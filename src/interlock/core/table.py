@@ -1,8 +1,7 @@
-"""The compiled machine: what `decide` looks things up in.
+"""The compiled machine: the tables that `decide` reads.
 
-Declarations are what the user wrote; a table is the same machine arranged for speed: a node per state, its
-transitions by event class, and the commands of every move computed beforehand. Compiling assumes nothing about
-the graph being sound, so that the checks can look at a broken machine too.
+A table is the declared machine arranged for speed: a node per state, its transitions by event class, and the commands
+of every move computed in advance. Compiling accepts an unsound graph, so that the checks can examine it.
 
 The odd choice: nodes are found by the member's `_name_` and then compared by identity. Hashing an Enum member
 calls Python code and costs three times as much as hashing its name.
@@ -33,7 +32,7 @@ from interlock.core.values import Command, RunEffect, RunStep, StartTimer, StopS
 class Transition:
     """One arrow out of one node. `target` is None for an internal transition.
 
-    `guard` and `action` are called; they are not the declared functions when these receive copies (`mutability`).
+    `guard` and `action` are what `decide` calls: the declared functions, or wrappers that pass copies (`mutability`).
     """
 
     event: str
@@ -44,17 +43,17 @@ class Transition:
     commands: tuple[Command, ...]
     declared: TransitionDeclaration
     plain: bool
-    """True when neither end touches the undo log: the fast way through `decide`."""
+    """True when neither end changes the undo log: the fast path of `decide`."""
     ends: bool
-    """True when the undo log is dropped: by `settle`, or because nothing leaves a final target."""
+    """True when the undo log is cleared: by `settle`, or because the target is final."""
     settles: bool
-    """True when what was done so far is final (C21)."""
+    """True when completed runs become final (C21)."""
     outcome: bool
-    """True when the source's step says that it returns the event, or has an undo for it."""
+    """True when the source's step declares to return the event, or has an undo for it."""
 
     @property
     def clears(self) -> bool:
-        """True when nothing is left to undo after it. A run that a settling move cuts off may have happened (G5)."""
+        """True when the undo log is empty after it. A run that a settling move cuts off may have happened (G5)."""
         return self.settles and (self.outcome or not self.source.undoable)
 
     @property
@@ -64,7 +63,7 @@ class Transition:
 
     @property
     def guard_reason(self) -> str:
-        """The first line of the guard's docstring: the reason shown when it says no."""
+        """The first line of the guard's docstring: the reason shown when it returns False."""
         return "" if self.declared.guard is None else first_line(self.declared.guard)
 
 
@@ -88,14 +87,14 @@ class Node:
     moves: dict[type[Event], tuple[Transition, ...]] = field(default_factory=dict)
 
     def next_nodes(self) -> list["Node"]:
-        """The nodes one move away, however the move comes about, without repetition."""
+        """Return the nodes one move away, by any cause, without repetition."""
         found = [move.target for moves in self.moves.values() for move in moves]
         found += [self.failed, self.unwinds_to]
         return list(dict.fromkeys(node for node in found if node is not None))
 
     @property
     def active(self) -> bool:
-        """Neither final nor resting: a workflow here is expected to move on."""
+        """True when neither final nor resting: a workflow here is expected to move."""
         return not (self.final or self.resting)
 
 
@@ -111,20 +110,20 @@ class Table:
     events: dict[str, type[Event]]
     steps: dict[str, Node]
     context_class: type[Any]
-    """What `isinstance` can check of a context: the class itself, or dict for a TypedDict."""
+    """The class for `isinstance` checks of a context: the class itself, or dict for a TypedDict."""
     context_exact: bool
-    """True when a subclass is not a context: see `is_exact`."""
+    """True when instances of a subclass are refused: see `is_exact`."""
     copy_context: Callable[[Any], Any] | None = None
     """Copies a context before user code receives it; None when its class cannot be changed in place."""
 
     def node(self, state: Enum) -> Node | None:
-        """The node of a state of this machine, or None for a stranger."""
+        """Return the node of a state, or None for a state of another machine."""
         node = self.nodes.get(state._name_)
         return node if node is not None and node.state is state else None
 
 
 def compile_table(declared: Declarations) -> Table:
-    """Arrange the declarations for deciding. Never raises: checking is the business of `checks`."""
+    """Compile the declarations. Never raises: `checks` reports what is unsound."""
     nodes = {state.name: _node(declared, state) for state in declared.states}
     for node in nodes.values():
         target = declared.unwind.get(node.state)
@@ -178,7 +177,7 @@ def _moves(declared: Declarations, node: Node, nodes: dict[str, Node]) -> dict[t
             moves[transition.event] = (*moves.get(transition.event, ()), _transition(transition, node, nodes))
     if node.final or node.unwinds_to:
         return moves
-    # A4: the catch-all applies wherever the state has no transition of its own for the event.
+    # A4: the catch-all applies in every state without a transition of its own for the event.
     specific = frozenset(moves)
     for transition in declared.transitions:
         if transition.catch_all and transition.event not in specific:
@@ -205,8 +204,8 @@ def _transition(declared: TransitionDeclaration, source: Node, nodes: dict[str, 
 
 
 def _alphabet(declared: Declarations) -> dict[str, type[Event]]:
-    # Events that transitions and steps name come first: of two classes at the same place in the source (a module
-    # loaded again, dataclass slots) the one in use is the right one.
+    # Events that transitions and steps name come first: of two classes with the same module and name (a module
+    # loaded again, dataclass slots) the one in use must win.
     used = [transition.event for transition in declared.transitions]
     used += [event for step in declared.steps.values() for event in step.returns]
     events: dict[str, type[Event]] = {}
@@ -216,12 +215,12 @@ def _alphabet(declared: Declarations) -> dict[str, type[Event]]:
 
 
 def is_exact(context: object) -> bool:
-    """True when only the class itself is a context: the fields that a subclass adds would be lost when it is read."""
+    """Return whether subclasses of the context are refused, because the fields they add would be lost on decoding."""
     return isinstance(context, type) and (is_dataclass(context) or issubclass(context, msgspec.Struct))
 
 
 def class_of(context: type[object]) -> type[object]:
-    """What `isinstance` can check of a context type: the class, `dict` for a TypedDict, the origin of a generic."""
+    """Return the class for `isinstance` checks: the class, `dict` for a TypedDict, the origin of a generic."""
     if hasattr(context, "__required_keys__"):
         return dict
     origin = getattr(context, "__origin__", context)
@@ -229,14 +228,14 @@ def class_of(context: type[object]) -> type[object]:
 
 
 def name_of(function: object) -> str:
-    """A user function's name; a callable object is named by its class."""
+    """Return a user function's name; a callable object is named by its class."""
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__name__", type(function).__name__)
 
 
 def first_line(function: object) -> str:
-    """The first line of a docstring, or an empty text."""
+    """Return the first line of a docstring, or an empty text."""
     while isinstance(function, partial):
         function = function.func
     text = (getattr(function, "__doc__", None) or "").strip()

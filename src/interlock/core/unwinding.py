@@ -1,8 +1,8 @@
-"""The order in which a failed workflow is undone. Pure: from the undo log to the list of undos.
+"""The undo log of a workflow, and the ordered list of undos of an unwinding. Pure functions.
 
-G5: the log has every run that was started and is not known to have failed without effect. Newest first, a run
-whose outcome is known is undone by the handler of that outcome, if it has one; a run whose outcome is unknown is
-undone by every handler of its step, with `done=None`, because any of the outcomes may be real.
+G5: the log has every run that was started and is not known to have failed without effect. Runs are undone newest
+first. A run with a known outcome is undone by the handler of that outcome, if there is one. A run with an unknown
+outcome is undone by every handler of its step, with `done=None`, because any of the outcomes may be real.
 """
 
 from interlock.core.events import Event, wire_name
@@ -15,7 +15,7 @@ UNDO_LOG_MAX = 1_000
 
 
 def logged(log: tuple[Run, ...], node: Node, visit: int, done: Event | None) -> tuple[Run, ...]:
-    """The log after the run of this visit ended with `done`, or with an unknown outcome (None).
+    """Return the log after the run of this visit ended with `done`, or with an unknown outcome (None).
 
     A run that no handler would undo is not logged: an outcome without a handler, a step without any.
     """
@@ -28,11 +28,11 @@ def logged(log: tuple[Run, ...], node: Node, visit: int, done: Event | None) -> 
 
 
 def demand_room(log: tuple[Run, ...], node: Node) -> None:
-    """Refuse to enter a state whose run could not be logged any more: at the door, before it happens outside.
+    """Refuse to enter a state whose run would not fit into the undo log.
 
-    Asked at the end of the run it would be too late (G5), and a full log could never be unwound. When it is the result
-    of another undoable step that is refused here, that step has happened: whoever runs the machine then reports it with
-    `fail(unknown=True)`, which logs the run and unwinds.
+    The check comes before the run, because after it the effect outside exists (G5). When the refused event is the
+    result of another undoable step, that step has happened: the caller then reports it with `fail(unknown=True)`,
+    which logs the run and unwinds.
     """
     if node.undoable and len(log) >= UNDO_LOG_MAX:
         raise LimitReached(
@@ -44,7 +44,7 @@ def demand_room(log: tuple[Run, ...], node: Node) -> None:
 
 
 def undos_of(table: Table, log: tuple[Run, ...]) -> tuple[Undo, ...]:
-    """What has to be undone, newest first. A step that the machine no longer has is skipped; `plan` warns of it."""
+    """Return the undos of the log, newest first. A step that the machine no longer has is skipped; `plan` warns."""
     owed: list[Undo] = []
     for run in reversed(log):
         node = table.steps.get(run.step)

@@ -1,12 +1,12 @@
-"""The values a decision is made of: snapshot in, decision out, and nothing else.
+"""Values of a decision: snapshot, record, commands, undo log and findings.
 
-A `Snapshot` is all that `decide` may look at; a `Decision` is all that it may say: the next snapshot, the history
-records, and the commands that the runtime then owes. Stores write these values, the runtime acts on them.
+A `Snapshot` is the only input of `decide` besides the event. A `Decision` is its only output: the next snapshot, the
+history records, and the commands that the runtime then owes. Stores write these values, the runtime acts on them.
 
-Everything here is a frozen struct because four of them are made per transition and a struct costs a tenth of a
-frozen dataclass. Commands do not carry the visit they belong to: it is the visit of the decision's snapshot, so
-that the commands of a transition can be computed once, when the machine is compiled. The three that are made per
-transition are not tracked by the garbage collector (`gc=False`): they only point at older values, never in a circle.
+All are frozen structs, because four are made per transition and a struct costs a tenth of a frozen dataclass. Commands
+do not carry their visit, which is the visit of the decision's snapshot, so that the commands of a transition are
+computed once, when the machine is compiled. The three structs that are made per transition are not tracked by the
+garbage collector (`gc=False`): they only refer to older values, never in a cycle.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ class StoredJson(msgspec.Struct, frozen=True):
     """A stored context or payload that today's class cannot hold without losing or inventing a value."""
 
     text: str
-    """What is stored."""
+    """The stored JSON."""
     why: str
 
 
 class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a step gave up. `unknown` is True when an attempt may have had an effect all the same."""
+    """The failure of a step that gave up. `unknown` is True when an attempt may have had an effect."""
 
     step: str
     error: str
@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False)
     visit: int = 1
     """The version at which the current state was entered."""
     undo_log: tuple[Run, ...] = ()
-    """What an unwinding would have to undo, oldest first."""
+    """The undo log: the runs that an unwinding would undo, oldest first."""
     attempted: bool = False
     """True once an attempt of this visit's step may have been started. Set by the runtime, reset by a move."""
 
@@ -79,25 +79,25 @@ class Record(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False):
 
 
 class RunStep(msgspec.Struct, frozen=True):
-    """The step of the state that was entered is owed."""
+    """Command: run the step of the state that was entered."""
 
     step: str
 
 
 class StopStep(msgspec.Struct, frozen=True):
-    """The state was left: a running attempt of its step is cancelled, a waiting one is dropped."""
+    """Command: the state was left, so cancel a running attempt of its step and drop a waiting one."""
 
     step: str
 
 
 class RunEffect(msgspec.Struct, frozen=True):
-    """A durable side message is owed (B12)."""
+    """Command: run a durable effect (B12)."""
 
     effect: str
 
 
 class StartTimer(msgspec.Struct, frozen=True):
-    """After `after_s` seconds in this visit, `send` is sent to the workflow."""
+    """Command: after `after_s` seconds in this visit, send `send` to the workflow."""
 
     send: Event
     after_s: float
@@ -105,11 +105,11 @@ class StartTimer(msgspec.Struct, frozen=True):
 
 
 class StopTimers(msgspec.Struct, frozen=True):
-    """The state was left: its timers no longer count."""
+    """Command: the state was left, so stop its timers."""
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """One undo that is owed: which handler of which step, for which visit, and the outcome it undoes."""
+    """One undo that is owed: step, handler, visit, and the outcome it undoes."""
 
     step: str
     undo: str
@@ -118,7 +118,7 @@ class Undo(msgspec.Struct, frozen=True):
 
 
 class RunUndos(msgspec.Struct, frozen=True):
-    """An unwinding state was entered: these undos are owed, in this order, one after the other."""
+    """Command: an unwinding state was entered, so run these undos one after the other, in this order."""
 
     undos: tuple[Undo, ...]
 
@@ -127,7 +127,7 @@ Command = RunStep | StopStep | RunEffect | StartTimer | StopTimers | RunUndos
 
 
 class Decision(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False):
-    """What follows from an event: the snapshot after it, its history, and what the runtime now owes."""
+    """The result of deciding an event: the next snapshot, its history records, and the commands for the runtime."""
 
     snapshot: Snapshot[StateT, ContextT]
     records: tuple[Record[StateT, ContextT], ...]
@@ -137,8 +137,8 @@ class Decision(msgspec.Struct, Generic[StateT, ContextT], frozen=True, gc=False)
 class Allowed(msgspec.Struct, Generic[StateT], frozen=True):
     """One transition that exists from the current state.
 
-    `guards` names the guard that will be asked. `blocked_by` is filled only when an event instance was given and
-    that guard said no; `reason` is then the first line of the guard's docstring.
+    `guards` names the guard that will be evaluated. `blocked_by` is set only for an event instance that this guard
+    rejects; `reason` is then the first line of the guard's docstring.
     """
 
     event: str
@@ -149,9 +149,9 @@ class Allowed(msgspec.Struct, Generic[StateT], frozen=True):
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step, undo or effect is told besides the workflow's context.
+    """The second argument of a step, undo or effect, beside the workflow's context.
 
-    `key` is the idempotency key: the same on every attempt and after a crash. Give it to the world outside.
+    `key` is the idempotency key: the same on every attempt and after a crash. Pass it to external services.
     In an undo, `undoes` is the key of the run that is undone.
     """
 
@@ -162,29 +162,29 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     undoes: str | None = None
 
     def heartbeat(self) -> None:
-        """Say that the step is still at work. Nobody listens unless the step declares `heartbeat_s`.
+        """Report that the step is still running. Has no effect unless the step declares `heartbeat_s`.
 
-        It only notes the time, so it costs next to nothing and may be called from any thread.
+        It only records the time, so it is cheap and may be called from any thread.
         """
 
 
 class BeatingContext(StepContext, frozen=True, kw_only=True):
-    """What a step with `heartbeat_s` is told: the same, and whoever watches it hears its heartbeats.
+    """The context of a step with `heartbeat_s`, which forwards heartbeats to the watcher of the attempt.
 
-    A class of its own, so that all the others do not carry a field for it and can still be compared by value.
+    It is a class of its own, so that the other contexts have no field for it and can still be compared by value.
     """
 
     beat: Callable[[], None]
 
     def heartbeat(self) -> None:
-        """Tell the watcher."""
+        """Notify the watcher."""
         self.beat()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a check has to say about a machine. A machine with an error cannot be used.
+    """The result of a check of a machine. A machine with an error cannot be used.
 
-    One error is the exception: a machine whose context can be changed in place (`mutable-context`) runs on copies.
+    `mutable-context` is the exception: a machine whose context can be changed in place runs on copies.
     """
 
     code: str

@@ -1,1 +1,1 @@
-"""`Database`: one façade over a lane, with PostgreSQL's SQL on top. It knows nothing of workflows."""
+"""`Database`: a façade over a lane or PostgreSQL, with PostgreSQL's SQL. It knows nothing of workflows."""

@@ -1,8 +1,8 @@
-"""An archive of schemas of PostgreSQL: one file, with a manifest that says what is in it and how it is checked.
+"""Archive of schemas of PostgreSQL: one ZIP file with a manifest.
 
-It is a ZIP: any tool lists it. Each table is a member, in the binary form of COPY, so that every value comes back as it
-was, whatever its type. The manifest comes last, with the count and the checksum of the rows of each table as the server
-computed them, and the digest of its member: a file that was cut off or changed is refused before anything is restored.
+Each table is a member in the binary form of COPY, so that values of every type are restored exactly. The manifest is
+the last member. It has the count and the checksum of the rows of each table, computed by the server, and the digest of
+its member. A truncated or changed file is refused before anything is restored.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 CHUNK_BYTES = 262_144
 LEVEL = 1
-"""Of compression: more takes longer and saves little."""
+"""Level of compression: a higher one takes longer and saves little."""
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,44 +29,44 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     columns: tuple[str, ...]
-    """Those that are written; a generated one is not."""
+    """The columns that are written; generated ones are not."""
     member: str
     rows: int
     checksum: str
-    """Of the set of rows, by the server: the same after they were restored."""
+    """Checksum of the set of rows, by the server: the same after they were restored."""
     sha256: str
-    """Of the member."""
+    """Digest of the member."""
 
 
 class Sequence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a sequence stands."""
+    """Current value of a sequence."""
 
     table: str = ""
     column: str = ""
-    """It numbers this column, and was made with it."""
+    """The identity column that it belongs to; empty for a sequence of its own."""
     name: str = ""
-    """It stands by itself."""
+    """Its name, if it does not belong to an identity column."""
     value: int
     called: bool
 
 
 class ArchivedSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """One schema: what makes it, its rows, and what comes after them."""
+    """One schema: statements before the rows, the rows, and statements after them."""
 
     name: str
     before: tuple[str, ...]
-    """Statements before the rows, for a session that looks into this schema first."""
+    """Statements before the rows, for a session whose search_path begins with this schema."""
     rows: tuple[Rows, ...]
     after: tuple[str, ...]
     sequences: tuple[Sequence, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive says of itself."""
+    """Content of an archive, with the checksums."""
 
     format: int
     source: str
-    """The address that it was made from, without secrets."""
+    """Address of the source, without secrets."""
     time: str
     server: str
     """The version of PostgreSQL."""
@@ -75,24 +75,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_count(self) -> int:
-        """Of all tables."""
+        """Number of rows of all tables."""
         return sum(rows.rows for schema in self.schemas for rows in schema.rows)
 
     @property
     def table_count(self) -> int:
-        """Of all schemas."""
+        """Number of tables of all schemas."""
         return sum(len(schema.rows) for schema in self.schemas)
 
 
 class Writing:
-    """An archive that is being written."""
+    """Writer of an archive."""
 
     def __init__(self, file: zipfile.ZipFile) -> None:
         self._file = file
 
     @contextlib.contextmanager
     def member(self, name: str) -> "Generator[Member]":
-        """One member, to be written piece by piece."""
+        """Begin a member, to be written piece by piece."""
         with self._file.open(name, "w", force_zip64=True) as stream:
             yield Member(cast("BinaryIO", stream))
 
@@ -102,46 +102,46 @@ class Writing:
 
 
 class Member:
-    """A member that is being written, and its digest."""
+    """Writer of one member, with its digest."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._hash = hashlib.sha256()
 
     async def write(self, data: bytes) -> None:
-        """One piece more. It is awaited because the driver of PostgreSQL asks for that."""
+        """Write one more piece. It is a coroutine because the driver of PostgreSQL requires one."""
         self._hash.update(data)
         self._stream.write(data)
 
     @property
     def sha256(self) -> str:
-        """Of what was written so far."""
+        """Return the digest of the data that was written so far."""
         return self._hash.hexdigest()
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[Writing]:
-    """A new archive."""
+    """Create an archive."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
         yield Writing(file)
 
 
 class Reading:
-    """An archive that was checked."""
+    """Reader of an archive that was checked."""
 
     def __init__(self, file: zipfile.ZipFile, manifest: Manifest) -> None:
         self._file = file
         self.manifest = manifest
 
     def chunks(self, rows: Rows) -> Iterator[bytes]:
-        """The rows of a table, piece by piece."""
+        """Yield the rows of a table, piece by piece."""
         with self._file.open(rows.member) as stream:
             while data := stream.read(CHUNK_BYTES):
                 yield data
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file is an archive, whole or not: it begins as one."""
+    """Return whether the file begins like an archive; it may be incomplete."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PK\x03\x04"
@@ -151,7 +151,7 @@ def is_archive(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[Reading]:
-    """An archive, after all of it was checked. Raises CorruptionError for one that is not whole."""
+    """Open an archive after a check of all its members. Raises CorruptionError for an incomplete or changed one."""
     try:
         with zipfile.ZipFile(path) as file:
             manifest = _manifest(path, file)
@@ -162,10 +162,12 @@ def reading(path: Path) -> Generator[Reading]:
                     for data in found.chunks(rows):
                         digest.update(data)
                     if digest.hexdigest() != rows.sha256:
-                        raise _damaged(path, f"the rows of {schema.name}.{rows.table} are not those that were written")
+                        raise _damaged_error(
+                            path, f"the rows of {schema.name}.{rows.table} are not those that were written"
+                        )
             yield found
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged_error(path, str(error)) from error
     except OSError as error:
         raise UnusableFile(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -174,9 +176,9 @@ def _manifest(path: Path, file: zipfile.ZipFile) -> Manifest:
     try:
         found = msgspec.json.decode(file.read(MANIFEST), type=Manifest)
     except KeyError as error:
-        raise _damaged(path, "it has no manifest, which is written last") from error
+        raise _damaged_error(path, "it has no manifest, which is written last") from error
     except msgspec.MsgspecError as error:
-        raise _damaged(path, f"its manifest cannot be read: {error}") from error
+        raise _damaged_error(path, f"its manifest cannot be read: {error}") from error
     if found.format != FORMAT:
         raise UnusableFile(
             f"{path} has format {found.format}; this version knows {FORMAT}.",
@@ -186,9 +188,9 @@ def _manifest(path: Path, file: zipfile.ZipFile) -> Manifest:
     return found
 
 
-def _damaged(path: Path, told: str) -> CorruptionError:
+def _damaged_error(path: Path, problem: str) -> CorruptionError:
     return CorruptionError(
-        f"{path} is no whole archive: {told}.",
-        why="It was cut off or changed after it was written; then it was checked.",
+        f"{path} is not a complete archive: {problem}.",
+        why="It was complete when it was written, and was truncated or changed afterwards.",
         fix="Use another copy of it. Nothing was restored.",
     )

@@ -1,7 +1,7 @@
-"""A copy of a database for its address, while it serves: of a lane, of one in a bucket, of one in PostgreSQL.
+"""Backup of a database while it serves: of a lane, of a database in a bucket, or in PostgreSQL.
 
-What is copied is one instant, with everything that was acknowledged before it was asked for. Streams and shards are
-databases of their own, and each comes along with its own instant.
+The copy shows one instant, with everything that was acknowledged before the call. Streams and shards are databases of
+their own, and each is copied at its own instant.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ from interlock.seams import RandomIds, SystemChance, SystemClock
 from interlock.sql.postgres.address import is_postgres
 
 HOPS_MAX: Final = 32
-"""So many places are looked at; a chain that is longer leads nowhere."""
+"""Maximum number of moves that a backup follows to the database."""
 
 
 class BackedUp(NamedTuple):
-    """A copy, and of what."""
+    """Result of a backup."""
 
     source: str
-    """The address of the database; the one where it lives now."""
+    """The current address of the database."""
     path: Path
     pages: int = 0
-    """Of all of its files; none in an archive."""
+    """Pages of all its files; 0 for an archive."""
     page_bytes: int = 0
     parts: int = 0
-    """Streams and shards that are in it."""
+    """Number of its streams and shards."""
     rows: int | None = None
-    """Where rows were copied and not pages."""
+    """Number of rows, if rows were copied and not pages."""
 
     @property
     def url(self) -> str | None:
-        """The address under which `Database.open` finds it; None when its name does not end in .lane."""
+        """The address of the copy for `Database.open`; None when its name does not end in .lane."""
         path = self.path.absolute()
         return f"lanes://{path.with_suffix('').as_posix()}" if path.suffix == SUFFIX else None
 
     @property
     def amount(self) -> str:
-        """How much it is, in words."""
+        """Size of the copy in words."""
         if self.rows is not None:
             return f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}"
         return f"{self.pages:,} pages of {self.page_bytes:,} bytes"
@@ -55,15 +55,15 @@ class BackedUp(NamedTuple):
 def back_up_database(
     url: str, file: Path, *, force: bool = False, watch: Watch = lambda _what, _done, _of: None
 ) -> BackedUp:
-    """Copy the database at an address into a file, beside its owner. The home of one database is that database.
+    """Copy the database at an address into a file, also while its owner runs. A home may name its only database.
 
-    One that was moved is copied from where it lives. Of PostgreSQL, NAME.lane becomes a lane and any other name an
-    archive. Not for a thread in which an event loop runs. Raises BadUsage, TargetNotFound, UnusableFile,
-    CorruptionError, DialectError, LaneOwned, UnavailableError.
+    A moved database is copied from its current place. From PostgreSQL, NAME.lane becomes a lane, and any other name an
+    archive. Call it in a thread without an event loop. Raises BadUsage, TargetNotFound, UnusableFile, CorruptionError,
+    DialectError, LaneOwned, UnavailableError.
     """
     for _ in range(HOPS_MAX):
         try:
-            return _backed_up(url, file, force=force, watch=watch)
+            return _copy_database(url, file, force=force, watch=watch)
         except MovedElsewhere as error:
             url = with_secrets(error.url, url)
             watch(f"it has moved: following it to {shown(url)}", error.epoch, error.epoch)
@@ -73,11 +73,11 @@ def back_up_database(
     )
 
 
-def _backed_up(url: str, file: Path, *, force: bool, watch: Watch) -> BackedUp:
+def _copy_database(url: str, file: Path, *, force: bool, watch: Watch) -> BackedUp:
     if is_postgres(url):
         return _from_postgres(url, file, force=force, watch=watch)
     if is_bucket(url):
-        # What counts is in the bucket: the log has everything that was acknowledged, and is read without a lease.
+        # The log in the bucket has everything that was acknowledged, and is read without a lease.
         done = restore_database(url, file, force=force, watch=watch)
         return BackedUp(url, done.path, done.pages, done.page_bytes, done.parts)
     source = _lane_of(url)
@@ -93,7 +93,7 @@ def _backed_up(url: str, file: Path, *, force: bool, watch: Watch) -> BackedUp:
 
 
 def _from_postgres(url: str, file: Path, *, force: bool, watch: Watch) -> BackedUp:
-    # What PostgreSQL needs is an extra, which may not be installed.
+    # The driver of PostgreSQL is an extra, which may not be installed.
     from interlock.database.copies_lane import copy_into_lane  # noqa: PLC0415
     from interlock.database.copies_postgres import copy_schema, the_schema  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _from_postgres(url: str, file: Path, *, force: bool, watch: Watch) -> Backed
 
 
 def copy_lane(source: Path, file: Path, *, force: bool, watch: Watch) -> list[Copied]:
-    """Copy the lane in a file, and everything below it; the lane itself comes first in what is returned."""
+    """Copy the lane in a file, with its streams and shards. The first item of the result is the lane itself."""
     if not source.exists():
         raise TargetNotFound(
             f"there is no lane at {source}.",
@@ -122,19 +122,19 @@ def copy_lane(source: Path, file: Path, *, force: bool, watch: Watch) -> list[Co
         raise UnusableFile(f"{file} is the lane itself.", why="A copy is another file.", fix="Name another file.")
     check_free(file, force=force)
     with staged(file, RandomIds()) as ready:
-        copied = [_copied(source, ready, watch)]
+        copied = [_copy_file(source, ready, watch)]
         settled(ready)
         parts = parts_of(source)
         for number, part in enumerate(parts):
             watch("copying streams and shards", number + 1, len(parts))
             place = moved_below(part, source, ready)
             place.parent.mkdir(parents=True, exist_ok=True)
-            copied.append(_copied(part, place, _silent))
+            copied.append(_copy_file(part, place, _ignore_progress))
         put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
     return copied
 
 
-def _copied(source: Path, path: Path, watch: Watch) -> Copied:
+def _copy_file(source: Path, path: Path, watch: Watch) -> Copied:
     return back_up(
         source,
         path,
@@ -146,12 +146,12 @@ def _copied(source: Path, path: Path, watch: Watch) -> Copied:
     )
 
 
-def _silent(_what: str, _done: int, _of: int) -> None:
-    """One of many: how far all of them are is told."""
+def _ignore_progress(_what: str, _done: int, _of: int) -> None:
+    """Ignore the progress of one file: the progress over all files is reported."""
 
 
 def _lane_of(url: str) -> str:
-    """The address itself; or, of a home that has one database, the address of that."""
+    """Return the address itself, or that of the only database of a home. Raises BadUsage for several."""
     path = lane_path(url)
     if path is None or path.exists() or not path.with_suffix("").is_dir():
         return url

@@ -1,8 +1,8 @@
-"""The databases below a database: its streams and shards, each with one write stream of its own (D4, D5).
+"""Streams and shards of a database, each with a write stream of its own (D4, D5).
 
-Below a lane they are lanes, however deep, and one bound counts them all. Below a schema of PostgreSQL they are schemas
-beside it, on the same connections. They end with the database that they are below, and they live where it lives: those
-of a database that was moved are made at its new place. A database that has some is not moved (see `moving`).
+Those of a lane are lanes, at any depth, and one bound limits their total number. Those of a schema of PostgreSQL are
+schemas beside it, on the same connections. They are closed with their parent, and are made where it lives. A database
+that has some is not moved (see `moving`).
 """
 
 import asyncio
@@ -23,17 +23,17 @@ DatabaseT_co = TypeVar("DatabaseT_co", covariant=True)
 
 STREAM: Final = "stream:"
 SHARD: Final = "shard:"
-"""Both are databases below a database, and neither can be taken for the other."""
+"""Prefixes that keep the keys of streams and shards apart."""
 
 _THEN = "\x00"
-"""Between a stream and what is below it; no key of a stream has it."""
+"""Separator between a stream and its own streams; no key contains it."""
 
 
 class DatabasesBelow(Protocol[DatabaseT_co]):
-    """The databases below one database, and its end."""
+    """The streams and shards of one database."""
 
     async def get(self, key: str) -> DatabaseT_co:
-        """The database of this key, opened if it is not."""
+        """Return the database of this key; open it if necessary."""
         ...
 
     async def close(self) -> None:
@@ -42,7 +42,7 @@ class DatabasesBelow(Protocol[DatabaseT_co]):
 
 
 def url_below(url: str, path: str) -> str:
-    """The address of a stream or shard, perhaps of a stream, from the keys that lead to it."""
+    """Return the address of a stream or shard, at any depth, from the keys that lead to it."""
     for step in path.split(_THEN):
         kind, mark, rest = step.partition(":")
         url = stream_url(url, rest) if kind + mark == STREAM else shard_url(url, int(rest))
@@ -50,14 +50,14 @@ def url_below(url: str, path: str) -> str:
 
 
 class Below(Generic[DatabaseT]):
-    """All lanes below a lane, however deep: one bound counts them, and they end with it."""
+    """All lanes below a lane, at any depth. One bound limits their number, and they are closed with it."""
 
     def __init__(self, engine: OnLane, opens: Opens[DatabaseT]) -> None:
         self._engine = engine
         self._streams: Streams[DatabaseT] = Streams(opens, settings=engine.settings, clock=engine.clock)
 
     async def get(self, key: str) -> DatabaseT:
-        """The database of this key, opened if it is not."""
+        """Return the database of this key; open it if necessary."""
         return await self._streams.get(key)
 
     async def close(self) -> None:
@@ -65,12 +65,12 @@ class Below(Generic[DatabaseT]):
         await self._streams.close(self._engine.lane.close)
 
     def opened_again(self, engine: OnLane) -> None:
-        """The lane above them was opened again, at the same place."""
+        """Replace the engine of the parent, which was opened again at the same place."""
         self._engine = engine
 
 
 class Within(Generic[DatabaseT]):
-    """The lanes below a stream. They are kept with it, not by it: it may be closed for another one and opened again."""
+    """The lanes below a stream. The parent database keeps them, because the stream may be closed and reopened."""
 
     def __init__(self, below: Below[DatabaseT], path: str, engine: OnLane) -> None:
         self._below = below
@@ -78,18 +78,18 @@ class Within(Generic[DatabaseT]):
         self._engine = engine
 
     async def get(self, key: str) -> DatabaseT:
-        """The database of this key, opened if it is not."""
+        """Return the database of this key; open it if necessary."""
         return await self._below.get(f"{self._path}{_THEN}{key}")
 
     async def close(self) -> None:
-        """Only the stream: what is below it is closed with the database that all of them are below."""
+        """Close the stream only; the lanes below it are closed with the parent database."""
         await asyncio.wrap_future(closing_thread(self._engine.lane.close))
 
 
 class Beside(Generic[DatabaseT]):
-    """The schemas beside a schema of PostgreSQL: they share its connections, so that nothing has to be closed for them.
+    """The schemas beside a schema of PostgreSQL. They share its connections and need no close.
 
-    G6: no more than `streams_max` are remembered; one that was forgotten is looked up again.
+    G6: at most `streams_max` are cached; others are looked up again.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Beside(Generic[DatabaseT]):
         self._known: OrderedDict[str, tuple[OnPostgres, DatabaseT]] = OrderedDict()
 
     async def get(self, key: str) -> DatabaseT:
-        """The database of this key, made if it is not there."""
+        """Return the database of this key; create its schema if necessary."""
         found = self._known.get(key)
         if found is None or found[0].is_closed:
             engine = await self._engine.beside(key.removeprefix(STREAM)).made()

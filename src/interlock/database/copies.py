@@ -1,11 +1,11 @@
-"""A database in files: its own, and below it those of its streams and of its counters' shards, each a lane.
+"""Copies of a lane with its streams and shards, each a file of its own.
 
-They are copied into a folder that nobody looks at, and get their names together: first those below, then the database
-itself, as the last thing. So whatever has that name is whole. What it replaces is moved away before, and removed
-after: between the two there is nothing under the name, and never a mixture.
+They are copied into a hidden folder and then renamed: first the streams and shards, last the database itself. So a
+database under its name is complete. The one that it replaces is moved away before and removed after: in between
+nothing has the name, and never a mixture.
 
-Each of the files is one instant of its own. Those who write to streams do not wait for each other, so there is no
-moment of all of them; what was acknowledged before the copy was asked for is in it, wherever it was written.
+Each file shows its own instant, because writers of different streams do not wait for each other. Everything that was
+acknowledged before the call is in the copy.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -30,19 +30,19 @@ from interlock.seams import Clock, Ids
 
 FOLDERS = ("streams", "shards")
 PARTS_MAX = 100_000
-"""G6: streams and shards of one database that are copied."""
+"""G6: maximum number of streams and shards that are copied."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def folders_of(path: Path) -> list[Path]:
-    """The folders for what is below the database in this file."""
+    """Return the folders with the streams and the shards of the database in this file."""
     stem = path.name.removesuffix(SUFFIX)
     return [path.with_name(f"{stem}.{folder}") for folder in FOLDERS]
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The files below the database in this file, whatever its streams have below them included."""
+    """Return the files of all streams and shards of the database in this file, at any depth."""
     found = list(_below(path))
     if len(found) > PARTS_MAX:
         raise UnusableFile(
@@ -54,7 +54,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def moved_below(part: Path, source: Path, target: Path) -> Path:
-    """The place of one part of the database in `source` when the database is in `target`."""
+    """Return the path of a stream or shard of `source` after the database was renamed to `target`."""
     below = part.relative_to(source.parent)
     first = below.parts[0].replace(source.name.removesuffix(SUFFIX), target.name.removesuffix(SUFFIX), 1)
     return target.parent.joinpath(first, *below.parts[1:])
@@ -62,7 +62,7 @@ def moved_below(part: Path, source: Path, target: Path) -> Path:
 
 @contextlib.contextmanager
 def staged(path: Path, ids: Ids) -> Generator[Path]:
-    """A file of the same name in a folder of its own beside it, to be filled and put in place. It goes in any case."""
+    """Yield a path of the same name in a temporary folder beside it. The folder is removed in any case."""
     folder = path.with_name(f".{path.name}.{ids.new().hex}.copying")
     try:
         folder.mkdir()
@@ -74,9 +74,9 @@ def staged(path: Path, ids: Ids) -> Generator[Path]:
 
 
 def settled(path: Path) -> None:
-    """Look at a copy that was just made of a lane: what a mover was doing there is no part of it.
+    """Remove the marks of a mover from a fresh copy of a lane.
 
-    Raises MovedElsewhere for one whose database has left, and UnavailableError for a draft that has not arrived.
+    Raises MovedElsewhere for a database that has moved, and UnavailableError for the draft of a move.
     """
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     with contextlib.closing(connection):
@@ -95,9 +95,9 @@ def settled(path: Path) -> None:
 
 
 def check_free(path: Path, *, force: bool) -> None:
-    """Refuse a name that is taken, unless what has it may be replaced. Raises UnusableFile."""
+    """Raise UnusableFile when the name is taken, unless `force` allows to replace it."""
     if force and path.is_file():
-        return  # It goes, and the log beside it goes with it.
+        return  # It is replaced together with its log.
     check_target(path, force=force)
     for folder in [] if force else folders_of(path):
         if folder.exists():
@@ -109,7 +109,7 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 def put_all_in_place(ready: Path, path: Path, *, force: bool, clock: Clock, ids: Ids) -> None:
-    """Give a staged database its name, with everything below it. Raises LaneOwned when somebody has it open."""
+    """Rename a staged database, with its streams and shards. Raises LaneOwned when another process has it open."""
     aside = path.with_name(f".{path.name}.{ids.new().hex}.replaced")
     try:
         with held(path, clock):
@@ -141,7 +141,7 @@ def _move_away(path: Path, aside: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder durable; the files are already."""
+    """Make the names in a folder durable; the files are durable already."""
     for inside, _, _ in os.walk(folder):
         descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,7 +1,7 @@
-"""What is below a database in a bucket: the addresses of its streams and shards, and their files in a copy.
+"""Streams and shards of a database in a bucket: their addresses, and their files in a copy.
 
-A listing is all there is to find them by. It may be old, so a stream that was made a moment ago may be missing; what
-was written to it then was not acknowledged before the copy was asked for, or the listing would be older than the write.
+Only a listing finds them. A stream that is created during the call may be missing. Its writes were not acknowledged
+before the call, so the copy is still complete.
 """
 
 from pathlib import PurePosixPath
@@ -19,11 +19,11 @@ class BucketPart(NamedTuple):
 
     url: str
     below: PurePosixPath
-    """Its file in a copy, from the folder of the database on; the name of the database itself is left out."""
+    """Its file in a copy, relative to the folder of the database and without the database's name."""
 
 
 def parts_in_bucket(url: str) -> list[BucketPart]:
-    """Everything below the database at an address. Raises UnavailableError."""
+    """Return all streams and shards of the database at an address. Raises UnavailableError."""
     from interlock.lanes.objects.door import folder_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objects.manifest import KEY  # noqa: PLC0415 -- the same.
 
@@ -37,7 +37,7 @@ def parts_in_bucket(url: str) -> list[BucketPart]:
         name, slash, last = key.rpartition("/")
         if slash and last == KEY:
             below = name.removeprefix(address.name)
-            *above, final = (_known(part) for part in below.split("/"))
+            *above, final = (_folder_name(part) for part in below.split("/"))
             found.append(
                 BucketPart(f"{place.rstrip('/')}{quote(below)}{mark}{options}", PurePosixPath(*above, final + SUFFIX))
             )
@@ -45,13 +45,13 @@ def parts_in_bucket(url: str) -> list[BucketPart]:
 
 
 def bucket_name(name: str) -> str:
-    """The name that a stream has in a bucket, as a part of an address."""
+    """Return the name of a stream in a bucket, as a part of an address."""
     taken = next((there for there, here in _TAKEN.items() if here == name), None)
     return taken or quote(name)
 
 
-def _known(name: str) -> str:
-    """The name that a stream has in a folder: some words are taken in a bucket, and have another one there."""
+def _folder_name(name: str) -> str:
+    """Return the name of a stream in a folder: names that are reserved in a bucket are escaped there."""
     return _TAKEN.get(name, name)
 
 

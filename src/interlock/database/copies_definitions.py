@@ -1,8 +1,8 @@
-"""What makes a schema of PostgreSQL, read from the server's own catalogs: tables, sequences, views, what holds on them.
+"""Definitions of a schema of PostgreSQL, read from the catalogs: tables, sequences, views, indexes, constraints.
 
-The texts are the server's (`pg_get_constraintdef` and its like), for a session that looks into the schema first, so
-they name no schema and make the same thing in another one. What is none of these (functions, triggers, types of one's
-own, partitions) is not left out without a word: a schema with one is refused, and pg_dump knows how to do it.
+The texts are the server's (`pg_get_constraintdef` and similar), for a session whose search_path is the schema. So they
+do not name the schema and work in another one. A schema with anything else (functions, triggers, user-defined types,
+partitions) is refused, because a copy would silently lose it; pg_dump can copy it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,10 +13,10 @@ from interlock.sql.postgres.link import Record
 from interlock.sql.syntax import quoted
 
 Fetch = Callable[..., Awaitable[Sequence[Record]]]
-"""Runs a statement; its rows."""
+"""Runs a statement and returns its rows."""
 
 MARKS: Final = ("interlock_touched", "interlock_watched", "interlock_arrived", "workflows_arriving")
-"""Tables of a mover that is at work, or was: they say something of the place and nothing of the database."""
+"""Tables of a mover. They belong to the place and not to the database, and are not copied."""
 
 OTHERS: Final = """
 SELECT CASE relkind WHEN 'p' THEN 'the partitioned table ' WHEN 'm' THEN 'the materialized view '
@@ -70,14 +70,14 @@ WHERE relnamespace = $1::regnamespace AND relkind = 'v' ORDER BY oid"""
 
 
 class Defined(NamedTuple):
-    """A table, and the columns whose values are written."""
+    """A table, and its columns that are written."""
 
     table: str
     columns: tuple[str, ...]
 
 
 class Numbering(NamedTuple):
-    """A sequence; `table` and `column` are those that it was made with, by GENERATED … AS IDENTITY."""
+    """A sequence; `table` and `column` name its identity column (GENERATED … AS IDENTITY)."""
 
     name: str
     table: str
@@ -94,13 +94,13 @@ class Definitions(NamedTuple):
 
 
 async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
-    """What makes a schema, for a session whose search_path is that schema. Raises DialectError for what is left out."""
+    """Return the definitions of a schema. Raises DialectError for objects that cannot be copied."""
     name = quoted(schema)
     others = [str(row[0]) for row in await fetch(OTHERS, name)]
     if others:
         raise DialectError(
             f"the schema {schema!r} has more than tables, sequences and views: {'; '.join(others[:10])}.",
-            why="A copy that leaves out a part of a database without a word is none.",
+            why="A copy must not silently leave out a part of a database.",
             fix="Copy it with pg_dump, which knows everything that PostgreSQL has.",
         )
     before, owned, identities = await _sequences(fetch, name)
@@ -126,7 +126,7 @@ async def definitions_of(fetch: Fetch, schema: str) -> Definitions:
 
 
 async def _sequences(fetch: Fetch, name: str) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
-    """Statements before the tables, those after them, and the options of sequences that are made with a column."""
+    """Return statements before the tables, statements after them, and the options of identity columns."""
     made: list[str] = []
     owned: list[str] = []
     identities: dict[tuple[str, str], str] = {}
@@ -171,7 +171,7 @@ async def _table(
 
 
 def _index(text: str, schema: str) -> str:
-    """The statement that makes an index, without the schema in front of its table."""
+    """Return the statement that makes an index, without the schema of its table."""
     for name in (quoted(schema), schema):
         text = text.replace(f" ON {name}.", " ON ", 1)
     return text

@@ -1,8 +1,8 @@
-"""A database in PostgreSQL copied into the file of a lane, and back: another engine's rows, with counts and checksums.
+"""Copies of a database in PostgreSQL into the file of a lane, and back, with counts and checksums.
 
-The file opens as a lane, and any tool reads it. Both ways it is one transaction at PostgreSQL: one that sees one
-instant, or one after which everything is there. The rows are converted as they are when a database moves, and what the
-other engine cannot hold is named before anything is made.
+The file opens as a lane. Each direction is one transaction at PostgreSQL: it reads one instant, or it writes
+everything or nothing. Rows are converted as in a move. Values that the other engine cannot hold are refused before
+anything is written.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -46,12 +46,12 @@ AS_ARCHIVE: Final = "Copy it into an archive: a file whose name does not end in 
 
 
 async def copy_into_lane(address: Address, ready: Path, *, watch: Watch) -> int:
-    """Write the database at an address into the file of a lane, and its streams below it; returns the rows.
+    """Write the database at an address, with its streams, into the file of a lane; return the number of rows.
 
-    Raises TargetNotFound, DialectError for what a lane cannot hold, MovedElsewhere.
+    Raises TargetNotFound, MovedElsewhere, and DialectError for what a lane cannot hold.
     """
     rows = 0
-    async with _linked(address) as link:
+    async with _connect(address) as link:
         with told(writing=False):
             await link.driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(link.driver, address)
@@ -60,19 +60,19 @@ async def copy_into_lane(address: Address, ready: Path, *, watch: Watch) -> int:
             if name != address.schema:
                 [folder, _] = folders_of(ready)
                 folder.mkdir(exist_ok=True)
-                path = folder / f"{_stream(name, address.schema)}{SUFFIX}"
+                path = folder / f"{_stream_key(name, address.schema)}{SUFFIX}"
             rows += await _into_lane(link, name, path, watch)
             for left in path.parent.glob(f"{path.name}?*"):
-                left.unlink()  # What an owner keeps beside the file of its lane.
+                left.unlink()  # The owner's files beside the file of the lane.
     return rows
 
 
-def _stream(name: str, schema: str) -> str:
+def _stream_key(name: str, schema: str) -> str:
     stream = name.removeprefix(f"{schema}__")
     if stream.startswith("=") or stream.isidentifier():
         return stream
     raise DialectError(
-        f"{name} is a stream of {schema!r} whose key cannot be told from it, so that no lane would be found for it.",
+        f"{name} is a stream of {schema!r} whose key is unknown, so that its lane could not be found again.",
         why="Its schema is named after a digest of the key.",
         fix=AS_ARCHIVE,
     )
@@ -136,7 +136,7 @@ def _verify_lane(connection: apsw.Connection, shape: Shape, digests: dict[str, D
             page = lane_rows(connection, table, page.after)
             found.add(page.rows)
         if found != digests[table.name] or broken:
-            raise _different(table.name, found, digests[table.name])
+            raise _mismatch_error(table.name, found, digests[table.name])
 
 
 async def _refuse_shards(link: Link, schema: str, shape: Shape) -> None:
@@ -152,7 +152,7 @@ async def _refuse_shards(link: Link, schema: str, shape: Shape) -> None:
 
 
 async def restore_lane_into_postgres(file: Path, address: Address, *, force: bool, watch: Watch) -> int:
-    """Make the lane in a file the database in a schema; returns the rows. All of it is one transaction."""
+    """Restore the lane in a file into a schema, in one transaction; return the number of rows."""
     if parts_of(file):
         raise BadUsage(
             f"{file} has streams or shards below it, which are not put into PostgreSQL.",
@@ -167,7 +167,7 @@ async def restore_lane_into_postgres(file: Path, address: Address, *, force: boo
         _prepare(connection)
         connection.execute("BEGIN")
         shape = shape_of_lane(connection)
-        async with _linked(address) as link:
+        async with _connect(address) as link:
             with told(writing=False):
                 await link.driver.execute("BEGIN;" + SESSION)
                 await make_room(link.driver, address.schema, address, force=force)
@@ -198,7 +198,7 @@ async def _into_postgres(link: Link, schema: str, shape: Shape, connection: apsw
             page = await postgres_rows(link, schema, table, page.after)
             found.add(page.rows)
         if found != written:
-            raise _different(table.name, found, written)
+            raise _mismatch_error(table.name, found, written)
         total += found.rows
     with told(writing=False):
         for sql in [sql for table in shape.tables for sql in table.after(schema)]:
@@ -209,7 +209,7 @@ async def _into_postgres(link: Link, schema: str, shape: Shape, connection: apsw
     return total
 
 
-def _different(table: str, found: Digest, wanted: Digest) -> CorruptionError:
+def _mismatch_error(table: str, found: Digest, wanted: Digest) -> CorruptionError:
     return CorruptionError(
         f"{table} has {found.rows:,} rows or a checksum that are not those of the source, {wanted.rows:,} rows.",
         why="Rows were changed on the way, which must not happen.",
@@ -222,7 +222,7 @@ def _prepare(connection: apsw.Connection) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _linked(address: Address) -> AsyncGenerator[Link]:
+async def _connect(address: Address) -> AsyncGenerator[Link]:
     link = Link(await driver_of(address, SETTINGS), address)
     try:
         yield link

@@ -1,9 +1,8 @@
-"""A schema of PostgreSQL copied into an archive while others write, and put back from one.
+"""Copies of a schema of PostgreSQL into an archive while clients write, and restores from one.
 
-The copy is one transaction that sees one instant, whatever is committed meanwhile, with a lock that keeps nobody from
-reading or writing, only from changing tables. Counts and checksums of the rows are computed by the server: in the same
-instant for the copy, and again after they were restored. To restore is one transaction too: whoever dies in it leaves
-nothing behind. What it replaces is not deleted; it gets another name.
+The copy is one transaction with one snapshot. Its locks allow reads and writes, and block changes of tables only. The
+server computes counts and checksums of the rows: in the same snapshot for the copy, and again after a restore. A
+restore is one transaction too, so that a failure leaves no trace. A schema that it replaces is renamed, not deleted.
 """
 
 # ruff: noqa: S608 -- the names put into statements are quoted.
@@ -43,7 +42,7 @@ SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout =
 SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL row_security = off;
 SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres';
 SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1; SET LOCAL enable_seqscan = on"""
-"""What a value looks like as text depends on these; row_security makes an error of rows that we may not see."""
+"""The text form of values depends on these. `row_security = off` raises an error when rows are hidden from us."""
 
 CHECKSUM: Final = """
 SELECT count(*), coalesce(sum(('x' || left(md5(t::text), 16))::bit(64)::bigint::numeric), 0)::text FROM {} t"""
@@ -57,14 +56,14 @@ LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 STEM_CHARACTERS_MAX: Final = 20
 DIGESTS: Final = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^' || $1 || '__[0-9a-f]{32}$') ORDER BY 1"
 DIGESTED: Final = re.compile(r"__[0-9a-f]{32}$")
-"""The schema of a stream whose key is no name: it depends on the name of the database, too."""
+"""The schema of a stream whose key is not a valid name: its digest depends on the name of the database, too."""
 
 
 class _Copying(Protocol):
-    """What the driver has beside statements."""
+    """The driver's methods for COPY."""
 
     async def copy_from_query(self, query: str, *, output: object, format: str, timeout: float | None) -> str:  # noqa: A002, ASYNC109 -- the driver's.
-        """Hand the rows of a query to a function."""
+        """Pass the rows of a query to a function."""
         ...
 
     async def copy_to_table(
@@ -82,8 +81,8 @@ class _Copying(Protocol):
 
 
 async def copy_schema(address: Address, path: Path, *, clock: Clock, watch: Watch) -> Manifest:
-    """Write the schema at an address, and those of its streams, into an archive. Raises TargetNotFound."""
-    async with _connected(address) as driver:
+    """Write the schema at an address, and the schemas of its streams, into an archive. Raises TargetNotFound."""
+    async with _connect(address) as driver:
         with told(writing=False):
             await driver.execute(SNAPSHOT + ";" + SESSION)
             names = await schemas_of(driver, address)
@@ -103,18 +102,18 @@ async def copy_schema(address: Address, path: Path, *, clock: Clock, watch: Watc
 
 
 async def the_schema(url: str) -> Address:
-    """The address with the schema that is meant: workflows are in `interlock` unless it says otherwise."""
+    """Return the address with its schema. Without one it is the default of workflows if that exists, else `public`."""
     address = parsed(url)
     if any(option.partition("=")[0] == "schema" for option in url.partition("?")[2].split("&")):
         return address
-    async with _connected(address) as driver:
+    async with _connect(address) as driver:
         with told(writing=False):
             [(found,)] = await driver.fetch("SELECT to_regnamespace($1) IS NOT NULL", quoted(address.schema))
     return address if found else address._replace(schema="public")
 
 
 async def schemas_of(driver: Driver, address: Address) -> list[str]:
-    """The schema of a database, and those of its streams. Raises TargetNotFound, and MovedElsewhere."""
+    """Return the schema of a database and those of its streams. Raises TargetNotFound and MovedElsewhere."""
     names = [str(row[0]) for row in await driver.fetch(SCHEMAS, address.schema)]
     if address.schema not in names:
         raise TargetNotFound(
@@ -128,7 +127,7 @@ async def schemas_of(driver: Driver, address: Address) -> list[str]:
 
 
 async def refuse_left(driver: Driver, address: Address) -> None:
-    """Raise MovedElsewhere for a schema whose database has left, and UnavailableError for one that is arriving."""
+    """Raise MovedElsewhere for a schema whose database has moved, and UnavailableError for one that is arriving."""
 
     async def fetch(sql: str, values: Sequence[object]) -> Sequence[Found]:
         return await driver.fetch(sql, *values)
@@ -139,7 +138,7 @@ async def refuse_left(driver: Driver, address: Address) -> None:
             marks_of_workflows = await workflow_marks.marks_of(driver.fetch, address.schema)
     except InterlockError as error:
         if workflow_marks.is_missing(error):
-            # The catalog is that of the snapshot, names are those of now: a move has taken the mark away in between.
+            # The snapshot has an older catalog than the current names: a move has removed its mark in between.
             raise UnavailableError(
                 f"a move to or from {address.shown} has ended while the copy began.",
                 why="A copy shows one moment, and at that moment the schema was only arriving or leaving.",
@@ -151,13 +150,13 @@ async def refuse_left(driver: Driver, address: Address) -> None:
 
 
 async def _refuse_ambiguous(driver: Driver, address: Address) -> None:
-    """Streams with a digest have only the beginning of a long name: nobody can tell whose they are."""
+    """Refuse streams with a digest of a database with a long name: their schemas do not show the whole name."""
     if len(address.schema) > STEM_CHARACTERS_MAX:
         found = [str(row[0]) for row in await driver.fetch(DIGESTS, address.schema[:STEM_CHARACTERS_MAX])]
         if found:
             raise BadUsage(
                 f"{found[0]} may be a stream of {address.schema!r}, or of another database whose name begins so.",
-                why="The schema of a stream whose key is no name has 20 characters of the database's and a digest.",
+                why="A stream whose key is not a name has a schema of 20 characters of the database's and a digest.",
                 fix="Copy the schemas with pg_dump, each by its name.",
             )
 
@@ -168,7 +167,7 @@ async def _schema(driver: Driver, name: str, number: int, file: archive.Writing,
     if defined.tables:
         listed = ", ".join(f"{quoted(name)}.{quoted(each.table)}" for each in defined.tables)
         await driver.execute(f"LOCK TABLE {listed} IN ACCESS SHARE MODE")
-        # A table that was changed before the lock was there would be another one than the snapshot has.
+        # A table that was changed before the lock would differ from the snapshot.
         if await definitions_of(driver.fetch, name) != defined:
             raise UnusableFile(
                 f"a table of {name!r} was changed just now.", why="The copy had begun before.", fix="Try again."
@@ -207,38 +206,38 @@ async def _rows(driver: Driver, schema: str, defined: Defined, member: str, file
 
 
 async def restore_schema(path: Path, address: Address, *, force: bool, watch: Watch) -> Manifest:
-    """Make the schema at an address what the archive has. Raises UnusableFile when something is there already."""
+    """Restore the archive into the schema at an address. Raises UnusableFile when the schema has tables already."""
     watch("checking the archive", 0, 1)
     with archive.reading(path) as found:
         manifest = found.manifest
-        renamed = _renamed(manifest, address.schema)
-        async with _connected(address) as driver:
+        renamed = _new_names(manifest, address.schema)
+        async with _connect(address) as driver:
             with told(writing=False):
                 await driver.execute("BEGIN;" + SESSION)
                 await driver.fetch(LOCK, f"interlock {address.schema}")
                 for name in renamed.values():
                     await make_room(driver, name, address, force=force)
                 for schema in manifest.schemas:
-                    await _restored(driver, schema, renamed[schema.name], found, watch)
+                    await _restore_rows(driver, schema, renamed[schema.name], found, watch)
             with told(writing=True):
                 await driver.execute("COMMIT")
     return manifest
 
 
-def _renamed(manifest: Manifest, schema: str) -> dict[str, str]:
-    """The schema for each one of the archive: streams are named after their database."""
+def _new_names(manifest: Manifest, schema: str) -> dict[str, str]:
+    """Return the new name of each schema of the archive: streams are named after their database."""
     origin = manifest.schemas[0].name
     if origin != schema and any(DIGESTED.search(each.name) for each in manifest.schemas):
         raise BadUsage(
             f"the archive has streams that are only found below a schema {origin!r}.",
-            why="The schema of a stream whose key is no name is made from the key and the name of the database.",
+            why="A stream whose key is not a name has a schema with a digest of the key and the database's name.",
             fix=f"Restore it at an address with schema={origin}, in another database if that one is taken.",
         )
     return {each.name: schema + each.name.removeprefix(origin) for each in manifest.schemas}
 
 
 async def make_room(driver: Driver, schema: str, address: Address, *, force: bool) -> None:
-    """Make an empty schema; what is there gets another name, if it may. Raises UnusableFile."""
+    """Make an empty schema. An existing one is renamed with `force`; otherwise raises UnusableFile."""
     taken = [str(row[0]) for row in await driver.fetch(RELATIONS, quoted(schema))]
     if taken and not force:
         raise UnusableFile(
@@ -261,7 +260,7 @@ def _aside(schema: str, number: int) -> str:
     return schema[: 63 - len(ending)] + ending
 
 
-async def _restored(driver: Driver, schema: ArchivedSchema, name: str, found: Reading, watch: Watch) -> None:
+async def _restore_rows(driver: Driver, schema: ArchivedSchema, name: str, found: Reading, watch: Watch) -> None:
     await driver.execute(f"SET LOCAL search_path TO {quoted(name)}")
     for statement in schema.before:
         await driver.execute(statement)
@@ -272,7 +271,7 @@ async def _restored(driver: Driver, schema: ArchivedSchema, name: str, found: Re
                 rows.table,
                 schema_name=name,
                 columns=rows.columns,
-                source=_pieces(found, rows),
+                source=_read_pieces(found, rows),
                 format="binary",
                 timeout=None,
             )
@@ -295,15 +294,15 @@ async def _restored(driver: Driver, schema: ArchivedSchema, name: str, found: Re
         await driver.execute(statement)
 
 
-async def _pieces(found: Reading, rows: Rows) -> AsyncIterator[bytes]:
+async def _read_pieces(found: Reading, rows: Rows) -> AsyncIterator[bytes]:
     for data in found.chunks(rows):
         yield data
 
 
 @contextlib.asynccontextmanager
-async def _connected(address: Address) -> AsyncGenerator[Driver]:
+async def _connect(address: Address) -> AsyncGenerator[Driver]:
     link = Link(await driver_of(address, {}), address)
     try:
         yield link.driver
     finally:
-        await link.end(CLOSE_S)  # It ends the transaction too, wherever that was left.
+        await link.end(CLOSE_S)  # This ends the transaction, too.

@@ -62,7 +62,7 @@ log = logging.getLogger("interlock.operators")
 ResultT = TypeVar("ResultT")
 
 _LEFT = (MovedElsewhere, Fenced)
-"""What an engine says that can never do anything again. What it was asked to do has not happened."""
+"""Errors of an engine that is unusable for good. The call has not happened."""
 
 
 class Database:
@@ -71,13 +71,13 @@ class Database:
     def __init__(self, found: "Found") -> None:
         self._engine: FollowedEngine
         self._found: Found
-        self._take(found)
+        self._adopt(found)
         self._reopening = Reopening()
         self._found_below = False
-        """Of a stream or shard: whether its parent was seen to live where it is."""
+        """For a stream or shard: whether its parent was confirmed to live at the same place."""
         self._counters: Counters | None = None
-        self._asked: WeakSet[Database] = WeakSet()
-        """Streams whose counters may have something to roll up, as long as somebody else knows them."""
+        self._streams_in_use: WeakSet[Database] = WeakSet()
+        """Streams that callers still reference, whose counters may have changes to roll up."""
 
     @staticmethod
     def open(
@@ -92,9 +92,9 @@ class Database:
     ) -> "Opening":
         """Open a database: `async with Database.open(url) as db`, or `db = await Database.open(url)`.
 
-        With `home` the first argument is a name, and the catalog at the home knows where it lives. Settings are those
-        of `LaneSettings`; what is given neither here nor by the `tool` comes from the environment, then from
-        `interlock.toml`. `cache` is the folder for the local file of a database in a bucket.
+        With `home` the first argument is a name, which the catalog at the home resolves. Settings are those of
+        `LaneSettings`; those set neither here nor by the `tool` come from the environment, then from `interlock.toml`.
+        `cache` is the folder for the local file of a database in a bucket.
         """
         refuse_no_address(url, home)
         refuse_no_tool(tool)
@@ -121,11 +121,11 @@ class Database:
 
     @property
     def engine(self) -> EngineName:
-        """What keeps the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
+        """The engine of the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
         return self._engine.name
 
     def execute(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, int]:
-        """Run one statement as one durable transaction; returns the rows it changed."""
+        """Run one statement as one durable transaction; return the number of changed rows."""
         return self._engine.execute(sql, args, key)
 
     def query(self, sql: str, /, *args: object, key: str | None = None) -> Coroutine[object, object, list[Row]]:
@@ -139,7 +139,7 @@ class Database:
         *args: object,
         key: str | None = None,
     ) -> Coroutine[object, object, ResultT]:
-        """Run `async def function(tx, *args)` as one serialized durable transaction; returns what it returns.
+        """Run `async def function(tx, *args)` as one serialized durable transaction; return its result.
 
         It may run more than once, awaits only `tx`, and rolls back on any exception. With a key it happens once; the
         same key for another function or other arguments is KeyReused (`interlock.database.identity` has the rule).
@@ -147,25 +147,25 @@ class Database:
         return cast("Coroutine[object, object, ResultT]", self._engine.transact(function, args, key))
 
     async def stream(self, key: str) -> "Database":
-        """The database of one independent write stream (D4).
+        """Return the database of one independent write stream (D4).
 
         With `db_per_write_stream` every key has a database of its own below this one, so that unrelated writers never
-        wait for each other; without it this is the database itself. A stream is closed with its parent. Ask for it
-        each time: of more than `streams_max` the one that rests longest is closed, and opened when it is asked for.
+        wait for each other; without it this is the database itself. A stream is closed with its parent. Call this each
+        time: above `streams_max` the stream that was idle longest is closed, and opened again by the next call.
         """
         if not self._engine.settings.db_per_write_stream:
             return self
         refuse_inside(self.url)
-        _ = stream_name(key)  # What is no key is refused at once.
+        _ = stream_name(key)  # An invalid key is refused before any work.
         found = await self._part(STREAM + key)
-        self._asked.add(found)
+        self._streams_in_use.add(found)
         return found
 
     async def shard(self, number: int) -> "Database":
-        """The database for one of several parts of a row that is written too often (D5).
+        """Return the database for one shard of a row that is written too often (D5).
 
-        On a lane everything is executed one after the other, so a part that should run in parallel has a database of
-        its own. On PostgreSQL another row is enough, and this is the database itself.
+        A lane executes one write after the other, so a shard that should run in parallel has a database of its own. On
+        PostgreSQL another row is enough, and this is the database itself.
         """
         if self.engine == "postgres":
             return self
@@ -173,72 +173,72 @@ class Database:
         return await self._part(f"{SHARD}{number}")
 
     def counter(self, name: str, *, kind: Kind = "auto") -> Counter:
-        """A counter that many writers add to at once (D5, D6, D7).
+        """Return a counter that many writers change concurrently (D5, D6, D7).
 
-        `exact` is one row, `sharded` several, `event_log` a row per change; `auto` chooses among them by the contention
-        it measures. The value is the same whatever it is opened as, and as whatever it was opened before.
+        `exact` is one row, `sharded` several, `event_log` a row per change; `auto` chooses among them by the measured
+        contention. The value does not depend on the kind, now or before.
         """
         if self._counters is None:
             self._counters = self._new_counters()
         return self._counters.open(name, kind=kind)
 
     def stock(self, name: str) -> Stock:
-        """Units that are taken, given back and reserved, never more than there are (D8)."""
+        """Return a stock of units that are taken, given back and reserved, never more than there are (D8)."""
         return Stock(self, name)
 
     def balance(self, name: str, *, limit: int = 0) -> Balance:
-        """An amount that never falls below its limit, however many withdraw at once (D15)."""
+        """Return an amount that never falls below its limit under concurrent withdrawals (D15)."""
         return Balance(self, name, limit=limit)
 
     def quota(self, name: str, *, limit: int, window_s: float) -> Quota:
-        """So many per window of time, by the database's clock (D15)."""
+        """Return a quota of `limit` per window of time, by the database's clock (D15)."""
         return Quota(self, name, limit=limit, window_s=window_s)
 
     def parent(self, name: str) -> Parent:
-        """A row that many children touch, without one waiting for the other (D15)."""
+        """Return a parent row that many children touch without waiting for each other (D15)."""
         return Parent(self, name)
 
     async def contention(self) -> list[HotRow]:
-        """The rows that writers wait for each other on, worst first (D9)."""
+        """Return the rows with the most contention between writers, worst first (D9)."""
         return await self._engine.contention()
 
     def stats(self) -> LaneStats:
-        """What the database has done since it was opened."""
+        """Return the statistics since the database was opened."""
         return self._engine.stats()
 
     async def close(self) -> None:
-        """Finish what waits and give everything up; streams too. Cancelled, it is closed all the same."""
+        """Finish pending calls, and close the database and its streams. It is closed even if this is cancelled."""
         refuse_inside(self.url, self._engine.inside)
         try:
             await self._end_counters()
         finally:
-            await self._reopening.over()  # What is being opened at a new place is closed there.
+            await self._reopening.over()  # A reopening at a new place must end first.
             await self._found.below.close()
 
     async def _end_counters(self) -> None:
-        """No roll-up begins any more, here or in a stream: it would find its database closed."""
+        """Prevent further roll-ups, here and in streams: they would find their database closed."""
         if self._counters is not None:
             await self._counters.close()
-        for stream in list(self._asked):
+        for stream in list(self._streams_in_use):
             await stream._end_counters()  # noqa: SLF001 -- of the same class.
 
     async def _part(self, key: str) -> "Database":
-        """A stream or shard. A new one is looked for again when its parent turns out to have been moved before it."""
+        """Return a stream or shard. It is looked up again if its parent moved before it was created."""
         while True:
             below = self._found.below
             found = await below.get(key)
             if found._found_below:  # noqa: SLF001 -- of the same class.
                 return found
-            # It is there now, so that whoever moves the parent from here on sees it, and does not.
+            # It exists now, so that a later mover of the parent finds it and refuses to move.
             await look_whether_left(self._engine)
             if below is self._found.below:
                 found._found_below = True  # noqa: SLF001 -- as above.
                 return found
 
     async def _follow(self, engine: DatabaseEngine, error: UnavailableError) -> DatabaseEngine:
-        """The engine that can do what this one could not. Nothing of the call has happened."""
+        """Return the engine for a call that this engine refused. Nothing of the call has happened."""
         if engine is not self._engine:
-            # It was left meanwhile, and closed: whoever comes late is told one or the other.
+            # A late call gets one of these errors: the engine was left and closed meanwhile.
             if not isinstance(error, _LEFT) and type(error) is not UnavailableError:
                 raise error
         elif self._found.places is None or not isinstance(error, _LEFT):
@@ -251,12 +251,12 @@ class Database:
         left = self._found
         if left.engine is not engine or left.places is None:
             return
-        self._take(await left.places.found_again(left, error))
+        self._adopt(await left.places.found_again(left, error))
         if self._found.below is not left.below:
-            with contextlib.suppress(InterlockError):  # It is of no use any more, and has given its file up.
+            with contextlib.suppress(InterlockError):  # It is unusable, and has released its file.
                 await left.below.close()
 
-    def _take(self, found: "Found") -> None:
+    def _adopt(self, found: "Found") -> None:
         found.engine.follow = self._follow
         self._engine, self._found = found.engine, found
 
@@ -273,19 +273,19 @@ class Database:
         )
 
     def _groups(self) -> LaneStats:
-        # On PostgreSQL no two writers share a commit, so that there are no groups for the counters.
+        # On PostgreSQL no two writers share a commit, so the counters have no groups.
         stats = self.stats()
         return stats if self.engine == "lane" else msgspec.structs.replace(stats, groups=0)
 
 
 class Found(NamedTuple):
-    """A database where it was found."""
+    """An open database with the place where it was found."""
 
     engine: FollowedEngine
     below: DatabasesBelow[Database]
     hop: Hop = Hop("")
     places: "Opening | None" = None
-    """What finds it again when it was moved; None for a stream or a shard, which lives below its parent."""
+    """Finds it again after a move; None for a stream or a shard, which lives below its parent."""
 
 
 class Opening:
@@ -310,7 +310,7 @@ class Opening:
         self._cache = cache
         self._settings = settings
         self._database: Database | None = None
-        # Whatever is wrong with the address is said here, before anything is opened.
+        # Errors in the address are raised here, before anything is opened.
         _ = self._on_postgres(Hop(url)) if is_postgres(url) else self._place_of(url)
 
     def __await__(self) -> Generator[object, None, Database]:
@@ -336,14 +336,14 @@ class Opening:
         return Database(await self._followed(start))
 
     async def found_again(self, left: Found, error: UnavailableError) -> Found:
-        """The database where it lives now, after a call at the place where it was. Raises what keeps it from that."""
+        """Open the database at its current place after a call failed at the old one. Raises the opening's error."""
         if isinstance(error, MovedElsewhere):
             return await self._followed(left.hop, error)
         wait_s = self._settings.seal_wait_s
         if not isinstance(left.engine, OnLane) or not await is_free_again(left.hop.url, self.clock, wait_s=wait_s):
             raise error
         log.warning("%s is opened again: another process has taken it over, and left it since.", shown(left.hop.url))
-        await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # Its local file is needed for the next one.
+        await asyncio.wrap_future(closing_thread(left.engine.lane.close))  # The next one needs its local file.
         try:
             found = await self._followed(left.hop)
         except LaneOwned as owned:
@@ -356,7 +356,7 @@ class Opening:
     async def _followed(self, start: Hop, moved: MovedElsewhere | None = None) -> Found:
         found = await followed(start, self._open, moved, wait_s=self._settings.seal_wait_s)
         if self._catalog is not None and found.hop.sent:
-            with contextlib.suppress(InterlockError):  # A short cut: whoever does not take it is sent on as we were.
+            with contextlib.suppress(InterlockError):  # Only a shortcut: other clients follow the tombstones as we did.
                 _ = await self._catalog.enter(self._name, found.hop.url, found.hop.epoch)
         return found
 
@@ -368,7 +368,7 @@ class Opening:
         made: list[OnLane] = []
 
         def make() -> Lane:
-            # Who was sent here by a tombstone knows that the move has happened: a draft has arrived.
+            # A client that a tombstone sent here knows that the move has happened: a draft has arrived.
             made.append(self._lane(place, hop.url, Arrived(hop.epoch) if hop.sent else None))
             return made[-1].lane
 
@@ -379,10 +379,12 @@ class Opening:
     def _on_postgres(self, hop: Hop) -> "Callable[[], Awaitable[OnPostgres]]":
         from interlock.database.on_postgres import opener  # noqa: PLC0415 -- an extra, which may not be installed.
 
-        # What a lane was opened with is not given to PostgreSQL, where it was moved to.
+        # The hand-off is for a lane only: a database that moved to PostgreSQL does not get it.
         hand_off = None if hop.sent else self._hand_off
-        seen = hop.epoch if hop.sent else 0
-        return opener(hop.url, hand_off=hand_off, settings=self._settings, clock=self.clock, seen=seen)
+        tombstone_epoch = hop.epoch if hop.sent else 0
+        return opener(
+            hop.url, hand_off=hand_off, settings=self._settings, clock=self.clock, tombstone_epoch=tombstone_epoch
+        )
 
     def _place_of(self, url: str) -> Place:
         return place_of(url, settings=self._settings, clock=self.clock, hand_off=self._hand_off, cache=self._cache)
@@ -391,7 +393,7 @@ class Opening:
         return opened_here(place, url=redacted(url), settings=self._settings, clock=self.clock, permission=permission)
 
     def _opened_below(self, url: str, path: str, below: Below[Database]) -> tuple[Lane, Database]:
-        """Open one stream or shard, perhaps of a stream, in this thread, which waits for the disk."""
+        """Open one stream or shard, at any depth, in this thread, which blocks on the disk."""
         address = url_below(url, path)
         engine = self._lane(self._place_of(address), address)
         return engine.lane, Database(Found(engine, Within(below, path, engine)))

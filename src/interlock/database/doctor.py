@@ -1,6 +1,6 @@
-"""The doctor for a database's address: finds the file or the bucket, and knows the functions its schema may call.
+"""Doctor for a database's address: finds the file or the bucket, and registers the functions of the dialect.
 
-What a bucket needs is loaded only when an address asks for one: the packages are an extra.
+The packages for buckets are an extra, and are imported only for an address in a bucket.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from interlock.seams import RandomIds, SystemChance, SystemClock
 
 
 def examine_database(url: str) -> LaneReport:
-    """Look at the lane at this address; changes nothing. Raises TargetNotFound, LaneOwned and BadUsage."""
+    """Examine the lane at this address without changes. Raises TargetNotFound, LaneOwned and BadUsage."""
     if is_bucket(url):
         raise BadUsage(
             "a database in a bucket has no file of its own to be looked at.",
@@ -37,11 +37,11 @@ def examine_database(url: str) -> LaneReport:
 def examine_in_bucket(
     url: str, *, probe: bool = False, watch: Callable[[str, int, int], None] = lambda _what, _done, _of: None
 ) -> BucketReport:
-    """Look at the database in a bucket at this address; changes nothing, and needs no lease.
+    """Examine the database in a bucket at this address, without changes and without a lease.
 
-    With `probe` it also asks whether the bucket keeps its promises, which writes a few objects beside the database and
-    deletes them again. `watch` is told what is being done, how much of it is done, and how much there is. Raises
-    TargetNotFound, UnavailableError and BadUsage.
+    `probe` also tests the guarantees of the bucket, which writes a few objects beside the database and deletes them.
+    `watch` receives the current activity, the amount done, and the total. Raises TargetNotFound, UnavailableError and
+    BadUsage.
     """
     address = parse(url)
     from interlock.lanes.objects import doctor, door  # noqa: PLC0415 -- an extra, which may not be installed.

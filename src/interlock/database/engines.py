@@ -1,7 +1,6 @@
-"""What keeps the rows of a `Database`: a lane or PostgreSQL, each with its own way of making one write follow another.
+"""Protocols of the engines of a `Database`: a lane or PostgreSQL, each with its own serialization of writes.
 
-The façade checks and hands over; everything here is one call on one of them. Neither knows of helpers or settings of
-the other.
+The façade checks arguments; each method is one call on one engine. Neither knows helpers or settings of the other.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -21,7 +20,7 @@ class DatabaseEngine(Protocol):
 
     @property
     def name(self) -> EngineName:
-        """Which one it is."""
+        """Kind of the engine."""
         ...
 
     @property
@@ -36,7 +35,7 @@ class DatabaseEngine(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock of the database."""
         ...
 
     def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
@@ -44,7 +43,7 @@ class DatabaseEngine(Protocol):
         ...
 
     def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
-        """Run one statement; its rows."""
+        """Run one statement; return its rows."""
         ...
 
     def transact(
@@ -54,25 +53,25 @@ class DatabaseEngine(Protocol):
         ...
 
     async def contention(self) -> list[HotRow]:
-        """The rows that writers wait for each other on, worst first."""
+        """Return the rows with the most contention between writers, worst first."""
         ...
 
     def stats(self) -> LaneStats:
-        """What it has done since it was opened."""
+        """Return the statistics since it was opened."""
         ...
 
 
 Follow = Callable[[DatabaseEngine, UnavailableError], Awaitable[DatabaseEngine]]
-"""Told which engine could not do a call, and why: the engine that can. Raises the error when there is no other."""
+"""Return the engine for a call that this engine refused with this error. Raises the error when there is no other."""
 
 
 class FollowedEngine(DatabaseEngine, Protocol):
-    """An engine that makes a call again where its database lives now."""
+    """An engine that repeats a call at the current place of its database."""
 
     follow: Follow | None
-    """What is asked for that; without it there is no other place."""
+    """Finds the current place; None if there is no other."""
 
     @property
     def inside(self) -> object:
-        """What its own transactions know it by."""
+        """The identity by which its transactions recognize it."""
         ...

@@ -1,10 +1,10 @@
-"""From a place that was left to the place where a database lives now, while nobody notices.
+"""Switch of an open database to its current place after a move.
 
-What is true is the chain of tombstones: each place that was left names the next one, with the epoch of the move. So a
-hop goes only ever to a higher epoch, which is why following ends; a chain that does not is refused by name.
+The chain of tombstones decides: each place that was left names the next one, with the epoch of the move. Each hop must
+have a higher epoch, so that following ends; any other chain is refused.
 
-A call that got MovedElsewhere has not happened, so it is made again at the new place, with the same key if it has one.
-It is opened once, by the first who finds that out, whichever event loop that is in; everybody else waits for it.
+A call that got MovedElsewhere has not happened, so it is repeated at the new place, with the same key if it has one.
+The first call that finds the move opens the new place, in its event loop; all other calls wait for it.
 """
 
 import asyncio
@@ -34,35 +34,35 @@ from interlock.sql.executor import EngineName
 from interlock.sql.rows import Row
 
 HOPS_MAX: Final = 32
-"""Places that one opening looks at. A place that is moved back to forgets that it was left, so nothing comes near."""
+"""Maximum number of places that one opening visits. A move back removes the tombstone there, so chains stay short."""
 
 LOOK_S: Final = 0.02
-"""Between two looks whether a mover has let go of what it has filled."""
+"""Interval of the check whether a mover has released the new place."""
 
 _LOOKS: dict[EngineName, str] = {"lane": "SELECT 1", "postgres": "SELECT 1 FROM interlock_gate LIMIT 1"}
-"""The gate leaves a schema with its tables; a lane looks for its tombstone with every read."""
+"""A statement per engine that detects a move. A move takes the gate away; a lane checks its tombstone at every read."""
 
 ResultT = TypeVar("ResultT")
 _Flight = Future[Exception | None]
-"""What has come of it is its result: an exception that nobody waits for any more would be complained about."""
+"""The exception is the result: asyncio would log an exception that no task retrieves."""
 
 
 class Hop(NamedTuple):
-    """A place on the way."""
+    """One place of the chain."""
 
     url: str
     epoch: int = 0
-    """Of the move that leads here; 0 where nobody knows of one."""
+    """Epoch of the move that leads here; 0 if there was none."""
     sent: bool = False
-    """Whether a tombstone has sent us here: then the move has happened, and what is still arriving has arrived."""
+    """Whether a tombstone names this place: then the move has happened, and a draft here counts as arrived."""
 
 
 async def followed(
     start: Hop, opens: Callable[[Hop], Awaitable[ResultT]], moved: MovedElsewhere | None = None, *, wait_s: float = 0.0
 ) -> ResultT:
-    """Open at a place, or where it sends us, or has sent us. Raises CorruptionError for a chain that does not end.
+    """Open a place, or the place to which its tombstones lead. Raises CorruptionError for a chain that does not end.
 
-    A lane that we are sent to may still be held by its mover, which has a few things to tidy up: that is waited for.
+    The mover may still own a lane at the new place for its last steps: this waits for the mover's release.
     """
     chain = [start] if moved is None else [start, _next([start], moved)]
     while True:
@@ -96,21 +96,21 @@ def _next(chain: list[Hop], moved: MovedElsewhere) -> Hop:
     if len(chain) >= HOPS_MAX:
         raise CorruptionError(
             f"a database was moved more than {HOPS_MAX} times, and is still not found: {named}.",
-            why="So many places are looked at; none of them has the database.",
+            why="None of the places that the moves lead to has the database.",
             fix="Open it at the last of these addresses.",
         ) from moved
     return hop
 
 
 async def look_whether_left(engine: DatabaseEngine) -> None:
-    """Make the smallest call that finds out; what follows the database then has followed it."""
-    # A user who may not make tables has no gate, and a lane that it was followed to takes no such statement.
+    """Make the smallest call that detects a move; the engine then follows the database."""
+    # A user without the right to make tables has no gate, and a lane at the new place has no such table.
     with contextlib.suppress(TransactionError, DialectError):
         _ = await engine.query(_LOOKS[engine.name], (), None)
 
 
 class Reopening:
-    """One reopening at a time, for everybody who needs it, from any event loop."""
+    """One reopening at a time, shared by all waiting calls of any event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -118,14 +118,14 @@ class Reopening:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def once(self, reopen: Callable[[], Awaitable[None]]) -> None:
-        """Begin it, or wait for the one that is under way. Cancelled, it goes on for the others."""
+        """Begin a reopening, or wait for the running one. It continues for others when this call is cancelled."""
         with self._lock:
             flight, mine = self._flight, self._flight is None
             if flight is None:
                 flight = self._flight = Future()
                 _ = flight.set_running_or_notify_cancel()
         if mine:
-            task = asyncio.ensure_future(self._fly(flight, reopen))
+            task = asyncio.ensure_future(self._run_reopening(flight, reopen))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         failed = await asyncio.shield(asyncio.wrap_future(flight))
@@ -133,13 +133,13 @@ class Reopening:
             raise again(failed) if isinstance(failed, InterlockError) else failed
 
     async def over(self) -> None:
-        """Wait until none is under way."""
+        """Wait until no reopening is running."""
         flight = self._flight
         if flight is not None:
             _ = await asyncio.shield(asyncio.wrap_future(flight))
 
-    async def _fly(self, flight: _Flight, reopen: Callable[[], Awaitable[None]]) -> None:
-        # An event loop that ends while it waits has to say so: those of other loops would wait for ever.
+    async def _run_reopening(self, flight: _Flight, reopen: Callable[[], Awaitable[None]]) -> None:
+        # If this event loop ends, the calls of other loops must get an error, or they would wait forever.
         failed: Exception | None = UnavailableError(
             "a database that was moved was about to be opened, and the event loop that did so has ended.",
             fix="Repeat the call: it did not happen.",
@@ -147,7 +147,7 @@ class Reopening:
         try:
             await reopen()
             failed = None
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it belongs to those who wait.
+        except Exception as error:  # noqa: BLE001 -- any error is passed to the waiting calls.
             failed = error
         finally:
             with self._lock:
@@ -156,9 +156,9 @@ class Reopening:
 
 
 class Followed:
-    """An engine whose calls are made again where its database lives now.
+    """An engine that repeats calls at the current place of its database.
 
-    For PostgreSQL, where a round trip costs a thousand times more than this: a lane looks after it itself.
+    For PostgreSQL, where a round trip costs a thousand times more than this wrapper. A lane does it by itself.
     """
 
     def __init__(self, engine: DatabaseEngine) -> None:
@@ -168,7 +168,7 @@ class Followed:
 
     @property
     def name(self) -> EngineName:
-        """Which one it is."""
+        """Kind of the engine."""
         return self._inner.name
 
     @property
@@ -183,7 +183,7 @@ class Followed:
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock of the database."""
         return self._inner.clock
 
     async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
@@ -194,7 +194,7 @@ class Followed:
             return await (await self._after(error)).execute(sql, args, key)
 
     async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
-        """Run one statement; its rows."""
+        """Run one statement; return its rows."""
         try:
             return await self._inner.query(sql, args, key)
         except UnavailableError as error:
@@ -208,11 +208,11 @@ class Followed:
             return await (await self._after(error)).transact(function, args, key)
 
     async def contention(self) -> list[HotRow]:
-        """The rows that writers wait for each other on, worst first."""
+        """Return the rows with the most contention between writers, worst first."""
         return await self._inner.contention()
 
     def stats(self) -> LaneStats:
-        """What it has done since it was opened."""
+        """Return the statistics since it was opened."""
         return self._inner.stats()
 
     async def _after(self, error: UnavailableError) -> DatabaseEngine:

@@ -1,7 +1,8 @@
-"""The doctor for a home: does its catalog tell the truth? What decides is each place itself, so the two are compared.
+"""Doctor for a home: compares its catalog with the places that it names.
 
-A catalog that is behind harms nobody: whoever opens a name is sent on, and tells the catalog. It is told all the same,
-because a mover that was killed at its very end leaves no other trace.
+Each place itself decides. An outdated catalog does no harm: a client that opens a name follows the tombstone and
+updates the catalog. It is reported all the same, because a mover that was killed in its last step leaves no other
+trace.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from interlock.sql.postgres.address import is_postgres
 
 
 class HomeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the doctor found at a home."""
+    """Findings of the doctor at a home."""
 
     home: str
     healthy: bool
@@ -33,16 +34,16 @@ class HomeReport(msgspec.Struct, frozen=True, kw_only=True):
     workflows: int
     """Machines that have an entry of their own."""
     moved: int
-    """Names that do not live where they were made."""
+    """Number of names that were moved."""
     findings: list[Finding]
 
 
 async def is_home(url: str) -> bool:
-    """Whether there is a catalog at the address, and no lane."""
+    """Return whether the address has a catalog and not a lane."""
     if is_postgres(url):
-        return bool(await _known(url))
+        return bool(await _load_entries(url))
     if is_bucket(url):
-        # A database there is looked at itself; homes have databases below them.
+        # A database at this address is examined itself; a home has databases below it.
         from interlock.lanes.objects import door, manifest  # noqa: PLC0415 -- an extra, which may not be installed.
 
         def has_manifest() -> bool:
@@ -50,20 +51,20 @@ async def is_home(url: str) -> bool:
                 try:
                     return manifest.read_manifest(door.bucket_of(parse(url))) is not None
                 except CorruptionError:
-                    return True  # One that is damaged: the doctor of databases says how.
+                    return True  # A damaged one, which the doctor of databases reports.
 
-        return not await asyncio.wrap_future(opening_thread(has_manifest)) and bool(await _known(url))
+        return not await asyncio.wrap_future(opening_thread(has_manifest)) and bool(await _load_entries(url))
     path = None if url == "memory:" else lane_path(url)
     return path is not None and not path.exists() and path.with_suffix("").joinpath(FILE).exists()
 
 
-async def _known(home: str) -> dict[str, Entry]:
+async def _load_entries(home: str) -> dict[str, Entry]:
     catalog = Catalog(home)
     return {**await catalog.names("workflows"), **await catalog.names()}
 
 
 async def examine_home(home: str) -> HomeReport:
-    """Look at a home's catalog, and at every place that it names. Changes nothing."""
+    """Examine a home's catalog and every place that it names, without changes."""
     known = await residents_of(home)
     findings = [finding for resident in known for finding in _findings(resident)]
     ranks = ("error", "warning", "info")
@@ -93,7 +94,7 @@ def _findings(resident: Resident) -> Iterator[Finding]:
             severity="info",
             what=f"{name!r} lives at {resident.other} since move {resident.other_epoch}, and the catalog still says "
             f"{place}.",
-            why="A mover has ended before it could tell the catalog. Whoever opens the name is sent on all the same.",
+            why="A mover has ended before it could update the catalog. Clients that open the name still find it.",
             fix="Open it once by its name, or run the same `interlock route` again: either tells the catalog.",
         )
     if resident.state == "arriving":
@@ -110,7 +111,7 @@ def _findings(resident: Resident) -> Iterator[Finding]:
             severity="error",
             what=f"{name!r} was moved to {place} (move {resident.epoch}), and nothing is there.",
             why="A move leaves a whole database at its new place: it was deleted, or the address leads elsewhere now.",
-            fix="Put it back from a backup, or make the address lead there again, before anybody opens the name.",
+            fix="Put it back from a backup, or make the address lead there again, before the name is opened.",
         )
     if resident.state == "moving":
         yield Finding(

@@ -1,4 +1,4 @@
-"""The hot rows of an open lane, with their keys as they were written."""
+"""Hot rows of an open lane, with their keys as they were written."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from interlock.lanes.contention import Contention, HotRow
 
 
 def hot_rows(contention: Contention, now_s: float) -> list[HotRow]:
-    """The rows that writers wait for each other on, worst first, with their keys as they were written."""
+    """Return the rows with the most contention, worst first, with their keys as they were written."""
     return [
         msgspec.structs.replace(row, key=as_written(row.key, contention.key_types(row.table)))
         for row in contention.worst(now_s)

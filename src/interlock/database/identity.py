@@ -1,14 +1,13 @@
-"""What an idempotency key stands for: a digest of the call, the same after a restart, another for another call.
+"""Digest of a call with an idempotency key: stable across restarts, different for a different call.
 
-The digest is kept in the database file, so it is made only of what the same program finds again in its next life, on
-another machine or a later Python: never of addresses, line numbers or bytecode. A function at module level is its name.
-A lambda or nested function shares its name with others, so the names, constants and operators in its code count too, as
-a set: compilers reorder, fold and inline, but do not change what is mentioned.
+The digest is stored in the database, so it depends only on what is the same after a restart, on another machine or a
+later Python: never on memory addresses, line numbers or bytecode. A function at module level counts by its name. A
+lambda or nested function shares its name with others, so the names, constants and operators of its code count too, as
+a set: compilers reorder, fold and inline them, but do not change the set.
 
-What a function captures, and the state of an object it is bound to, may be a clock or a connection, different at every
-attempt. They do not count, but for what is a value by itself: a function, a class, an Enum, a frozen dataclass. The
-check is there to find mistakes, and where it cannot tell it lets the key decide: to refuse an honest repetition after a
-crash would be worse.
+Captured variables, and the state of a bound object, may differ at every attempt, for example a clock or a connection.
+They do not count, except values: a function, a class, an Enum, a frozen dataclass. The check is for mistakes. In doubt
+it accepts the key, because the refusal of a correct repetition after a crash would be worse.
 """
 
 import dataclasses
@@ -29,14 +28,14 @@ from interlock.lanes.results import KEPT_TYPES, NotPlain, plain
 
 DIGEST_BYTES = 16
 NESTED_MAX = 50
-"""G6: levels of functions and values that hold each other."""
+"""G6: maximum depth of nested functions and values."""
 
 CODES_MAX = 512
-"""Codes of nested functions whose mentions are remembered; looking at one takes some tens of microseconds."""
+"""Size of the cache of `mentioned`, which takes some tens of microseconds per code."""
 
 
 def check_key(key: object) -> None:
-    """Raise InvalidPayload for what is not an idempotency key."""
+    """Raise InvalidPayload unless this is a valid idempotency key."""
     if not isinstance(key, str):
         wrong = f"the idempotency key is {type(key).__name__}"
     elif not 0 < len(key) <= KEY_CHARACTERS_MAX:
@@ -53,17 +52,17 @@ def check_key(key: object) -> None:
 
 
 def digest_of(how: str, what: str | Callable[..., object], args: tuple[object, ...]) -> bytes:
-    """The digest of a call: the method, its SQL or function, and the arguments."""
+    """Return the digest of a call: the method, its SQL or function, and the arguments."""
     called = what if isinstance(what, str) else described(what)
-    asked = [how, called, [_argument(place, value) for place, value in enumerate(args, start=1)]]
-    # Sorted, because two dictionaries are equal whatever the order in which they were filled.
-    text = json.dumps(asked, separators=(",", ":"), sort_keys=True)
+    call = [how, called, [_argument(place, value) for place, value in enumerate(args, start=1)]]
+    # Sorted, because the equality of dictionaries does not depend on their order.
+    text = json.dumps(call, separators=(",", ":"), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def _argument(place: int, value: object) -> object:
     try:
-        # Those two are taken wherever bytes are, and mean the same.
+        # Both types are accepted wherever bytes are, and mean the same.
         known = bytes(cast("bytes", value)) if isinstance(value, bytearray | memoryview) else value
         return plain(known, compared=True)
     except NotPlain as error:
@@ -75,15 +74,15 @@ def _argument(place: int, value: object) -> object:
 
 
 def described(function: object, around: tuple[object, ...] = ()) -> object:
-    """A callable in plain terms; `around` is what it is part of, from the outside in."""
+    """Describe a callable as JSON values; `around` are the objects that contain it, outermost first."""
     if len(around) > NESTED_MAX:
         raise _incomparable(around[0], f"is nested deeper than {NESTED_MAX} levels, or holds itself")
     if isinstance(function, functools.partial):
         bound = cast("functools.partial[object]", function)
         around = (*around, bound)
-        given = [_value(value, around) for value in bound.args]
+        positional = [_value(value, around) for value in bound.args]
         named = {name: _value(value, around) for name, value in bound.keywords.items()}
-        return ["partial", described(bound.func, around), given, named]
+        return ["partial", described(bound.func, around), positional, named]
     if isinstance(function, types.MethodType):
         return ["method", described(function.__func__, around), _bound(function.__self__, around)]
     if isinstance(function, types.FunctionType):
@@ -119,13 +118,13 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _bound(owner: object, around: tuple[object, ...]) -> object:
-    """What the object of a method contributes, or one that is called itself. One that can change is its class alone."""
+    """Describe the object of a method, or a callable object. A mutable one counts by its class only."""
     kind = _name(type(owner))
     return ["object", kind] if isinstance(owner, list | dict) else _value(owner, around)
 
 
 def _value(value: object, around: tuple[object, ...]) -> object:
-    """What an argument of a partial or a default contributes: itself when it is a value, else its class alone."""
+    """Describe an argument of a partial or a default: by itself when it is a value, else by its class only."""
     if _has_name(value):
         return described(value, around)
     kind = _name(type(value))
@@ -167,10 +166,10 @@ def _name(thing: object) -> str:
 
 @functools.lru_cache(maxsize=CODES_MAX)
 def mentioned(code: types.CodeType) -> tuple[str, ...]:
-    """The names, constants and operators of a code and of those inside it, sorted, each once.
+    """Return the names, constants and operators of a code and of its nested codes, sorted, each once.
 
-    Comprehensions are functions of their own until Python 3.11 and part of the function from 3.12 on; small numbers
-    are constants until 3.13 and part of the instruction from 3.14 on. The union over all the codes is the same.
+    Comprehensions are functions of their own until Python 3.11 and part of the function from 3.12 on. Small numbers
+    are constants until 3.13 and part of the instruction from 3.14 on. The union over all codes is the same.
     """
     found: set[str] = set()
     waiting = [code]
@@ -182,7 +181,7 @@ def mentioned(code: types.CodeType) -> tuple[str, ...]:
                 found.add(f"name {name}")
         steps = list(dis.get_instructions(part))
         for step, after in zip_longest(steps, steps[1:]):
-            # So are those that the body of a class keeps about itself: its name, its docstring, its line.
+            # So are the name, the docstring and the line of a class body.
             own = after is not None and after.opname == "STORE_NAME" and str(after.argval).startswith("__")
             for constant in () if own else _constants(part, step):
                 if isinstance(constant, types.CodeType):
@@ -197,7 +196,7 @@ def mentioned(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _constants(code: types.CodeType, step: dis.Instruction) -> Iterator[object]:
-    """The constants that an instruction loads."""
+    """Yield the constants that an instruction loads."""
     if step.opname == "LOAD_SMALL_INT":
         yield step.argval
     elif step.opcode in dis.hasconst:
@@ -205,7 +204,7 @@ def _constants(code: types.CodeType, step: dis.Instruction) -> Iterator[object]:
 
 
 def _flat(constant: object) -> Iterator[object]:
-    """The constants in a constant: compilers differ in what they put together. None is everywhere and says nothing."""
+    """Yield the constants in a constant, because compilers differ in what they combine. None is skipped."""
     if isinstance(constant, slice):
         constant = cast("tuple[object, ...]", constant.__reduce__()[1])
     if isinstance(constant, tuple | frozenset):

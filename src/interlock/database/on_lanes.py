@@ -1,7 +1,7 @@
-"""A database on a lane: one writer executes everything, one transaction after the other.
+"""Database engine on a lane: one writer executes one transaction after the other.
 
-Nothing here waits but for the lane. A statement is translated on the connection that runs it, because only there the
-schema is known as the transaction itself has left it.
+Calls wait for the lane only. A statement is translated on the connection that runs it, because only that connection
+knows the schema as its transaction has changed it.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -37,7 +37,7 @@ _READS = ("select", "with", "values", "(")
 
 
 class OnLane:
-    """One open lane, spoken to in PostgreSQL's dialect."""
+    """One open lane that runs PostgreSQL's dialect."""
 
     def __init__(self, lane: Lane, translators: "Translators", *, url: str, clock: Clock) -> None:
         self.name: EngineName = "lane"
@@ -46,11 +46,11 @@ class OnLane:
         self._translators = translators
         self.clock = clock
         self.follow: Follow | None = None
-        """What is asked when the database may live elsewhere by now."""
+        """Finds the current place when the database may have moved."""
 
     @property
     def inside(self) -> object:
-        """What its own transactions know it by."""
+        """The identity by which its transactions recognize it."""
         return self
 
     @property
@@ -59,7 +59,7 @@ class OnLane:
         return self.lane.settings
 
     async def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
-        """Run one statement as one durable transaction; returns the rows it changed."""
+        """Run one statement as one durable transaction; return the number of changed rows."""
         work = Work(_execute, self._translators, sql, args, key=key, single=True)
         try:
             return cast("int", await self._run(work, "execute", sql, args))
@@ -67,7 +67,7 @@ class OnLane:
             return await (await self._after(error)).execute(sql, args, key)
 
     async def query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
-        """Run one statement and return its rows; one that only reads is read beside the writer."""
+        """Run one statement and return its rows. A read-only statement runs on a reader's connection."""
         refuse_inside(self.url, self)
         try:
             if key is None and str(sql).lstrip().lower().startswith(_READS):
@@ -94,11 +94,11 @@ class OnLane:
             return await (await self._after(error)).transact(function, args, key)
 
     async def contention(self) -> list[HotRow]:
-        """The rows that writers wait for each other on, worst first (D9)."""
+        """Return the rows with the most contention between writers, worst first (D9)."""
         return hot_rows(self.lane.contention, self.clock.monotonic_s())
 
     def stats(self) -> LaneStats:
-        """What the lane has done since it was opened."""
+        """Return the statistics of the lane since it was opened."""
         return self.lane.stats()
 
     async def _after(self, error: UnavailableError) -> DatabaseEngine:
@@ -109,8 +109,8 @@ class OnLane:
     def _run(
         self, work: Work, how: str, what: str | Callable[..., object], args: tuple[object, ...]
     ) -> Awaitable[object]:
-        # Every object that lives while its transaction waits is looked at by the garbage collector, again and again:
-        # no closures on this path, and no coroutine more than needed.
+        # The garbage collector traverses every object of a waiting transaction repeatedly: this path has no closures
+        # and as few coroutines as possible.
         refuse_inside(self.url, self)
         key = work.key
         if key is not None:
@@ -127,7 +127,7 @@ class OnLane:
             rows = connection.execute(statement.text, values).fetchall()
         except apsw.InterruptError as error:
             if self.lane.path is None:
-                raise  # It ran in the writer, which has its own words for it.
+                raise  # It ran in the writer, which raises its own error.
             raise overdue_read() from error
         return [statement.decode(row) for row in rows]
 
@@ -135,7 +135,7 @@ class OnLane:
 def opened_here(
     place: Place, *, url: str, settings: LaneSettings, clock: Clock, permission: Permission = None
 ) -> OnLane:
-    """Open a lane in this thread, which waits for the disk. A draft is opened only by who has its permission."""
+    """Open a lane in this thread, which blocks on the disk. A draft is opened only with its permission."""
     translators = Translators()
     lane = Lane(
         place.path,
@@ -150,7 +150,7 @@ def opened_here(
 
 
 def made_row(names: tuple[str, ...], values: tuple[object, ...]) -> Row:
-    """A row with names, from its names and values."""
+    """Return a row with these names and values."""
     return row_class(names)(values)
 
 
@@ -171,10 +171,10 @@ class Translators:
         self._known: WeakKeyDictionary[apsw.Connection, Translator] = WeakKeyDictionary()
 
     def prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
-        """Make the functions of the dialect known to a new connection."""
+        """Register the functions of the dialect at a new connection."""
         register(connection, now_us, chance=self._chance, ids=self._ids)
         self._known[connection] = Translator(connection)
 
     def of(self, connection: apsw.Connection) -> Translator:
-        """The translator of this connection."""
+        """Return the translator of this connection."""
         return self._known[connection]

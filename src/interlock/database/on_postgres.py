@@ -1,9 +1,9 @@
-"""A database on PostgreSQL: the same calls, the same promises, rows locked by the server instead of one writer.
+"""Database engine on PostgreSQL: the calls and guarantees of a lane, with row locks instead of a single writer.
 
 One statement on one table runs as it is, in one round trip (`sql.postgres.plans` has the rule). Everything else is a
-SERIALIZABLE transaction that is run again when the server says that it met another one, and takes its turn after the
-first time (`sql.postgres.turns`). A transaction with a key writes the key first and the result last, so that a repeated
-one waits for the first and then reads what it said; with a key an unknown outcome is resolved by asking again.
+SERIALIZABLE transaction. It is retried after a conflict, from the second attempt on in turn (`sql.postgres.turns`). A
+transaction with a key writes the key first and the result last, so that a repetition waits for the first and then
+reads its result. With a key, an unknown outcome is resolved by a retry.
 """
 
 import contextlib
@@ -35,13 +35,13 @@ from interlock.sql.postgres.turns import ATTEMPTS_MAX, pause_s, turns_of
 from interlock.sql.rows import Row
 
 LOST_MAX: Final = 3
-"""So often a transaction that cannot have happened is tried again when its connection was lost."""
+"""Number of retries after a lost connection, for a transaction that cannot have happened."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Once(Protocol):
-    """One attempt; `gated` is one that takes its turn."""
+    """One attempt; with `gated` it waits for its turn."""
 
     def __call__(self, *, gated: bool) -> Awaitable[object]:
         """Run it."""
@@ -61,10 +61,10 @@ class OnPostgres:
         self.schema = schema
         self._connections = connections
         self._below = local
-        """One stream of a database: the connections are its parent's."""
+        """Whether this is a stream, which uses its parent's connections."""
         self._closed = False
         self._local = schema if local or connections.address.pgbouncer else ""
-        """The schema that each transaction has to choose for itself, where the connection does not know it."""
+        """The schema that each transaction must set as search_path; empty if the connection has it."""
         self._tables = Tables(clock)
         self._turns = turns_of(connections.address.url, schema, clock)
         self._has_gate = True
@@ -78,25 +78,25 @@ class OnPostgres:
         self._done = self._failed = self._waiting = 0
 
     def execute(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, int]:
-        """Run one statement as one durable transaction; returns the rows it changed."""
-        return self._counted(lambda: self._execute(sql, args, key))
+        """Run one statement as one durable transaction; return the number of changed rows."""
+        return self._run_counted(lambda: self._execute(sql, args, key))
 
     def query(self, sql: str, args: tuple[object, ...], key: str | None) -> Coroutine[object, object, list[Row]]:
         """Run one statement and return its rows."""
-        return self._counted(lambda: self._query(sql, args, key))
+        return self._run_counted(lambda: self._query(sql, args, key))
 
     def transact(
         self, function: Callable[..., object], args: tuple[object, ...], key: str | None
     ) -> Coroutine[object, object, object]:
         """Run `async def function(tx, *args)` as one SERIALIZABLE transaction."""
-        return self._counted(lambda: self._transact(function, args, key))
+        return self._run_counted(lambda: self._transact(function, args, key))
 
     async def contention(self) -> list[HotRow]:
-        """The rows that writers of this process wait for each other on, worst first (D9)."""
+        """Return the rows with the most contention between writers of this process, worst first (D9)."""
         return self._contention.worst(self.clock.monotonic_s())
 
     def stats(self) -> LaneStats:
-        """What was done since it was opened. There are no groups here: each transaction is its own."""
+        """Return the statistics since it was opened. Each transaction counts as a group."""
         return LaneStats(
             groups=self._done,
             transactions=self._done,
@@ -108,21 +108,21 @@ class OnPostgres:
         )
 
     def beside(self, key: str) -> "OnPostgres":
-        """The database of one stream: a schema of its own, on the same connections."""
+        """Return the database of one stream: a schema of its own, on the same connections."""
         name = stream_name(key)
         schema = f"{self.schema}__{name}"
-        # Two underscores in the name would be a stream of a stream; PostgreSQL cuts off what is longer than its limit.
+        # Two underscores in the name would mean a stream of a stream; PostgreSQL truncates names at its limit.
         if "__" in f"_{name}" or "-" in name or len(schema) > 63:  # noqa: PLR2004
             schema = f"{self.schema[:20]}__{digest_of('stream', self.schema, (key,)).hex()}"
         return OnPostgres(self._connections, schema, settings=self.settings, clock=self.clock, local=True)
 
-    async def made(self, *, seen: int = 0) -> "OnPostgres":
-        """Make what is missing on the server: the schema, and the tables of keys and turns.
+    async def made(self, *, tombstone_epoch: int = 0) -> "OnPostgres":
+        """Create what is missing on the server: the schema, and the tables of keys and turns.
 
-        Raises MovedElsewhere where a tombstone is. `seen` is the epoch of one elsewhere that names this place: a mover
-        that died after it was written has left nothing but the arrival to do.
+        Raises MovedElsewhere for a tombstone. `tombstone_epoch` is that of one elsewhere that names this place: a mover
+        that died after writing it has left only the arrival to be completed.
         """
-        await self._connections.make(self.schema, local=self._local, seen=seen)
+        await self._connections.make(self.schema, local=self._local, tombstone_epoch=tombstone_epoch)
         return self
 
     async def close(self) -> None:
@@ -134,10 +134,10 @@ class OnPostgres:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Return whether it was closed."""
         return self._closed
 
-    async def _counted(self, call: Callable[[], Coroutine[object, object, ResultT]]) -> ResultT:
+    async def _run_counted(self, call: Callable[[], Coroutine[object, object, ResultT]]) -> ResultT:
         if self._waiting >= self.settings.queue_max:
             raise Overloaded(1.0, f"{self._waiting:,} calls wait for this database already (queue_max).")
         self._waiting += 1
@@ -154,12 +154,12 @@ class OnPostgres:
         return result
 
     async def _refuse_moved(self) -> None:
-        """Raise MovedElsewhere when that is why something is missing; nothing of the call has happened then."""
+        """Raise MovedElsewhere if a move is the reason for a missing table. Nothing of the call has happened then."""
         async with self._connections.client() as client:
             refuse_marked(await marks_of(client.read, self.schema), self.url)
 
     async def _execute(self, sql: str, args: tuple[object, ...], key: str | None) -> int:
-        plan = self._admitted(sql, key)
+        plan = self._plan_call(sql, key)
         if key is None:
             return (await self._statement(plan, sql, args)).changed
 
@@ -170,7 +170,7 @@ class OnPostgres:
         return cast("int", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=(key, digest)))
 
     async def _query(self, sql: str, args: tuple[object, ...], key: str | None) -> list[Row]:
-        plan = self._admitted(sql, key)
+        plan = self._plan_call(sql, key)
         if key is None:
             return (await self._statement(plan, sql, args)).rows
 
@@ -213,7 +213,7 @@ class OnPostgres:
             if changes:
                 self._tables.forget()
 
-    def _admitted(self, sql: object, key: str | None) -> Plan:
+    def _plan_call(self, sql: object, key: str | None) -> Plan:
         self._refuse()
         if key is not None:
             check_key(key)
@@ -231,7 +231,7 @@ class OnPostgres:
             raise closed()
 
     async def _statement(self, plan: Plan, sql: str, args: tuple[object, ...]) -> Answer:
-        """One statement without a key."""
+        """Run one statement without a key."""
         if plan.kind == "schema":
             self._tables.forget()
 
@@ -246,13 +246,13 @@ class OnPostgres:
                     self._tables.forget()
 
         async def once(*, gated: bool) -> Answer:
-            del gated  # The server's lock on the row is all there is to wait for.
+            del gated  # It waits for the server's row lock only.
             async with self._connections.client() as client:
                 return await client.run(sql, args, schema="", writing=plan.kind != "read")
 
-        answer = cast("Answer", await self._repeated(sql, rows_of(plan, args), once))
+        answer = cast("Answer", await self._retry(sql, rows_of(plan, args), once))
         if plan.seeks and answer.changed == 0:
-            plan = plan._replace(serializable=True)  # See FoundNothing; this was a whole transaction, of nothing.
+            plan = plan._replace(serializable=True)  # See FoundNothing; the first transaction has changed nothing.
             return cast("Answer", await self._transaction(sql, body, plan=plan, rows=rows_of(plan, args), key=None))
         return answer
 
@@ -263,24 +263,24 @@ class OnPostgres:
             return False
         plain = self._tables.known(plan.table)
         if plain is None:
-            plain = await self._tables.ask(plan.table, self._asked)
+            plain = await self._tables.ask(plan.table, self._read_row)
         return not plain
 
-    async def _asked(self, sql: str, args: Sequence[object]) -> Answer:
+    async def _read_row(self, sql: str, args: Sequence[object]) -> Answer:
         async def once(*, gated: bool) -> Answer:
-            del gated  # It meets nobody.
+            del gated  # It cannot conflict.
             async with self._connections.client() as client:
                 if not self._local:
                     return await client.run(sql, args, schema="", writing=False)
                 attempt = Attempt(client, self._local, read_only=True)
                 return await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
-        return cast("Answer", await self._repeated(sql, [], once))
+        return cast("Answer", await self._retry(sql, [], once))
 
     async def _transaction(
         self, call: str, body: Body, *, plan: Plan, rows: list[tuple[str, object]], key: tuple[str, bytes] | None
     ) -> object:
-        """Run the body as a transaction, again when it met another one. With a key it happens once."""
+        """Run the body as a transaction, and retry it after a conflict. With a key it happens once."""
         serializable = plan.kind != "schema" and await self._is_serializable(plan)
         only_reads = plan.kind == "read" and key is None
         changes = plan.kind == "schema" or (plan.kind == "write" and plan.table is None)
@@ -302,22 +302,22 @@ class OnPostgres:
 
         gate = serializable and not only_reads
         try:
-            result = await self._repeated(call, rows, once, gate=gate, keyed=key is not None)
+            result = await self._retry(call, rows, once, gate=gate, keyed=key is not None)
         except FoundNothing:
             plan = plan._replace(serializable=True)
             return await self._transaction(call, body, plan=plan, rows=rows, key=key)
         if key is not None:
-            await self._remembered.tidy(self._tidied)
+            await self._remembered.tidy(self._remove_old_keys)
         return result
 
-    async def _tidied(self, sql: str, *args: object) -> None:
-        # What was asked for has happened; whoever comes later tidies up.
+    async def _remove_old_keys(self, sql: str, *args: object) -> None:
+        # The call itself has happened; a later call removes the old keys.
         with contextlib.suppress(InterlockError, Conflict):
             async with self._connections.client() as client:
                 attempt = Attempt(client, self._local)
                 _ = await attempt.run(lambda _: client.run(sql, args, schema=self._local, writing=False))
 
-    async def _repeated(
+    async def _retry(
         self,
         call: Hashable,
         rows: list[tuple[str, object]],
@@ -326,7 +326,7 @@ class OnPostgres:
         gate: bool = False,
         keyed: bool = False,
     ) -> object:
-        """Try until it has happened or cannot: after a conflict in turn, after a lost connection on another one."""
+        """Retry until it has happened or cannot: after a conflict in turn, after a lost connection on another one."""
         since_s, lost = self.clock.monotonic_s(), 0
         conflict: Conflict | None = None
         for attempt in range(ATTEMPTS_MAX):
@@ -345,7 +345,7 @@ class OnPostgres:
                 self._turns.conflicted(call)
                 self._contention.conflicted(set(rows), now_s=self.clock.monotonic_s())
             except (LostConnection, OutcomeUnknown) as error:
-                # With a key it is asked again whatever happened; without one only what cannot have happened.
+                # With a key every attempt is retried; without one only an attempt that cannot have happened.
                 lost += 1
                 if lost >= LOST_MAX or (isinstance(error, OutcomeUnknown) and not keyed):
                     raise
@@ -358,11 +358,11 @@ class OnPostgres:
 
 
 def opener(
-    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock, seen: int = 0
+    url: str, *, hand_off: HandOff | None, settings: LaneSettings, clock: Clock, tombstone_epoch: int = 0
 ) -> Callable[[], Coroutine[object, object, OnPostgres]]:
-    """What opens the database at this address. Raises BadUsage at once for what is none.
+    """Return a function that opens the database at this address. Raises BadUsage for an invalid address.
 
-    `seen` is the epoch of the tombstone that has sent us here, if one has.
+    `tombstone_epoch` is that of the tombstone that named this place, or 0.
     """
     address = parsed(url)
     if "schema=" not in url.partition("?")[2]:
@@ -377,9 +377,9 @@ def opener(
     async def opened() -> OnPostgres:
         engine = OnPostgres(Connections(address), address.schema, settings=settings, clock=clock)
         try:
-            return await engine.made(seen=seen)
+            return await engine.made(tombstone_epoch=tombstone_epoch)
         except BaseException:
-            await engine.close()  # A place that was left is asked for its tombstone, and keeps no connection.
+            await engine.close()  # A place that was left keeps no connection after its tombstone was read.
             raise
 
     return opened

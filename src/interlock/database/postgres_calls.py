@@ -1,4 +1,4 @@
-"""What is known of a call on PostgreSQL before it runs: the rows that it names, and what finding nothing means."""
+"""Helpers for calls on PostgreSQL: the rows that a statement names, and the retry of updates that found no row."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,15 +9,15 @@ Body = Callable[[Client], Awaitable[object]]
 
 
 class FoundNothing(Exception):
-    """READ COMMITTED has found no row to change; SERIALIZABLE has to say whether there is none.
+    """A statement under READ COMMITTED has found no row to change; it must be repeated under SERIALIZABLE.
 
-    A row that another transaction deleted and inserted again is gone for whoever has waited for it, though there was
-    such a row at any time.
+    A statement that waited for a row does not find it if another transaction deleted it and inserted it again, although
+    such a row existed at any time.
     """
 
 
 def found_or_nothing(body: Body) -> Body:
-    """The body, which raises FoundNothing when it has changed no row."""
+    """Wrap the body so that it raises FoundNothing when it has changed no row."""
 
     async def found(client: Client) -> object:
         result = await body(client)
@@ -29,7 +29,7 @@ def found_or_nothing(body: Body) -> Body:
 
 
 def rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
-    """The rows that a statement names by their keys; none when it cannot be told."""
+    """Return the rows that a statement names by their keys; an empty list if the plan does not show them."""
     if plan.kind != "write" or plan.table is None or not plan.key:
         return []
     if any(isinstance(each, Parameter) and each.place >= len(args) for each in plan.key):
@@ -39,10 +39,10 @@ def rows_of(plan: Plan, args: tuple[object, ...]) -> list[tuple[str, object]]:
     try:
         _ = hash(key)
     except TypeError:
-        return []  # A list for ANY, or a document: no one row.
+        return []  # A list for ANY, or a document, names several rows.
     return [(plan.table, key)]
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """What a function is called, as one that may meet others."""
+    """Return the name of a function for the contention report."""
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"

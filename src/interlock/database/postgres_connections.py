@@ -1,7 +1,7 @@
-"""The connections of a database on PostgreSQL: a pool for each event loop, because a connection belongs to one.
+"""Connections of a database on PostgreSQL: one pool per event loop, because a connection belongs to its loop.
 
-Opening makes what is missing on the server: the schema, the table of keys and the one that stands for turns. A user who
-may not make tables can still run statements; only keys need theirs, and say so.
+Opening creates what is missing on the server: the schema, the table of keys and the gate. A user without the right to
+create tables can still run statements; only calls with a key raise an error.
 """
 
 import asyncio
@@ -38,35 +38,35 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncGenerator[Client]:
-        """A connection of one's own for a while."""
-        pool = self._pool() or await self._begun()
+        """Acquire a connection for the duration of the block."""
+        pool = self._pool() or await self._open_pool()
         async with pool.link() as link:
             yield cast("Client", link)
 
     async def pause(self, seconds: float) -> None:
-        """Wait before the next attempt, unless it was closed meanwhile."""
+        """Sleep before the next attempt; raises if the connections were closed meanwhile."""
         if self._closed:
             raise closed()
         await asyncio.sleep(seconds)
 
-    async def make(self, schema: str, *, local: str, seen: int = 0) -> None:
-        """Make what is missing, unless its database has moved or is arriving. Several may do so at once."""
+    async def make(self, schema: str, *, local: str, tombstone_epoch: int = 0) -> None:
+        """Create what is missing, unless the database has moved or is arriving. Processes may do so concurrently."""
         async with self.client() as client:
             marks = await marks_of(client.read, schema)
-            if marks.arriving and marks.arriving == seen:
-                await _arrived(client, schema, seen)
+            if marks.arriving and marks.arriving == tombstone_epoch:
+                await _complete_arrival(client, schema, tombstone_epoch)
                 marks = await marks_of(client.read, schema)
             refuse_marked(marks, self.address.shown)
         for attempt in range(1, MAKE_ATTEMPTS + 1):
             try:
                 async with self.client() as client:
-                    if await self._make(client, schema, local):
-                        # A move may have left, or begun to arrive, since the look.
+                    if await self._create_missing(client, schema, local):
+                        # A move may have left, or begun to arrive, since the first check.
                         refuse_marked(await marks_of(client.read, schema), self.address.shown)
             except (ConstraintViolation, TransactionError, Conflict) as error:
                 cause = error.__cause__
                 if cause is not None and state_of(cause) == DENIED:
-                    return  # What needs them will say so; everything else works without.
+                    return  # Calls with a key will raise; everything else works without these tables.
                 if attempt == MAKE_ATTEMPTS:
                     raise (Contended(attempt) if isinstance(error, Conflict) else error) from cause
                 await self.pause(0.01 * attempt)
@@ -74,7 +74,7 @@ class Connections:
                 return
 
     async def close(self) -> None:
-        """Close them all; those of other event loops by those loops, if they still run."""
+        """Close all pools; each in its own event loop, if that still runs."""
         with self._lock:
             self._closed = True
             pools = list(self._pools.items())
@@ -86,7 +86,7 @@ class Connections:
                 _ = asyncio.run_coroutine_threadsafe(kept.pool.close(), loop)
 
     def forked(self) -> None:
-        """The connections are the parent's."""
+        """Drop the connections in the child of a fork: they belong to the parent."""
         self._lock = threading.Lock()
         self._closed = True
         self._pools = WeakKeyDictionary()
@@ -97,18 +97,18 @@ class Connections:
         kept = self._pools.get(asyncio.get_running_loop())
         return None if kept is None else kept.pool
 
-    async def _begun(self) -> Pool:
+    async def _open_pool(self) -> Pool:
         pool = Pool(self.address, opened)
-        guard = _guarded(pool)
+        guard = _closed_with_loop(pool)
         with self._lock:
             if self._closed:
                 raise closed()
-            # Nothing is awaited between the look and this, so a loop has one.
+            # Nothing is awaited since the lookup, so each loop gets one pool.
             self._pools[asyncio.get_running_loop()] = _Kept(pool, guard)
         await anext(guard)
         return pool
 
-    async def _make(self, client: Client, schema: str, local: str) -> bool:
+    async def _create_missing(self, client: Client, schema: str, local: str) -> bool:
         names = (schema, f"{schema}.interlock_keys", f"{schema}.{GATE}")
         await client.begin("READ COMMITTED")
         try:
@@ -125,7 +125,7 @@ class Connections:
         return bool(wanted)
 
 
-async def _arrived(client: Client, schema: str, epoch: int) -> None:
+async def _complete_arrival(client: Client, schema: str, epoch: int) -> None:
     await client.begin("READ COMMITTED")
     try:
         arrived = await arrive(client, schema, epoch)
@@ -140,8 +140,8 @@ class _Kept(NamedTuple):
     guard: AsyncGenerator[None]
 
 
-async def _guarded(pool: Pool) -> AsyncGenerator[None]:
-    """Ends with its event loop, which closes generators that are left, and takes the connections along."""
+async def _closed_with_loop(pool: Pool) -> AsyncGenerator[None]:
+    """Close the pool when its event loop shuts down its asynchronous generators."""
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""One attempt of a transaction on PostgreSQL, and a user's function driven inside it.
+"""One attempt of a transaction on PostgreSQL, and the driver of a user's function inside it.
 
-The function follows the rules of a lane: it awaits only its `tx`, and while its own code runs there is no event loop to
-be found. A task or a timer that it started would live on when the transaction is undone and run again.
+The function follows the rules of a lane: it awaits only its `tx`, and its own code runs without a current event loop.
+A task or timer that it started would outlive a rollback and run twice.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ TAKE_TURN: Final = f"LOCK TABLE {GATE} IN EXCLUSIVE MODE"
 
 
 class Contended(TransactionError):
-    """The transaction met others again and again, and was undone each time."""
+    """The transaction conflicted with others at every attempt, and was rolled back each time."""
 
     retry = "now"
 
@@ -44,11 +44,11 @@ class Contended(TransactionError):
 
 
 class NoGate(Exception):
-    """There is no table that stands for turns, or this user may not lock it: only this process can take turns."""
+    """The gate table is missing, or this user may not lock it: turns are taken within this process only."""
 
 
 class Attempt:
-    """One transaction on one connection: all of it is committed, or nothing happened."""
+    """One atomic transaction on one connection."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Attempt:
         self._first = TAKE_TURN if gated else SHARE_GATE if shares else ""
 
     async def run(self, body: Callable[[Client], Awaitable[ResultT]]) -> ResultT:
-        """Run the body and commit; what it raises undoes it."""
+        """Run the body and commit. An exception rolls back."""
         client = self._client
         try:
             await self._begin()
@@ -101,7 +101,7 @@ class Attempt:
         *,
         schema: str,
     ) -> object:
-        """The same with a key: whoever comes second gets the first result."""
+        """Run the body with a key: a repetition returns the first result."""
 
         async def keyed(client: Client) -> object:
             tx = Remote(client, schema)
@@ -115,18 +115,18 @@ class Attempt:
 
 
 class Remote:
-    """Statements of our own inside a transaction."""
+    """Statements inside a transaction."""
 
     def __init__(self, client: Client, schema: str) -> None:
         self._client = client
         self._schema = schema
 
     async def execute(self, sql: str, /, *args: object) -> int:
-        """Run one statement; the number of rows it changed."""
+        """Run one statement; return the number of changed rows."""
         return (await self._client.run(sql, args, schema=self._schema, writing=False)).changed
 
     async def query(self, sql: str, /, *args: object) -> list[Row]:
-        """Run one statement; its rows."""
+        """Run one statement; return its rows."""
         return (await self._client.run(sql, args, schema=self._schema, writing=False)).rows
 
 
@@ -140,16 +140,16 @@ async def driven(
     settings: LaneSettings,
     touched: Callable[[Plan, tuple[object, ...]], None],
 ) -> object:
-    """Run the user's function to its end on this connection; returns what it returns."""
+    """Run the user's function to its end on this connection; return its result."""
     remote = Remote(client, schema)
 
     async def query(sql: str, values: tuple[object, ...]) -> list[Row]:
-        text, plan = _checked(sql)
+        text, plan = _check_statement(sql)
         touched(plan, values)
         return await remote.query(text, *values)
 
     async def execute(sql: str, values: tuple[object, ...]) -> int:
-        text, plan = _checked(sql)
+        text, plan = _check_statement(sql)
         touched(plan, values)
         return await remote.execute(text, *values)
 
@@ -161,7 +161,7 @@ async def driven(
         )
         return cast("Awaitable[object]", function(tx, *args))
 
-    talk = conversation(begin, inside, partial(_stepped, settings.transaction_timeout_s))
+    talk = conversation(begin, inside, partial(_run_step, settings.transaction_timeout_s))
     answer: object = None
     limit = asyncio.timeout(settings.transaction_timeout_s)
     try:
@@ -174,17 +174,17 @@ async def driven(
                 except Exception:
                     raise
                 except BaseException as error:
-                    # Its own code says it ends: nobody has cancelled the caller, and the program goes on.
+                    # The function itself raised it: the caller was not cancelled, and the program must continue.
                     raise TransactionError(f"the transaction was ended by {type(error).__name__}.") from error
                 try:
                     answer = await cast("Awaitable[object]", request.perform())
                 except Exception as error:
-                    # Its `finally` blocks run; whatever it says afterwards, this is the end of the transaction.
+                    # Its `finally` blocks run; the transaction ends here, whatever the function does with the error.
                     _ = talk.throw(error)
                     raise
     except TimeoutError as error:
         if not limit.expired():
-            raise  # The function's own.
+            raise  # A timeout of the function itself.
         client.spent = True  # A statement may still be under way on it.
         raise TransactionError(
             f"the function given to transact ran longer than transaction_timeout_s ({settings.transaction_timeout_s:g})"
@@ -196,7 +196,7 @@ async def driven(
         talk.close()
 
 
-def _checked(sql: object) -> tuple[str, Plan]:
+def _check_statement(sql: object) -> tuple[str, Plan]:
     if not isinstance(sql, str):
         raise DialectError(
             f"the statement is {type(sql).__name__}, not a text.",
@@ -206,15 +206,15 @@ def _checked(sql: object) -> tuple[str, Plan]:
     return sql, plan_of(sql)
 
 
-def _stepped(limit_s: float, function: Callable[[], object]) -> object:
-    """Run a piece of the user's code without an event loop; one that does not come back is ended."""
-    loop = events._get_running_loop()  # noqa: SLF001 -- documented for those who run loops themselves.
+def _run_step(limit_s: float, function: Callable[[], object]) -> object:
+    """Run a piece of the user's code without a current event loop; end it after `limit_s`."""
+    loop = events._get_running_loop()  # noqa: SLF001 -- documented for implementers of event loops.
     events._set_running_loop(None)  # noqa: SLF001
     try:
-        return watched(limit_s, _nothing, function)
+        return watched(limit_s, _interrupt_nothing, function)
     finally:
         events._set_running_loop(loop)  # noqa: SLF001
 
 
-def _nothing() -> None:
-    """No statement runs while the user's code does."""
+def _interrupt_nothing() -> None:
+    """Interrupt nothing: no statement runs while the user's code does."""

@@ -1,8 +1,8 @@
-"""Idempotency keys on PostgreSQL: the key is written first, so a repeated transaction waits for the first one.
+"""Idempotency keys on PostgreSQL: a transaction writes its key first, so that a repetition waits for it.
 
-Key, digest and result are a row of the same transaction (G3). Whoever comes with the same key while the first one runs
-waits at the unique index, and then reads what it said. Old keys are removed now and then, in a transaction of their
-own: to remove some in every transaction would make all of them meet.
+Key, digest and result are a row of the same transaction (G3). A concurrent call with the same key waits at the unique
+index, and then reads the first result. Old keys are removed from time to time in a transaction of their own: a removal
+in every transaction would make all of them conflict.
 """
 
 # ruff: noqa: S608 -- the only name in these texts is our own.
@@ -18,10 +18,10 @@ from interlock.sql.rows import Row, row_class
 
 TABLE: Final = "interlock_keys"
 REMOVE_EVERY: Final = 1_000
-"""So many transactions with keys are between two removals, and twice as many keys are removed at a time."""
+"""Number of transactions with keys between two removals; each removes at most twice as many keys."""
 
 UNUSABLE_STATES: Final = ("42501", "42P01")
-"""PostgreSQL's words for a table that the user may not use, and for one that is not there."""
+"""SQLSTATEs of a table that the user may not use, and of a missing table."""
 
 SCHEMA: Final = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
@@ -50,12 +50,12 @@ class Remembered:
         self._used = 0
 
     async def first_result(self, tx: Statements, key: str, digest: bytes) -> tuple[bool, object]:
-        """(True, the first result) when the key has been used for the same, (False, None) when it is new."""
-        if await _claimed(tx, key, digest):
+        """Return (True, the first result) for a used key, or (False, None) for a new one. Raises KeyReused."""
+        if await _claim_key(tx, key, digest):
             return False, None
         found = await tx.query(FIND, key)
         if not found:
-            return await self.first_result(tx, key, digest)  # It was removed in between, as too old.
+            return await self.first_result(tx, key, digest)  # The old key was removed in between.
         [(before, result)] = found
         if before != digest:
             raise KeyReused(
@@ -67,7 +67,7 @@ class Remembered:
         return True, decode_result(cast("bytes", result), _made)
 
     async def remember(self, tx: Statements, key: str, result: object) -> None:
-        """Keep the result with its key."""
+        """Store the result with its key."""
         data = encode_result(result)
         if len(data) > self._settings.key_result_bytes_max:
             raise TransactionError(
@@ -79,14 +79,14 @@ class Remembered:
         _ = await tx.execute(KEEP, key, data)
 
     async def tidy(self, run: Callable[..., Awaitable[object]]) -> None:
-        """Remove some of those that are too old or too many; called after each transaction with a key."""
+        """Remove some keys that are too old or too many. Called after each transaction with a key."""
         self._used += 1
         if self._used % REMOVE_EVERY == 0:
             settings = self._settings
             _ = await run(REMOVE, settings.keys_retained_s, settings.keys_max, 2 * REMOVE_EVERY)
 
 
-async def _claimed(tx: Statements, key: str, digest: bytes) -> int:
+async def _claim_key(tx: Statements, key: str, digest: bytes) -> int:
     try:
         return await tx.execute(CLAIM, key, digest)
     except TransactionError as error:

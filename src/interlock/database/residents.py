@@ -1,8 +1,8 @@
-"""Who lives at a home: every name of its catalog, where it lives, and what its place says about that itself.
+"""Inventory of a home: every name of its catalog, its address, and the state of its place.
 
-A lane of a folder that was only ever opened by its address is in no catalog, and lives there all the same.
-Looking changes nothing and needs no lease: a lane's file is read beside its owner, a schema is asked for its marks. A
-bucket would have to be replayed for that; `interlock doctor` does so, and here it is not looked at.
+A lane that was only ever opened by its address is in no catalog; `unlisted` includes it. The inventory changes nothing
+and needs no lease: it reads a lane's file beside its owner, and the marks of a schema. It does not read buckets, which
+would need a replay; `interlock doctor` does that.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -30,8 +30,8 @@ from interlock.lanes.tombstone import tombstone_of
 from interlock.sql.postgres.address import is_postgres
 
 State = Literal["lives", "moving", "arriving", "left", "absent", "unseen"]
-"""`moving`: a move notes what is written there, whether it goes on or was not ended. `arriving`: a draft of a move.
-`left`: everything lives elsewhere. `absent`: nothing was made there yet. `unseen`: nobody has looked."""
+"""`moving`: a move records the writes there, running or interrupted. `arriving`: a draft of a move.
+`left`: the database lives elsewhere. `absent`: nothing was created there yet. `unseen`: not examined."""
 
 LOOKS_AT_ONCE: Final = 8
 
@@ -42,19 +42,19 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     url: str
-    """Where the catalog says that it lives; without secrets."""
+    """Its address in the catalog, without secrets."""
     epoch: int
-    """Of the move that brought it there; 0 when it was never moved."""
+    """Epoch of its last move; 0 if it was never moved."""
     state: State
     other: str = ""
-    """Where it went, or where it comes from."""
+    """The other address of a move: its target, or its source."""
     other_epoch: int = 0
     note: str = ""
-    """Why it could not be looked at."""
+    """Why it could not be examined."""
 
 
 class Marks(NamedTuple):
-    """What a place says of its database."""
+    """State of a place, from its own marks."""
 
     state: State
     other: str = ""
@@ -62,9 +62,9 @@ class Marks(NamedTuple):
 
 
 async def residents_of(home: str, *, unlisted: bool = False) -> list[Resident]:
-    """All of them, in order of their names: databases first, then machines whose workflows live elsewhere.
+    """Return all residents by name: databases first, then machines whose workflows live elsewhere.
 
-    With `unlisted` also the lanes in the folder of the home that its catalog does not know.
+    `unlisted` includes the lanes in the home's folder that are not in its catalog.
     """
     catalog = Catalog(home)
     kinds: tuple[Kind, ...] = ("databases", "workflows")
@@ -79,7 +79,7 @@ async def residents_of(home: str, *, unlisted: bool = False) -> list[Resident]:
 
     async def look(kind: Kind, name: str, entry: Entry) -> Resident:
         async with few:
-            return await _resident(catalog, kind, name, entry)
+            return await _load_resident(catalog, kind, name, entry)
 
     return await asyncio.gather(*(look(*each) for each in known))
 
@@ -96,7 +96,7 @@ def _is_name(text: str) -> bool:
     return True
 
 
-async def _resident(catalog: Catalog, kind: Kind, name: str, entry: Entry) -> Resident:
+async def _load_resident(catalog: Catalog, kind: Kind, name: str, entry: Entry) -> Resident:
     url = catalog.home if kind == "workflows" and not entry.url else catalog.address(name, entry)
     found, note = Marks("unseen"), ""
     if kind == "databases":
@@ -117,15 +117,15 @@ async def _resident(catalog: Catalog, kind: Kind, name: str, entry: Entry) -> Re
 
 
 async def marks_at(url: str) -> Marks:
-    """What the place at an address says. Raises what keeps it from being looked at."""
+    """Read the marks of the place at an address. Raises the error of the read."""
     if is_postgres(url):
-        return await _in_postgres(url)
+        return await _marks_in_postgres(url)
     path = None if is_bucket(url) else lane_path(url)
-    return Marks("unseen") if path is None else await asyncio.wrap_future(opening_thread(lambda: _in_file(path)))
+    return Marks("unseen") if path is None else await asyncio.wrap_future(opening_thread(lambda: _marks_in_file(path)))
 
 
 async def is_absent(url: str) -> bool:
-    """Whether nothing was ever made at an address. Looking makes nothing there, and needs no lease."""
+    """Return whether nothing was ever created at an address, without changes and without a lease."""
     if is_bucket(url):
         return await asyncio.wrap_future(opening_thread(lambda: _has_no_manifest(url)))
     return url == "memory:" or (await marks_at(url)).state == "absent"
@@ -140,7 +140,7 @@ def _has_no_manifest(url: str) -> bool:
         return bucket_of(parse(url)).get(KEY) is None
 
 
-def _in_file(path: Path) -> Marks:
+def _marks_in_file(path: Path) -> Marks:
     if not path.exists():
         return Marks("absent")
     with opened_to_look(path) as (connection, _):
@@ -154,7 +154,7 @@ def _in_file(path: Path) -> Marks:
     return Marks("moving" if noting else "lives")
 
 
-async def _in_postgres(url: str) -> Marks:
+async def _marks_in_postgres(url: str) -> Marks:
     from interlock.sql.postgres.address import parsed  # noqa: PLC0415 -- beside the extra.
     from interlock.sql.postgres.leaving import TOUCHED, Found, marks_of  # noqa: PLC0415 -- an extra.
     from interlock.sql.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.

@@ -1,6 +1,6 @@
-"""Point-in-time restore for a database's address: finds the bucket, and knows the functions its schema may call.
+"""Point-in-time restore of a database in a bucket.
 
-What a bucket needs is loaded only when an address asks for one: the packages are an extra.
+The packages for buckets are an extra, and are imported only when they are needed.
 """
 
 import contextlib
@@ -26,24 +26,24 @@ SEQ_MAX = 10**20 - 1
 
 
 class RestoredFile(NamedTuple):
-    """A database that was restored, and from where."""
+    """Result of a restore."""
 
     path: Path
     seq: int
-    """Its place in the log."""
+    """Sequence number of the restored state in the log."""
     time: datetime | None
-    """The lane's time there; None before the first group."""
+    """The lane's time at that number; None before the first group."""
     snapshot: int
-    """The number of the snapshot that it was made from, or 0."""
+    """The number of the snapshot that was used, or 0."""
     pages: int
-    """Of all of its files."""
+    """Pages of all its files."""
     page_bytes: int
     parts: int = 0
-    """Streams and shards that are in it."""
+    """Number of its streams and shards."""
 
     @property
     def url(self) -> str | None:
-        """The address under which `Database.open` finds it; None when its name does not end in .lane."""
+        """The address of the file for `Database.open`; None when its name does not end in .lane."""
         path = self.path.absolute()
         return f"lanes://{path.with_suffix('').as_posix()}" if path.suffix == SUFFIX else None
 
@@ -56,10 +56,10 @@ def restore_database(
     force: bool = False,
     watch: Watch = lambda _what, _done, _of: None,
 ) -> RestoredFile:
-    """Restore a database in a bucket, as it was at a number of its log or at a time, into a file.
+    """Restore a database in a bucket into a file, as of a number of its log or a time.
 
-    Changes nothing in the bucket, and may be run beside the owner. `watch` is told what is being done, how much of it
-    is done, and how much there is. Raises BadUsage, TargetNotFound, UnusableFile, CorruptionError, UnavailableError.
+    Changes nothing in the bucket, and may run beside the owner. `watch` receives the current activity, the amount done,
+    and the total. Raises BadUsage, TargetNotFound, UnusableFile, CorruptionError, UnavailableError.
     """
     if not is_bucket(url):
         raise BadUsage(
@@ -70,30 +70,30 @@ def restore_database(
     _check(at)
     check_free(file, force=force)
     with staged(file, RandomIds()) as ready:
-        done = _restored(url, ready, at, watch)
+        done = _restore_file(url, ready, at, watch)
         settled(ready)
-        # A number is one of the database's own log; what is below it was at the same time somewhere in its own.
+        # A number belongs to the database's own log; its streams and shards are restored as of the same time.
         below = done.time if isinstance(at, int) else at
-        parts = [] if below is None and at is not None else _parts_restored(url, ready, below, watch)
+        parts = [] if below is None and at is not None else _restore_parts(url, ready, below, watch)
         put_all_in_place(ready, file, force=force, clock=SystemClock(), ids=RandomIds())
     pages = done.pages + sum(each.pages for each in parts)
     return RestoredFile(file, done.at.seq, done.time, done.snapshot, pages, done.page_bytes, len(parts))
 
 
-def _parts_restored(url: str, ready: Path, at: datetime | None, watch: Watch) -> "list[Restored]":
+def _restore_parts(url: str, ready: Path, at: datetime | None, watch: Watch) -> "list[Restored]":
     found: list[Restored] = []
     parts = parts_in_bucket(url)
     for number, part in enumerate(parts):
         watch("restoring streams and shards", number + 1, len(parts))
         path = ready.parent / f"{ready.name.removesuffix(SUFFIX)}{part.below}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # One that is younger than the moment was not there yet.
+        # A stream or shard that is younger than the moment did not exist yet.
         with contextlib.suppress(*(TargetNotFound,) * (at is not None)):
-            found.append(_restored(part.url, path, at, lambda _what, _done, _of: None))
+            found.append(_restore_file(part.url, path, at, lambda _what, _done, _of: None))
     return found
 
 
-def _restored(url: str, path: Path, at: int | datetime | None, watch: Watch) -> "Restored":
+def _restore_file(url: str, path: Path, at: int | datetime | None, watch: Watch) -> "Restored":
     address = parse(url)
     from interlock.lanes.objects.door import bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objects.restore import restore  # noqa: PLC0415
@@ -112,7 +112,7 @@ def _restored(url: str, path: Path, at: int | datetime | None, watch: Watch) -> 
 
 
 def moment(text: str) -> int | datetime:
-    """The place in a log that a text names: a number, or a time in ISO 8601. Raises BadUsage."""
+    """Parse a place in a log: a number, or a time in ISO 8601. Raises BadUsage."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -1,7 +1,7 @@
-"""A copy put back where a database lives: into a lane, a bucket, or PostgreSQL.
+"""Restore of a copy into a lane, a bucket, or PostgreSQL.
 
-Nothing is written over without being told to, and a lane that somebody has open is not touched at all. The copy is
-checked on the way; what is damaged is refused before anything has the name of the database.
+An existing database is replaced only with `force`, and never while another process has it open. The copy is checked
+first; a damaged one is refused before anything has the name of the database.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from interlock.seams import SystemClock
 from interlock.sql.postgres.address import is_postgres, parsed
 
 SEEDING: Final = LaneSettings(request_timeout_s=300.0, append_deadline_s=900.0)
-"""The pages of a whole database are one object, which takes longer than those of a group."""
+"""Longer timeouts: the pages of a whole database are one object."""
 
 
 class PutBack(NamedTuple):
-    """A copy that is a database again."""
+    """Result of a restore."""
 
     path: Path
     url: str
     what: str
-    """How much it was, in words."""
+    """Size of the copy in words."""
     parts: int = 0
-    """Streams and shards that came with it."""
+    """Number of its streams and shards."""
 
 
 def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = lambda _what, _done, _of: None) -> PutBack:
-    """Make the copy in a file the database at an address.
+    """Restore the copy in a file as the database at an address.
 
-    Raises BadUsage, TargetNotFound, UnusableFile for what is in the way, CorruptionError for a copy that is damaged,
-    LaneOwned and UnavailableError.
+    Raises BadUsage, TargetNotFound, LaneOwned, UnavailableError, UnusableFile for an existing database, and
+    CorruptionError for a damaged copy.
     """
     if not file.exists():
         raise TargetNotFound(
@@ -72,7 +72,7 @@ def put_back(file: Path, url: str, *, force: bool = False, watch: Watch = lambda
 
 
 def _into_postgres(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
-    # What PostgreSQL needs is an extra, which may not be installed.
+    # The driver of PostgreSQL is an extra, which may not be installed.
     from interlock.database.copies_lane import restore_lane_into_postgres  # noqa: PLC0415
     from interlock.database.copies_postgres import restore_schema  # noqa: PLC0415
 
@@ -85,11 +85,11 @@ def _into_postgres(file: Path, url: str, *, force: bool, watch: Watch) -> PutBac
 
 
 def _into_bucket(file: Path, url: str, *, force: bool, watch: Watch) -> PutBack:
-    """Each file becomes a database of its own, those below first: the database itself is there when all of it is."""
+    """Store each file as a database of its own; the database itself comes last, so that it exists only complete."""
     from interlock.lanes.objects.door import proven_bucket_of  # noqa: PLC0415 -- an extra, which may not be installed.
     from interlock.lanes.objects.seeding import seed  # noqa: PLC0415
 
-    # The copy of the copy is checked, and has no log beside it.
+    # A second copy is checked, and has no log beside it.
     with tempfile.TemporaryDirectory(prefix="interlock-restoring-") as folder:
         ready = Path(folder) / f"ready{SUFFIX}"
         copied = copy_lane(file, ready, force=False, watch=watch)

@@ -1,9 +1,9 @@
-"""The open streams of one database: each key has one, whoever asks, from any event loop, and they end together.
+"""Open streams of one database: one per key for all event loops, closed together.
 
-A stream is opened when it is first asked for. What failed to open is forgotten, so that the next call tries again; so
-is a stream that was closed or has died. G6: no more than `streams_max` are open. One more closes the one that was asked
-for longest ago, if it rests and nobody asked for it within `idle_s`; if there is none, the caller has to come back.
-A stream in memory is never closed for another, because its rows would be gone.
+The first call for a key opens its stream. A stream that failed to open, was closed or has died is opened again by the
+next call. G6: at most `streams_max` are open. One more closes the stream whose last call is longest ago, if it is idle
+and had no call within `idle_s`; otherwise the caller gets Overloaded. A stream in memory is never closed for another,
+because its rows would be lost.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from interlock.lanes.settings import LaneSettings
 from interlock.seams import Clock
 
 RETRY_AFTER_S_MIN = 0.1
-CLOSING_AT_ONCE = 16
-"""Streams of one database that are closed side by side: each of them may wait for a bucket that does not answer."""
+CLOSING_THREADS = 16
+"""Streams of one database that are closed concurrently: each may wait for a bucket that does not answer."""
 
 DatabaseT = TypeVar("DatabaseT")
 Opens = Callable[[str], tuple[Lane, DatabaseT]]
-"""Opens the stream of a key: its lane, and the database that users see. Blocks."""
+"""Opens the stream of a key, and returns its lane and its database. Blocks."""
 
 
 class _Stream(Generic[DatabaseT]):
-    __slots__ = ("asked_s", "done", "lane")
+    __slots__ = ("done", "lane", "used_s")
 
     def __init__(self) -> None:
         self.done: Future[DatabaseT]
         self.lane: Lane | None = None
         """None while it is being opened."""
-        self.asked_s = 0.0
+        self.used_s = 0.0
 
 
 class Streams(Generic[DatabaseT]):
@@ -51,32 +51,32 @@ class Streams(Generic[DatabaseT]):
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Stream[DatabaseT]] = {}
-        """Those asked for longest ago first."""
+        """Open streams, the least recently used first."""
         self._leaving: dict[str, Lane] = {}
-        """Those that are to be closed before the next one is opened."""
+        """Streams to be closed before the next one is opened."""
         self._closed = False
         forks.watch(self)
 
     async def get(self, key: str) -> DatabaseT:
-        """The stream of this key, opened if it is not."""
+        """Return the stream of this key; open it if necessary."""
         with self._lock:
             if self._closed:
                 raise closed()
             stream = self._known.get(key)
-            if stream is None or _is_over(stream.lane):
+            if stream is None or _is_dead(stream.lane):
                 if stream is not None and stream.lane is not None:
                     self._leaving[key] = stream.lane
                 elif len(self._known) >= self._settings.streams_max:
                     self._make_room()
                 stream = _Stream[DatabaseT]()
                 stream.done = opening_thread(partial(self._open, key, stream))
-            stream.asked_s = self._clock.monotonic_s()
+            stream.used_s = self._clock.monotonic_s()
             self._known.pop(key, None)
             self._known[key] = stream
         return await asyncio.wrap_future(stream.done)
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Close all, then do the last thing. Cancelled, it goes on to its end all the same."""
+        """Close all streams, then call `last`. This completes even if the call is cancelled."""
         with self._lock:
             self._closed = True
             streams, self._known = list(self._known.values()), {}
@@ -88,7 +88,7 @@ class Streams(Generic[DatabaseT]):
         closing.result()
 
     def forked(self) -> None:
-        """In the child of a fork nobody can say who holds the lock, and the streams are the parent's."""
+        """Replace the lock and drop the streams in the child of a fork: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         self._closed = True
         self._known, self._leaving = {}, {}
@@ -97,7 +97,7 @@ class Streams(Generic[DatabaseT]):
         since_s = self._clock.monotonic_s() - self._settings.idle_s
         for key, known in self._known.items():
             lane = known.lane
-            if lane is not None and lane.path is not None and lane.state != "busy" and known.asked_s <= since_s:
+            if lane is not None and lane.path is not None and lane.state != "busy" and known.used_s <= since_s:
                 self._leaving[key] = lane
                 del self._known[key]
                 return
@@ -108,7 +108,7 @@ class Streams(Generic[DatabaseT]):
 
     def _open(self, key: str, stream: _Stream[DatabaseT]) -> DatabaseT:
         try:
-            self._see_off()
+            self._close_leaving()
             lane, database = self._opens(key)
         except BaseException:
             with self._lock:
@@ -123,26 +123,26 @@ class Streams(Generic[DatabaseT]):
             raise closed()
         return database
 
-    def _see_off(self) -> None:
-        """Close what has to go before anything is opened: one of them may be the same stream, still owning its file."""
+    def _close_leaving(self) -> None:
+        """Close the leaving streams before an opening: one of them may own the file that is about to be opened."""
         with self._lock:
             leaving = dict(self._leaving)
         for key, lane in leaving.items():
-            with contextlib.suppress(Exception):  # It has given its file up, whatever else failed.
+            with contextlib.suppress(Exception):  # It has released its file even if the close failed.
                 lane.close()
             with self._lock:
                 if self._leaving.get(key) is lane:
                     del self._leaving[key]
 
 
-def _is_over(lane: Lane | None) -> bool:
-    # A stream in memory that died stays: a fresh one would be empty without a word.
+def _is_dead(lane: Lane | None) -> bool:
+    # A stream in memory that died stays: a new one would be empty.
     return lane is not None and (lane.state == "closed" or (lane.state == "dead" and lane.path is not None))
 
 
 def _close(streams: Sequence[Callable[[], None]], last: Callable[[], None]) -> None:
-    failed = _close_side_by_side(streams)
-    failed += _close_side_by_side([last])
+    failed = _close_concurrently(streams)
+    failed += _close_concurrently([last])
     if failed:
         raise UnavailableError(
             f"a database was closed, but something failed on the way: {failed[-1]}.",
@@ -151,21 +151,21 @@ def _close(streams: Sequence[Callable[[], None]], last: Callable[[], None]) -> N
         ) from failed[-1]
 
 
-def _close_side_by_side(all_of_them: Sequence[Callable[[], None]]) -> list[Exception]:
+def _close_concurrently(all_of_them: Sequence[Callable[[], None]]) -> list[Exception]:
     waiting = deque(all_of_them)
     failed: list[Exception] = []
 
     def work() -> None:
-        with contextlib.suppress(IndexError):  # None is left.
+        with contextlib.suppress(IndexError):  # The queue is empty.
             while True:
                 _close_one(waiting.popleft(), failed)
 
     helpers = [
         threading.Thread(target=work, name="interlock-close", daemon=True)
-        for _ in range(min(CLOSING_AT_ONCE, len(all_of_them)) - 1)
+        for _ in range(min(CLOSING_THREADS, len(all_of_them)) - 1)
     ]
     started: list[threading.Thread] = []
-    with contextlib.suppress(RuntimeError):  # The system allows no more threads: those that there are do it all.
+    with contextlib.suppress(RuntimeError):  # The system allows no more threads: the existing ones do all the work.
         for helper in helpers:
             helper.start()
             started.append(helper)
@@ -178,5 +178,5 @@ def _close_side_by_side(all_of_them: Sequence[Callable[[], None]]) -> list[Excep
 def _close_one(close: Callable[[], None], failed: list[Exception]) -> None:
     try:
         close()
-    except Exception as error:  # noqa: BLE001 -- one that cannot be closed keeps none of the others open.
+    except Exception as error:  # noqa: BLE001 -- a failed close must not keep the others open.
         failed.append(error)

@@ -1,7 +1,7 @@
-"""What a user's transaction function sees: `tx.query` and `tx.execute`, awaited inside the writer.
+"""Transaction object of a user's function: `tx.query` and `tx.execute`, awaited inside the writer.
 
-Nothing else may be used inside: another database would make a transaction over two (D17), which no crash keeps whole,
-and the database itself would wait for the very transaction that is running.
+Nothing else may be used inside. Another database would make a transaction over two (D17), which is not atomic in a
+crash. The database itself would wait for the running transaction.
 """
 
 import contextvars
@@ -23,7 +23,7 @@ _inside: contextvars.ContextVar[tuple[str, object] | None] = contextvars.Context
 
 
 Performing = Callable[[str, tuple[object, ...]], Callable[[], object]]
-"""Makes what a driver performs from a statement and its arguments."""
+"""Returns the call that a driver performs for a statement and its arguments."""
 
 
 class Transaction:
@@ -35,16 +35,16 @@ class Transaction:
         self._execute = execute
 
     def query(self, sql: str, /, *args: object) -> Request[list[Row]]:
-        """Run one statement; returns its rows."""
+        """Run one statement; return its rows."""
         return self._requests.ask("query", sql, self._query(sql, args))
 
     def execute(self, sql: str, /, *args: object) -> Request[int]:
-        """Run one statement; returns the number of rows it changed."""
+        """Run one statement; return the number of changed rows."""
         return self._requests.ask("execute", sql, self._execute(sql, args))
 
 
 def query_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> list[Row]:
-    """Run one statement in the session; returns its rows as Python values."""
+    """Run one statement in the session; return its rows as Python values."""
     statement = translator.statement(sql, session.undone)
     values = statement.encode(args)
     if statement.kind == "schema":
@@ -55,7 +55,7 @@ def query_in(session: Session, translator: Translator, sql: str, args: tuple[obj
 
 
 def execute_in(session: Session, translator: Translator, sql: str, args: tuple[object, ...]) -> int:
-    """Run one statement in the session; returns the rows it changed, or found."""
+    """Run one statement in the session; return the number of rows that it changed or found."""
     statement = translator.statement(sql, session.undone)
     values = statement.encode(args)
     if statement.kind == "schema":
@@ -63,7 +63,7 @@ def execute_in(session: Session, translator: Translator, sql: str, args: tuple[o
         return 0
     if statement.kind == "write" and not statement.returns_rows:
         return session.execute(statement.text, values)
-    # A result that PostgreSQL could not give is an error here too, though nobody will look at it.
+    # A result that PostgreSQL could not return is an error here too, although it is discarded.
     return len([statement.decode(row) for row in session.query(statement.text, values)])
 
 
@@ -74,7 +74,7 @@ def _perform(
     sql: str,
     args: tuple[object, ...],
 ) -> object:
-    """Run one statement of a user's function, which may catch our errors and no driver's."""
+    """Run one statement of a user's function; errors of the driver become ours."""
     try:
         return run(session, translator, sql, args)
     except apsw.Error as error:
@@ -97,27 +97,27 @@ def run_in(
             query=lambda sql, values: lambda: _perform(query_in, session, translator, sql, values),
             execute=lambda sql, values: lambda: _perform(execute_in, session, translator, sql, values),
         )
-        return cast("Awaitable[object]", function(tx, *args))  # One that is not is refused by the driver.
+        return cast("Awaitable[object]", function(tx, *args))  # The driver refuses a result that is not awaitable.
 
     return drive(begin, inside_of(context, database))
 
 
 def inside_of(context: contextvars.Context, database: tuple[str, object]) -> contextvars.Context:
-    """The context of a transaction of this database. It is a copy, so that a second run starts afresh."""
+    """Return a copy of the context for a transaction of this database, so that a second run starts anew."""
     inside = context.copy()
     inside.run(_inside.set, database)
     return inside
 
 
 def schema_inside() -> str | None:
-    """The schema of PostgreSQL whose transaction runs this code; None in a lane, and outside of a transaction."""
+    """Return the schema of PostgreSQL whose transaction runs this code; None in a lane or outside a transaction."""
     found = _inside.get()
     schema: object = None if found is None else getattr(found[1], "schema", None)
     return schema if isinstance(schema, str) else None
 
 
 def refuse_no_function(function: object) -> None:
-    """Raise TransactionError for what cannot be called."""
+    """Raise TransactionError unless the argument is callable."""
     if not callable(function):
         raise TransactionError(
             f"transact was given {type(function).__name__}, which cannot be called.",

@@ -1,10 +1,9 @@
-"""Where the dialect meets a connection: statements are translated with the schema the connection really has.
+"""Translation of statements for one connection, with the schema that the connection currently has.
 
-The writer's schema changes inside the very group that is being executed, and back when a transaction is rolled back.
-SQLite's own schema version tells both. A reader asks for it before each statement, because the schema is changed by
-somebody else; the writer only after it has changed the schema itself or rolled anything back, because nobody else can.
-One thing it does not tell: a change that was rolled back and another one in its place have the same number. So a
-statement that changes the schema is followed by a look in any case, and every look has a number of our own.
+The writer's schema changes inside the running group, and back when a transaction is rolled back. SQLite's schema
+version shows both. A reader reads it before each statement, because the writer changes the schema. The writer reads it
+only after its own change of the schema or a rollback. A change that was rolled back and another one in its place have
+the same version. So a reload follows every statement that changes the schema, and each reload has its own number.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -35,47 +34,47 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Translator:
-    """Translates for one connection; not for several threads at once."""
+    """Translator of one connection; not thread-safe."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._run = connection.cursor().execute
         self._schema = Schema(0)
-        self._seen: int | None = None
+        self._schema_version: int | None = None
         self._undone: int | None = None
         self._dialect = Dialect(lambda: self._schema)
 
     def statement(self, sql: str, undone: int | None = None) -> Statement:
-        """The statement as SQLite runs it. Raises DialectError for what is outside the subset.
+        """Return the statement for SQLite. Raises DialectError for SQL outside the subset.
 
-        The writer tells how often it has rolled back; a reader cannot know, and tells nothing.
+        `undone` is the writer's number of rollbacks; a reader passes None.
         """
-        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody checks types.
+        if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped.
             raise DialectError(
                 f"the statement is {type(sql).__name__}, not a text.",
                 why="A statement is SQL as text; its values are passed beside it.",
                 fix='Write db.execute("UPDATE counter SET n = $1", n).',
             )
         if undone is None or undone != self._undone:
-            self._look()
+            self._reload_schema()
             self._undone = undone
         statement = self._dialect.statement(sql)
         if statement.kind == "schema":
-            self._seen = self._undone = None
+            self._schema_version = self._undone = None
         return statement
 
-    def _look(self) -> None:
+    def _reload_schema(self) -> None:
         version = cast("int", self._run("PRAGMA schema_version").get)
-        if version != self._seen:
+        if version != self._schema_version:
             columns = cast("list[ColumnRow]", self._run(COLUMNS_QUERY).fetchall())
             references = cast("list[ReferenceRow]", self._run(REFERENCES_QUERY).fetchall())
             indexes = cast("list[tuple[str]]", self._run(INDEXES_QUERY).fetchall())
             version_of_ours = self._schema.version + 1
             self._schema = schema_from_rows(columns, version=version_of_ours, references=references, indexes=indexes)
-            self._seen = version
+            self._schema_version = version
 
 
 def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: Chance, ids: Ids) -> None:
-    """Give a connection the functions that translated statements call."""
+    """Register the functions that translated statements call at a connection."""
     sources = Sources(now=lambda: _EPOCH + timedelta(microseconds=now_us()), random=chance.fraction, uuid=ids.new)
     for function in scalar_functions(sources):
         connection.create_scalar_function(
@@ -83,7 +82,7 @@ def register(connection: apsw.Connection, now_us: Callable[[], int], *, chance: 
             function.call,
             function.arguments,
             deterministic=function.deterministic,
-            # They neither read nor change anything outside, so a schema may use them: DEFAULT now().
+            # They have no side effects, so a schema may use them: DEFAULT now().
             flags=apsw.SQLITE_INNOCUOUS,
         )
     for aggregate in aggregate_functions():

@@ -1,4 +1,4 @@
-"""Checkout: validate, charge, reserve; and if one fails, undo what was done, newest first (A8).
+"""Checkout: validate, charge, reserve; if one fails, undo the completed steps, newest first (A8).
 
 A pipeline is the short way to write a machine whose steps follow each other. Each step is a function from context to
 context that can be tested alone; `charge` has four seconds and says how it is undone, `validate` changes nothing.
@@ -16,7 +16,7 @@ from interlock.examples.world import world
 
 @dataclass(frozen=True)
 class Checkout:
-    """What a checkout knows."""
+    """The context of a checkout."""
 
     order_id: str = ""
     items: Mapping[str, int] | None = None

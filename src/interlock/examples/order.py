@@ -23,7 +23,7 @@ DAY_S = 24 * HOUR_S
 
 
 class State(Enum):
-    """Where an order can be."""
+    """The states of an order."""
 
     PENDING = "pending"
     PAYMENT_PROCESSING = "payment_processing"
@@ -40,7 +40,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Item:
-    """So many pieces of one article."""
+    """A number of pieces of one article."""
 
     sku: str
     qty: int
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Order:
-    """What an order knows: a value, never changed, only replaced."""
+    """The context of an order: a value, never changed, only replaced."""
 
     order_id: str = ""
     user_id: str = ""
@@ -85,7 +85,7 @@ class PaymentSucceeded(OrderEvent):
 
 @dataclass(frozen=True)
 class PaymentFailed(OrderEvent):
-    """The bank said no."""
+    """The bank declined."""
 
     payment_intent_id: str
     reason: str = ""

@@ -1,7 +1,7 @@
-"""The world outside, as small as it can be: the protocols that the example steps call, and fakes that keep books.
+"""External services of the examples: the protocols that their steps call, and fakes that keep books.
 
-A real program puts its HTTP clients here. The fakes answer at once, honour idempotency keys the way a payment
-provider does (the same key, the same answer, charged once), and can be told to fail.
+A real program puts its HTTP clients here. The fakes answer immediately and can be configured to fail. They
+honour idempotency keys like a payment provider: the same key gets the same answer, and is charged once.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Warehouse(Protocol):
         ...
 
     async def release(self, order_id: str, *, key: str) -> None:
-        """Put them back; nothing reserved is fine."""
+        """Put them back; does nothing if nothing is reserved."""
         ...
 
 
@@ -61,7 +61,7 @@ class FakePayments:
         return self.answers[key]
 
     async def cancel(self, intent_id: str, *, key: str) -> None:
-        """Give the money back; not charged is fine."""
+        """Give the money back; does nothing if nothing was charged."""
         del key
         self.charged.discard(intent_id)
 
@@ -89,7 +89,7 @@ class FakeWarehouse:
 
 @dataclass
 class World:
-    """What the example steps talk to. Replace its members to talk to something else."""
+    """The services that the example steps call. Replace its members to call others."""
 
     payments: Payments = field(default_factory=FakePayments)
     warehouse: Warehouse = field(default_factory=FakeWarehouse)

@@ -1,4 +1,4 @@
-"""What a caller asks of stock, balances, quotas and parents: a name, an amount, perhaps a key; refused when it is none.
+"""Argument checks of stock, balances, quotas and parents: names, amounts, seconds and idempotency keys.
 
 Amounts are whole numbers that a `bigint` holds. A wrong one is a ValueError before anything is sent. Keys of callers
 become keys of the database below the kind and the name of what they are used on, so that "order-7" may take from one
@@ -10,17 +10,17 @@ import hashlib
 from interlock.errors import InvalidPayload
 
 AMOUNT_MAX = 2**63 - 1
-"""What a `bigint` holds."""
+"""The largest `bigint`."""
 
 NAME_CHARACTERS_MAX = 500
 KEY_CHARACTERS_MAX = 500
-"""What the database takes; a longer one is replaced by its digest."""
+"""The database's limit; a longer key is replaced by its digest."""
 
 _SURROGATES = ("\ud800", "\udfff")
 
 
 def checked_name(kind: str, name: object) -> str:
-    """The name, or InvalidPayload."""
+    """Return the name. Raises InvalidPayload."""
     if not isinstance(name, str):
         wrong = f"a {kind} was asked for by a {type(name).__name__}"
     elif not 0 < len(name) <= NAME_CHARACTERS_MAX:
@@ -37,7 +37,7 @@ def checked_name(kind: str, name: object) -> str:
 
 
 def checked_amount(call: str, amount: object, least: int = 1) -> int:
-    """The amount, or ValueError: a whole number that is at least `least` and fits into a bigint."""
+    """Return the amount. Raises ValueError unless it is a whole number from `least` that fits into a bigint."""
     if isinstance(amount, bool) or not isinstance(amount, int) or not least <= amount <= AMOUNT_MAX:
         raise ValueError(
             f"{call} was given {amount!r}; it takes a whole number from {least} to {AMOUNT_MAX}. Nothing was changed.\n"
@@ -48,18 +48,18 @@ def checked_amount(call: str, amount: object, least: int = 1) -> int:
 
 
 def checked_seconds(call: str, seconds: object, longest_s: float) -> float:
-    """The seconds, or ValueError: more than nothing, no more than `longest_s`."""
+    """Return the seconds. Raises ValueError unless they are more than 0 and at most `longest_s`."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= longest_s:
         raise ValueError(
             f"{call} was given {seconds!r}; it takes more than 0 and at most {longest_s:,.0f} seconds.\n"
-            "  why: What is held must be given back one day, and a window must end.\n"
+            "  why: A reservation must expire, and a window must end.\n"
             "  fix: Pass seconds as a number."
         )
     return float(seconds)
 
 
 def key_of(kind: str, name: str, key: str | None, part: str = "") -> str | None:
-    """The database's key for a caller's key; `part` tells the statements of one call apart."""
+    """Return the database's key for a caller's key; `part` distinguishes the statements of one call."""
     if key is None:
         return None
     if not isinstance(key, str) or not key:

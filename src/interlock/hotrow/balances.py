@@ -1,4 +1,4 @@
-"""Balances: a number that everybody adds to and takes from, never stale and never below its limit (D15).
+"""Balances: numbers that any number of writers add to and take from, never below their limit (D15).
 
     account = db.balance("alice")                     # limit=0: never negative
     await account.deposit(100)
@@ -6,8 +6,8 @@
     ok = await account.transfer(db.balance("bob"), 20)
 
 The check and the change of a withdrawal are one conditional UPDATE. A transfer is one transaction of one database; over
-two databases it is refused (D17), for no crash could be kept from doing half of it. Amounts are whole numbers: count in
-cents. The limit belongs to the handle: whoever withdraws says how low it may go.
+two databases it is refused (D17), because a crash could leave half of it. Amounts are whole numbers: count in
+cents. The limit belongs to the handle, so each caller that withdraws sets how low the balance may go.
 """
 
 from interlock.errors import TransactionError
@@ -27,18 +27,18 @@ VALUE = "SELECT value FROM hotrow_balance WHERE name = $1"
 
 
 class Balance:
-    """One balance in a database. A name that nobody has used has a balance of 0."""
+    """One balance in a database. An unused name has a balance of 0."""
 
     def __init__(self, db: Executor, name: str, *, limit: int = 0) -> None:
         self.name = checked_name("balance", name)
-        """Whose it is."""
+        """The primary key of its row."""
         self.limit = checked_amount("balance(limit=)", limit, least=-AMOUNT_MAX)
         """The lowest value that a withdrawal leaves; a negative one is credit."""
         self.db = db
-        """Where it is kept."""
+        """The database that keeps it."""
 
     async def deposit(self, amount: int, *, key: str | None = None) -> None:
-        """Add to it."""
+        """Add the amount."""
         checked_amount("balance.deposit", amount)
         await ready(self.db, "hotrow_balance")
         # The plain UPDATE first: it is the cheapest statement there is, and all but one deposit need no more.
@@ -47,7 +47,7 @@ class Balance:
         await self.db.execute(FIRST_DEPOSIT, self.name, amount, key=key_of("balance", self.name, key, "-first"))
 
     async def withdraw(self, amount: int, *, key: str | None = None) -> bool:
-        """Take from it; False, and nothing changed, when it would go below the limit. The same key, the same answer."""
+        """Take the amount; return False when that would go below the limit. A key repeats its answer."""
         checked_amount("balance.withdraw", amount)
         least = self._needed(amount)
         await ready(self.db, "hotrow_balance")
@@ -61,12 +61,12 @@ class Balance:
         return bool(await self.db.execute(WITHDRAW, self.name, amount, least, key=key))
 
     async def value(self) -> int:
-        """What it is now."""
+        """Return the current value."""
         await ready(self.db, "hotrow_balance")
         return _value(await self.db.query(VALUE, self.name))
 
     async def transfer(self, other: "Balance", amount: int, *, key: str | None = None) -> bool:
-        """Move it to another balance of the same database, both or neither; False when it would go below the limit."""
+        """Move the amount to another balance of this database; return False when it would go below the limit."""
         checked_amount("balance.transfer", amount)
         self._refuse_elsewhere(other)
         await ready(self.db, "hotrow_balance")
@@ -74,7 +74,7 @@ class Balance:
         return await self.db.transact(_transfer, self.name, other.name, amount, self._needed(amount), key=named)
 
     def _needed(self, amount: int) -> int:
-        """What must be there for the amount to be taken."""
+        """Return the least value from which the amount may be taken."""
         return checked_amount("balance.withdraw, above the limit,", self.limit + amount, least=-AMOUNT_MAX)
 
     def _refuse_elsewhere(self, other: "Balance") -> None:

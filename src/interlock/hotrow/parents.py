@@ -1,4 +1,4 @@
-"""Parents: a row that each of its children touches, without any of them waiting for the others (D15).
+"""Parents: rows that their children touch without waiting for each other (D15).
 
     thread = db.parent("thread:17")
     await thread.touch("reply-5012")                  # one appended row; the same reply again counts once
@@ -6,11 +6,11 @@
 
 A child appends an event instead of updating its parent. A roll-up folds events into the snapshot row in one
 transaction, and exactly those that it deletes: on PostgreSQL rows do not appear in the order of their ids, so
-"all up to this id" could meet one that was not there before. Reading is snapshot plus tail in one statement, which no
-roll-up can come between.
+"all up to this id" could include one that was not there before. Reading is snapshot plus tail in one statement, so no
+roll-up happens in between.
 
-The odd choice is that one touch in some hundreds rolls up as well, chosen by chance: the tail stays short although no
-process has to remember, or to be told, when it was done last.
+The odd choice: one touch in some hundreds, chosen at random, also rolls up. So the tail stays short without shared
+state about the last roll-up.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ ROLLED_UP_MAX = 1_000
 """G6: events that one roll-up folds."""
 
 TOUCHES_PER_ROLL_UP = 250
-"""On average so many touches bring one roll-up, which folds up to four times as many."""
+"""Average number of touches per roll-up, which folds up to four times as many."""
 
 TOUCH = "INSERT INTO hotrow_parent_event (name, touches, touched_at) VALUES ($1, $2, now())"
 STATE = (
@@ -44,23 +44,23 @@ FIRST_FOLD = "INSERT INTO hotrow_parent (name, touches, last_touched_at) VALUES 
 
 
 class Touched(NamedTuple):
-    """What a parent's children have done to it."""
+    """The number of touches of a parent, and the time of the last one."""
 
     touches: int
     last_touched_at: datetime | None
 
 
 class Parent:
-    """One parent in a database. One that nobody has touched has a count of 0."""
+    """One parent in a database. Without touches its count is 0."""
 
     def __init__(self, db: Executor, name: str, *, chance: Chance | None = None) -> None:
         self.name = checked_name("parent", name)
-        """Which one it is."""
+        """The primary key of its row."""
         self._db = db
         self._chance = chance or SystemChance()
 
     async def touch(self, child_key: str | None = None, n: int = 1) -> None:
-        """A child has done something, or `n` things. With a key it counts once, however often it is told."""
+        """Record `n` touches by a child. With a key they count once, however often the call is repeated."""
         checked_amount("parent.touch", n)
         await ready(self._db, "hotrow_parent_event")
         await self._db.execute(TOUCH, self.name, n, key=key_of("parent", self.name, child_key))
@@ -70,14 +70,14 @@ class Parent:
                 await self.roll_up()
 
     async def state(self) -> Touched:
-        """How often it was touched, and when last by the database's clock: all touches that were acknowledged."""
+        """Return the number of acknowledged touches, and the time of the last one by the database's clock."""
         await ready(self._db, "hotrow_parent", "hotrow_parent_event")
         [(folded, folded_at, tail, tail_at)] = await self._db.query(STATE, self.name)
         count = int(str(folded or 0)) + int(str(tail or 0))
         return Touched(count, _later(folded_at, tail_at))
 
     async def roll_up(self) -> int:
-        """Fold up to `ROLLED_UP_MAX` of the oldest events into the snapshot; how many there were."""
+        """Fold up to `ROLLED_UP_MAX` of the oldest events into the snapshot; return their number."""
         await ready(self._db, "hotrow_parent", "hotrow_parent_event")
         return await self._db.transact(_roll_up, self.name, ROLLED_UP_MAX)
 
@@ -86,7 +86,7 @@ async def _roll_up(tx: Statements, name: str, most: int) -> int:
     first = await tx.query(FIRST_EVENTS, name, most)
     if not first:
         return 0
-    # What is folded is what the DELETE says it removed, never what was read before it.
+    # Fold the rows that the DELETE returns, never those that were read before it.
     removed = await tx.query(REMOVE, name, first[-1][0])
     touches, latest = 0, None
     for count, touched_at in removed:

@@ -1,4 +1,4 @@
-"""Quotas: at most so many in each window of time, over all processes together (D15).
+"""Quotas: a limit of takes in each window of time, over all processes together (D15).
 
     quota = db.quota("api:alice", limit=100, window_s=60)
     if not await quota.take():
@@ -6,10 +6,10 @@
 
 Windows are fixed and aligned to the epoch by the database's clock (G8): with 60 seconds they begin at each full minute.
 One row per name holds the present window; the first taker of the next one replaces it. Around the border of two windows
-twice the limit can pass within one window's time; that is what a fixed window means.
+twice the limit can pass within one window's time, as with every fixed window.
 
-A name may be an address that never comes back, so rows must go too: one taker in some hundreds, chosen by chance,
-removes a few whose window ended long ago. They mean the same as no row.
+A name may never be used again, so old rows must be removed: one take in some hundreds, chosen at random, deletes a few
+whose window ended long ago. Such a row means the same as a missing one.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 TAKES_PER_SWEEP = 250
-"""On average so many takes bring one sweep."""
+"""Average number of takes per sweep."""
 
 SWEPT_MAX = 1_000
-"""G6: rows that one sweep removes, four times as many as are made meanwhile."""
+"""G6: rows that one sweep removes, four times as many as are created meanwhile."""
 
 SWEPT_AFTER_US = 3_600 * 1_000_000
-"""How long ago a window must have ended: longer than any taker is on its way, or it could be opened again."""
+"""Time since the end of a window before it is removed: longer than any call, or a late one could open it again."""
 
 TAKE = """
 INSERT INTO hotrow_quota (name, starts_us, ends_us, used) VALUES ($1, $2, $3, $4)
@@ -54,36 +54,36 @@ NOW = "SELECT now()"
 
 
 class Quota:
-    """One quota in a database. Everybody who uses the name gives the same limit and window."""
+    """One quota in a database. All callers of a name must pass the same limit and window."""
 
     def __init__(self, db: Executor, name: str, *, limit: int, window_s: float, chance: Chance | None = None) -> None:
         self.name = checked_name("quota", name)
-        """Whose it is."""
+        """The primary key of its row."""
         self.limit = checked_amount("quota(limit=)", limit, least=0)
-        """How many may be taken in one window."""
+        """Takes per window."""
         self.window_s = checked_seconds("quota(window_s=)", window_s, WINDOW_S_MAX)
-        """How long a window is."""
+        """Length of a window in seconds."""
         self._window_us = max(1, round(self.window_s * 1_000_000))
         self._db = db
         self._chance = chance or SystemChance()
 
     async def take(self, amount: int = 1, *, key: str | None = None) -> bool:
-        """Use so many of this window's, all or none; False when they are used up. The same key, the same answer."""
+        """Take the whole amount from this window; return False when less is left. A key repeats its answer."""
         checked_amount("quota.take", amount)
         await ready(self._db, "hotrow_quota")
-        asked = (self.name, amount, self.limit, self._window_us)
+        arguments = (self.name, amount, self.limit, self._window_us)
         if key is None:
-            taken = await _take(self._db, *asked)
+            taken = await _take(self._db, *arguments)
         else:
-            taken = await self._db.transact(_take, *asked, key=key_of("quota", self.name, key))
+            taken = await self._db.transact(_take, *arguments, key=key_of("quota", self.name, key))
         if self._chance.fraction() * TAKES_PER_SWEEP < 1:
-            # The answer is there. A sweep that fails has removed nothing, and the next one does its work.
+            # The take is committed. A sweep that fails has removed nothing, and the next one does its work.
             with contextlib.suppress(InterlockError):
                 await self.sweep()
         return taken
 
     async def left(self) -> int:
-        """How many can be taken in the present window."""
+        """Return how many can be taken in the current window."""
         await ready(self._db, "hotrow_quota")
         rows = await self._db.query(USED, self.name)
         if not rows:
@@ -94,22 +94,22 @@ class Quota:
         return self.limit if starts_us < _start_us(now, self._window_us) else max(0, self.limit - used)
 
     async def resets_at(self) -> datetime:
-        """When the present window ends, by the database's clock."""
+        """Return the end of the current window by the database's clock."""
         [(now,)] = await self._db.query(NOW)
         return EPOCH + timedelta(microseconds=_start_us(now, self._window_us) + self._window_us)
 
     async def sweep(self) -> int:
-        """Remove up to `SWEPT_MAX` quotas, of any name, whose window ended more than an hour ago; how many."""
+        """Remove up to `SWEPT_MAX` quotas of any name whose window ended over an hour ago; return their number."""
         await ready(self._db, "hotrow_quota")
         [(now,)] = await self._db.query(NOW)
         return await self._db.execute(SWEEP, _start_us(now, 1) - SWEPT_AFTER_US, SWEPT_MAX)
 
 
 async def _take(on: Statements, name: str, amount: int, limit: int, window_us: int) -> bool:
-    """Ask the database for the time, then for the amount in the window of that time.
+    """Read the database's time, then take the amount from the window of that time.
 
-    The one statement that takes is exact by itself; the time before it says when this call happened. Who is overtaken
-    by the opening of a later window counts in that one: no window is ever opened again.
+    The one statement that takes is exact by itself. A call that is overtaken by the opening of a later window counts
+    in that one: no window is ever opened again.
     """
     if amount > limit:
         return False

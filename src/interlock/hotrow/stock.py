@@ -1,16 +1,16 @@
-"""Stock: so many units of one thing, taken by everybody at once, never oversold and never negative (D8).
+"""Stock: units of one thing, taken by concurrent callers, never oversold and never negative (D8).
 
     stock = db.stock("sku-1")
     await stock.add(100)
     ok = await stock.take(2)                          # False when not enough
-    held = await stock.reserve(2, for_s=60)           # None when not enough
-    await held.confirm()                              # sold; False when it has expired
+    reservation = await stock.reserve(2, for_s=60)    # None when not enough
+    await reservation.confirm()                       # sold; False when it has expired
 
 The check and the change of a `take` are one conditional UPDATE: no reader comes between them on any engine. What was
 added is always `available + reserved + sold`, in every transaction. A reservation expires by the clock of the database
-and no other (G8); what has expired goes back when somebody finds too little, asks what is left, or calls `expire`.
+and no other (G8). Expired units return when a caller finds too few, calls `left`, or calls `expire`.
 
-Takers of one stock still wait for each other: the row is one. It is the price of being exact.
+Callers that take from one stock still wait for each other, because it is one row.
 """
 
 from datetime import datetime, timedelta
@@ -23,10 +23,10 @@ from interlock.hotrow.tables import ready
 from interlock.sql.executor import Executor, Statements
 
 EXPIRED_MAX = 100
-"""G6: reservations that one call gives back."""
+"""G6: expired reservations that one transaction returns."""
 
 EXPIRIES_MAX = 100
-"""G6: so many times a caller who needs the units does so, one transaction after the other."""
+"""G6: such transactions, one after the other, of a call that needs the units."""
 
 HELD_S_MAX = 366 * 24 * 3600.0
 """The longest that a reservation may be held."""
@@ -62,7 +62,7 @@ END_DUE = (
 
 
 class Counts(NamedTuple):
-    """Where the units of a stock are. Their sum is what was added."""
+    """The units of a stock by state. Their sum is the number that was added."""
 
     available: int
     reserved: int
@@ -70,119 +70,119 @@ class Counts(NamedTuple):
 
 
 class Reservation:
-    """Units that are held for somebody until they are confirmed, released, or the time is over."""
+    """Units that are reserved until they are confirmed, released or expired."""
 
     def __init__(
         self, stock: "Stock", identifier: str, *, quantity: int | None = None, expires_at: datetime | None = None
     ) -> None:
         self.id = identifier
-        """Keep it, and `stock.reservation(id)` gives the reservation again after a restart."""
+        """Store it: `stock.reservation(id)` returns the reservation again after a restart."""
         self.quantity = quantity
-        """How many; None for one that was asked for by its id."""
+        """Reserved units; None for a reservation that was looked up by its id."""
         self.expires_at = expires_at
-        """Until when, by the database's clock; None for one that was asked for by its id."""
+        """Expiry by the database's clock; None for a reservation that was looked up by its id."""
         self._stock = stock
 
     def __repr__(self) -> str:
         return f"Reservation({self.id!r}, quantity={self.quantity}, expires_at={self.expires_at})"
 
     async def confirm(self) -> bool:
-        """The units are sold. False when it was not in time, or was released; asked again, the answer is the same."""
+        """Sell the units; return False when it has expired or was released. A repeated call returns the same."""
         return await self._stock.end(self.id, confirmed=True)
 
     async def release(self) -> bool:
-        """The units go back. False when they had gone back already, or were sold; asked again, the same answer."""
+        """Give the units back; return False when it has expired or was confirmed. A repeated call returns the same."""
         return await self._stock.end(self.id, confirmed=False)
 
 
 class Stock:
-    """The units of one thing in a database. Any number of them, in any number of processes, may stand for one name."""
+    """The units of one thing in a database. Any number of handles, in any number of processes, may use one name."""
 
     def __init__(self, db: Executor, name: str) -> None:
         self.name = checked_name("stock", name)
-        """What the units are of."""
+        """The primary key of its row."""
         self._db = db
 
     async def add(self, quantity: int, *, key: str | None = None) -> None:
-        """More units to take. The first ones make the stock."""
+        """Add units. The first call creates the stock."""
         checked_amount("stock.add", quantity)
         await ready(self._db, "hotrow_stock")
         await self._db.execute(ADD, self.name, quantity, key=key_of("stock", self.name, key))
 
     async def take(self, quantity: int = 1, *, key: str | None = None) -> bool:
-        """Sell so many, all or none; False when not so many can be taken. The same key gives the same answer."""
+        """Sell the whole quantity; return False when fewer are available. A key repeats its answer."""
         checked_amount("stock.take", quantity)
         await ready(self._db, "hotrow_stock")
         if await self._db.execute(TAKE, self.name, quantity, key=key_of("stock", self.name, key)):
             return True
-        # With a key the second look is part of the answer, whatever it finds: a call that is repeated later, when more
-        # has expired, must not find another answer than the first.
-        if not await self._may_be_there(quantity) and key is None:
+        # With a key the second attempt is part of the answer: a call that is repeated after more has expired must
+        # return the same as the first.
+        if not await self._enough_after_expiry(quantity) and key is None:
             return False
         return bool(
             await self._db.execute(TAKE, self.name, quantity, key=key_of("stock", self.name, key, "-second-look"))
         )
 
     async def give_back(self, quantity: int = 1, *, key: str | None = None) -> None:
-        """Units that were sold can be taken again. More than were ever sold is a ConstraintViolation."""
+        """Make sold units available again. Raises ConstraintViolation for more than were sold."""
         checked_amount("stock.give_back", quantity)
         await ready(self._db, "hotrow_stock")
         if key is None:
             await _give_back(self._db, self.name, quantity)
         else:
-            # In a transaction, so that what was refused has not used its key up: the sale may be on its way.
+            # In a transaction, so that a refused call does not use up its key: the sale may commit later.
             await self._db.transact(_give_back, self.name, quantity, key=key_of("stock", self.name, key))
 
     async def left(self) -> int:
-        """How many can be taken now."""
+        """Return how many can be taken now."""
         counts = await self.counts()
         if counts.reserved:
-            counts = await self._without_expired()
+            counts = await self._counts_after_expiry()
         return counts.available
 
     async def counts(self) -> Counts:
-        """Where the units are. A reservation that has expired counts as reserved until it has gone back."""
+        """Return the units by state. An expired reservation counts as reserved until its units are returned."""
         await ready(self._db, "hotrow_stock")
         rows = await self._db.query(COUNTS, self.name)
         return Counts(*_whole(*rows[0])) if rows else Counts(0, 0, 0)
 
     async def reserve(self, quantity: int = 1, *, for_s: float, key: str | None = None) -> Reservation | None:
-        """Hold so many for so many seconds, all or none; None when not so many can be taken."""
+        """Reserve the whole quantity for `for_s` seconds; return None when fewer are available."""
         checked_amount("stock.reserve", quantity)
         seconds = checked_seconds("stock.reserve(for_s=)", for_s, HELD_S_MAX)
         await ready(self._db, "hotrow_stock", "hotrow_reservation")
-        held = await self._reserve(quantity, seconds, key, "")
-        if held is None and (await self._may_be_there(quantity) or key is not None):
-            held = await self._reserve(quantity, seconds, key, "-second-look")
-        return held
+        reservation = await self._reserve(quantity, seconds, key, "")
+        if reservation is None and (await self._enough_after_expiry(quantity) or key is not None):
+            reservation = await self._reserve(quantity, seconds, key, "-second-look")
+        return reservation
 
     def reservation(self, identifier: str) -> Reservation:
-        """The reservation of that id, for instance one that was made before a restart. Nothing is looked up."""
+        """Return the reservation of that id, for instance of one made before a restart. Nothing is read."""
         return Reservation(self, str(_uuid(identifier)))
 
     async def expire(self) -> int:
-        """Give back what has expired, at most `EXPIRED_MAX` reservations; how many units came back."""
+        """Return the units of at most `EXPIRED_MAX` expired reservations to the stock; return their number."""
         await ready(self._db, "hotrow_stock", "hotrow_reservation")
-        # A plain read, which waits for nobody, tells most callers that there is nothing to do.
+        # A plain read, which takes no lock, is enough for most calls: nothing has expired.
         if not await self._db.query(ANY_DUE, self.name):
             return 0
         return await self._db.transact(_expire, self.name, EXPIRED_MAX)
 
-    async def _may_be_there(self, quantity: int) -> bool:
-        """Whether a second look is worth it: what has expired came back, by this caller or by another at the time."""
-        return (await self._without_expired()).available >= quantity
+    async def _enough_after_expiry(self, quantity: int) -> bool:
+        """Return expired units to the stock and report whether enough are available for a second attempt."""
+        return (await self._counts_after_expiry()).available >= quantity
 
-    async def _without_expired(self) -> Counts:
+    async def _counts_after_expiry(self) -> Counts:
         for _ in range(EXPIRIES_MAX):
             if not await self.expire():
                 break
         return await self.counts()
 
     async def end(self, identifier: str, *, confirmed: bool) -> bool:
-        """What `confirm` and `release` of a reservation do."""
+        """End a reservation, for `Reservation.confirm` and `Reservation.release`."""
         await ready(self._db, "hotrow_stock", "hotrow_reservation")
         how = "confirm" if confirmed else "release"
-        # The id is the key: whoever crashed before hearing the answer asks again and hears it.
+        # The id is the key: a caller that crashed before it got the answer repeats the call and gets it.
         key = key_of("reservation", self.name, f"{identifier}:{how}")
         return await self._db.transact(_end, self.name, _uuid(identifier), confirmed, key=key)
 
@@ -200,7 +200,7 @@ async def _give_back(on: Statements, name: str, quantity: int) -> None:
     if not await on.execute(GIVE_BACK, name, quantity):
         raise ConstraintViolation(
             f"{quantity:,} of {name!r} were given back, and fewer are sold. Nothing was changed.",
-            why="Giving back more than was sold would put units on sale that nobody ever added.",
+            why="Giving back more than was sold would put units on sale that were never added.",
             fix="Give back what was taken, once (pass a key); new units come with add.",
         )
 
@@ -228,7 +228,7 @@ async def _expire(tx: Statements, name: str, most: int) -> int:
     due = await tx.query(DUE, name, most)
     if not due:
         return 0
-    # Exactly those that were read: they are the first ones in this order, and nothing comes between in a transaction.
+    # Exactly the rows that were read: they are the first in this order, and a transaction sees no others.
     last = due[-1]
     ended = await tx.query(END_DUE, name, last[2], last[0])
     units = sum(_whole(*(row[0] for row in ended)))
@@ -247,7 +247,7 @@ def _uuid(identifier: object) -> UUID:
         return UUID(str(identifier))
     except ValueError:
         raise InvalidPayload(
-            f"{identifier!r} is no id of a reservation.",
+            f"{identifier!r} is not the id of a reservation.",
             why="Reservations are named by UUIDs that the database gives them.",
             fix="Pass the `id` of a reservation that `reserve` returned.",
         ) from None

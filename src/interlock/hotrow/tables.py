@@ -1,7 +1,7 @@
-"""The tables behind stock, balances, quotas and parents: ordinary ones, made when the first helper needs them.
+"""The tables of stock, balances, quotas and parents: ordinary tables, created when the first helper needs them.
 
-They are the user's to read, join and back up; the helpers only promise what holds as long as nobody else writes to
-them. A table is looked for before it is made, so that a role that may not create tables can use those that are there.
+Users may read, join and back them up; the guarantees hold only while no other code writes to them. The helpers look for
+a table before they create it, so that a role without CREATE rights can use existing tables.
 
 On PostgreSQL two sessions that create one table at the same time can fail although both say IF NOT EXISTS; the loser
 looks again, and finds it.
@@ -16,7 +16,7 @@ from interlock.hotrow.counters.once import Once
 from interlock.sql.executor import Executor, Statements
 
 ATTEMPTS_MAX = 5
-"""How often a table is looked for and made; each failure means that somebody else has just made it."""
+"""Attempts to find or create a table; each failure means that another session has just created it."""
 
 TABLES: Mapping[str, str] = {
     "hotrow_stock": """
@@ -70,7 +70,7 @@ INDEXES: Mapping[str, str] = {
 
 
 class _Made:
-    """What one database is known to have."""
+    """The tables that one database is known to have."""
 
     def __init__(self) -> None:
         self.tables: set[str] = set()
@@ -81,7 +81,7 @@ _made: WeakKeyDictionary[Executor, _Made] = WeakKeyDictionary()
 
 
 async def ready(db: Executor, *tables: str) -> None:
-    """See to it that the tables are there. Costs a look into a set once they are known to be."""
+    """Create the tables that are missing. Costs one set lookup once they are known to exist."""
     made = _made.get(db)
     if made is None:
         made = _made.setdefault(db, _Made())
@@ -89,11 +89,11 @@ async def ready(db: Executor, *tables: str) -> None:
         return
     for table in tables:
         if table not in made.tables:
-            await made.making.do(table, partial(_made_by_somebody, db, table))
+            await made.making.do(table, partial(_ensure_table, db, table))
             made.tables.add(table)
 
 
-async def _made_by_somebody(db: Executor, table: str) -> None:
+async def _ensure_table(db: Executor, table: str) -> None:
     failed: TransactionError | None = None
     for _ in range(ATTEMPTS_MAX):
         if await _is_there(db, table):
@@ -112,12 +112,12 @@ async def _is_there(db: Executor, table: str) -> bool:
     try:
         await db.query(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - one of the names above.
     except TransactionError:
-        return False  # Whatever else may be wrong shows when it is made.
+        return False  # Any other failure shows when it is created.
     return True
 
 
 async def _make(tx: Statements, table: str) -> None:
-    # With its index in one transaction: who finds the table has the index too.
+    # In one transaction with its index: a session that finds the table finds the index too.
     await tx.execute(TABLES[table])
     if table in INDEXES:
         await tx.execute(INDEXES[table])

@@ -1,8 +1,8 @@
-"""A tool: a workload with what it needs, which the advisor holds against what is measured (D10, D16).
+"""Tools: workloads with declared needs, which the advisor compares with measurements (D10, D16).
 
     Tool("stock", write_latency_budget=0.020, aggregate_write_rate=500, latency_critical=True)
 
-What it declares says nothing of where it lives; that is the advisor's affair. Its knobs are settings of the database
+A declaration does not say where the workload lives; the advisor proposes that. Its knobs are settings of the database
 that has its name, or that was opened with it. A knob that is not given is left to the environment, to `[tools.NAME]`
 and `[databases.NAME]` of `interlock.toml`, and to its default, in this order but for a database's own table, which
 comes before its tool's.
@@ -31,16 +31,16 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class Tool(_Named, frozen=True, kw_only=True):
-    """What a workload needs, and the knobs that are set for it. Raises DefinitionError for what cannot be meant."""
+    """The needs of a workload, and its knobs. Raises DefinitionError for a value out of range."""
 
     write_latency_budget: float
     """Seconds within which 99 of 100 writes should be durable."""
     aggregate_write_rate: float
     """Writes per second that it needs, all its writers together."""
     latency_critical: bool = False
-    """Whether somebody waits for the write: without it, being over the budget is a pity and no reason to move."""
+    """Whether a user waits for the write. If not, the advisor never proposes a move for being over the budget."""
     shardable: bool | None = None
-    """Whether its hot rows can be spread: a plain count can, a balance with a limit cannot. None: nobody has said."""
+    """Whether its hot rows can be spread: a plain count can, a balance with a limit cannot. None: not declared."""
     counter_shard_count: int | None = None
     counter_kind: str | None = None
     group_commit_window: float | None = None
@@ -50,8 +50,8 @@ class Tool(_Named, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         name: object = self.name  # Not every caller has a type checker.
-        told = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
-        _demand(told, "name", name, f"a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
+        valid = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
+        _demand(valid, "name", name, f"a text of 1 to {NAME_CHARACTERS_MAX} printable characters")
         budget, rate = self.write_latency_budget, self.aggregate_write_rate
         within = number(budget) and 0 < budget <= BUDGET_S_MAX
         _demand(
@@ -70,15 +70,15 @@ class Tool(_Named, frozen=True, kw_only=True):
 
 
 def tool_settings(tool: Tool) -> dict[str, float]:
-    """The knobs that are set in the tool, as settings of a database."""
-    given = {knob: cast("float | None", getattr(tool, knob)) for knob in KNOBS if knob in KINDS}
-    return {knob: value for knob, value in given.items() if value is not None}
+    """Return the knobs that are set in the tool, as settings of a database."""
+    knobs = {knob: cast("float | None", getattr(tool, knob)) for knob in KNOBS if knob in KINDS}
+    return {knob: value for knob, value in knobs.items() if value is not None}
 
 
 def declared_tool(
     name: str, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> Tool | None:
-    """The tool of that name in `interlock.toml`; None if nothing is declared of it. Raises BadUsage for half of it."""
+    """Return the tool of that name in `interlock.toml`; None without a declaration. Raises BadUsage for half of one."""
     found = configured_tool(name, environment=environment, folder=folder)
     missing = [each for each in _NEEDED if each not in found]
     if len(missing) == len(_NEEDED) and not {"latency_critical", "shardable"} & set(found):
@@ -96,7 +96,7 @@ def declared_tool(
 
 
 def undeclared(name: str) -> Tool:
-    """A tool of which nobody has said anything: no budget that could be missed, no rate that is needed."""
+    """Return a tool without a declaration: the longest budget and no required rate."""
     return Tool(name, write_latency_budget=BUDGET_S_MAX, aggregate_write_rate=0.0)
 
 

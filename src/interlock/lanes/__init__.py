@@ -1,9 +1,9 @@
 """Lanes: one database, one writer, any number of clients, no lost update, nothing acknowledged before it is durable.
 
 A lane is a SQLite file with a single writer. Transactions that wait are executed one after the other, each in a
-savepoint of its own, inside one SQLite transaction, and made durable by one write: the group. That is why a lane is
-fastest exactly where others are slowest, when everybody writes the same row.
+savepoint of its own, inside one SQLite transaction, and made durable by one write: the group. So a lane is fastest
+where other databases are slowest: when all clients write the same row.
 
-`group` runs a group, `lane` gathers and acknowledges, `threads` drives, `reads` reads beside it, `ownership` keeps it
-single. Nothing here knows dialects or workflows: it takes SQLite's SQL and functions over a `Session`.
+`writer` runs a group, `lane` gathers, drives and acknowledges, `reads` reads beside it, `ownership` keeps it single.
+Nothing here knows dialects or workflows: it takes SQLite's SQL and functions over a `Session`.
 """

@@ -1,8 +1,8 @@
-"""The mark of a lane that is being filled by a move: nobody opens it for use before it has arrived.
+"""The draft mark of a lane that a move is filling: it cannot be opened for use before the move has arrived.
 
-The mark is made in the transaction that makes the lane, so there is no instant at which somebody could take a draft for
-a database. The mover opens its draft by a permission of its own. When the source has committed its tombstone the draft
-is the truth: the mover takes the mark away, or, when the mover died first, whoever has seen the tombstone does.
+The transaction that makes the lane also makes the mark, so no other process can take a draft for a database. The mover
+opens its draft with a permission of its own. Once the source has committed its tombstone, the draft is the truth and
+the mover removes the mark. If the mover died first, the next process that has read the tombstone removes it.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -34,24 +34,24 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)"
 
 
 class Draft(NamedTuple):
-    """The permission of a mover, and what the mark says: this move, from there, is filling the lane."""
+    """A mover's permission, and the content of the mark: the move of this epoch fills the lane from `source`."""
 
     epoch: int
     source: str
 
 
 class Arrived(NamedTuple):
-    """The permission of whoever has seen the tombstone of a move: with that epoch the draft is the truth."""
+    """The permission of a process that has read a move's tombstone: with that epoch the draft is the truth."""
 
     epoch: int
 
 
 Permission = Draft | Arrived | None
-"""None is everybody's: a draft is refused."""
+"""None is the permission of every other process: a draft is refused."""
 
 
 def draft_of(connection: apsw.Connection) -> Draft | None:
-    """The mark in the file of this connection; None when it is no draft."""
+    """Return the draft mark in the file of this connection; None when the file is not a draft."""
     run = connection.cursor().execute
     with one_snapshot(connection):
         if run(_EXISTS).get is None:
@@ -62,10 +62,10 @@ def draft_of(connection: apsw.Connection) -> Draft | None:
 
 
 def left_for(connection: apsw.Connection, permission: Permission) -> Tombstone | None:
-    """The tombstone that sends whoever opens this file on.
+    """Return the tombstone that redirects a process opening this file, or None.
 
-    A draft at a place that was left before keeps that tombstone until it arrives: it is none for those who were sent
-    here by the end of the move.
+    A draft at a place that was left before keeps that tombstone until it arrives. A process that the end of the move
+    sent here ignores it.
     """
     with one_snapshot(connection):
         mark = draft_of(connection)
@@ -75,9 +75,9 @@ def left_for(connection: apsw.Connection, permission: Permission) -> Tombstone |
 
 
 def admit(connection: apsw.Connection, permission: Permission, what: object) -> None:
-    """Let whoever opens this file in, and make or remove its mark; raises UnavailableError for a draft of others.
+    """Check the permission to open this file, and make or remove its mark.
 
-    Called inside a transaction that writes, when the permission is to change anything.
+    Call it inside a write transaction if the permission changes the mark. Raises UnavailableError for another's draft.
     """
     run, mark = connection.cursor().execute, draft_of(connection)
     if isinstance(permission, Draft):
@@ -92,24 +92,24 @@ def admit(connection: apsw.Connection, permission: Permission, what: object) -> 
             raise _arriving(what, mark)
         run(_REMOVE)
         run(_REMOVE_TOMBSTONE)
-        run(_MAKE_ARRIVED)  # The next move has a higher epoch, whoever has let this one arrive.
+        run(_MAKE_ARRIVED)  # So the next move gets a higher epoch, even if this mover has died.
         run(_WRITE_ARRIVED, (mark.epoch,))
 
 
 def mark_again(connection: apsw.Connection, draft: Draft) -> None:
-    """Another move fills this draft, which is empty. Inside a transaction of the mover's."""
+    """Mark this empty draft as filled by another move. Runs inside a transaction of the mover."""
     run = connection.cursor().execute
     run(_REMOVE)
     _make(run, draft)
 
 
 def arrival() -> Work:
-    """The transaction by which a draft becomes the database: run by the mover, on the lane that it has filled."""
+    """Return the transaction that turns a draft into the database. The mover runs it on the lane that it has filled."""
     return Work(_arrive)
 
 
 def departure(url: str, epoch: int, time_us: int) -> Work:
-    """The last transaction of a lane that its only user leaves. Nothing else may wait in the lane with it."""
+    """Return the last transaction of a lane that its only user leaves. Nothing else may wait in the lane with it."""
     return Work(_depart, Tombstone(url, epoch, time_us))
 
 

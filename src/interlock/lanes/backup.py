@@ -1,8 +1,8 @@
-"""A copy of a local lane while its owner goes on: one instant of it, with everything acknowledged before.
+"""The backup of a local lane while its owner goes on: a copy of one instant, with everything acknowledged before.
 
-SQLite's own backup copies page by page inside one read transaction, so the copy is of the moment when it began,
-whatever is written meanwhile; a writer never waits for it. The log beside the file is part of what is read. A lane that
-nobody has open is read without a lock, and read again if somebody came meanwhile.
+SQLite's own backup copies page by page inside one read transaction, so the copy is of the moment when it began. A
+writer never waits for it. The log beside the file is part of what is read. A lane that no process has open is read
+without a lock, and read again if a process opened it meanwhile.
 
 The copy is checked by SQLite and synced before it gets its name.
 """
@@ -32,7 +32,7 @@ Watch = Callable[[str, int, int], None]
 
 
 class Copied(NamedTuple):
-    """What was copied."""
+    """The result of a backup."""
 
     path: Path
     pages: int
@@ -96,13 +96,13 @@ def _copy(source: Path, temporary: Path, watch: Watch) -> None:
             return
     raise LaneOwned(
         f"lane {source} was opened and written {LOOKS_MAX} times while it was copied.",
-        why="Nobody had it open when the copy began.",
+        why="No process had it open when the copy began.",
         fix="Try again: beside an owner that goes on, a copy is made in one go.",
     )
 
 
 def _copied(source: Path, temporary: Path, watch: Watch) -> bool:
-    """Copy one instant; returns whether it was read under a lock, beside its log."""
+    """Copy one instant; return whether it was read under a lock, beside its log."""
     temporary.unlink(missing_ok=True)
     with opened_to_look(source) as (connection, locked):
         # The transaction keeps the instant, however many steps the copy takes.
@@ -116,7 +116,7 @@ def _copied(source: Path, temporary: Path, watch: Watch) -> bool:
                     backup.step(PAGES_AT_ONCE)
                     watch("copying pages", backup.page_count - backup.remaining, backup.page_count)
             if notes.watched(copy):
-                with copy:  # Nobody moves the copy.
+                with copy:  # No mover reads notes of the copy.
                     notes.unwatch(copy)
         finally:
             copy.close()
@@ -137,7 +137,7 @@ def _checked(temporary: Path, clock: Clock, prepare: Prepare) -> Facts:
         if finding.severity == "error":
             raise CorruptionError(
                 f"the copy is not whole: {finding.what}",
-                why="The lane itself is damaged, or is none.",
+                why="The lane itself is damaged, or the file is not a lane.",
                 fix="Look at it with `interlock doctor`.",
             )
     return facts

@@ -1,7 +1,7 @@
-"""What makes a group durable beyond the local disk, as a lane sees it.
+"""The durable log of a lane, which makes a group durable beyond the local disk.
 
-A local lane needs nothing of the kind: its commit is durable when SQLite says so. A lane on a bucket hands every group
-on, and nobody is told, and nothing is shown, before that is done (G2, G7).
+A local lane needs none: its commit is durable when SQLite says so. A lane on a bucket hands every group on. Nothing is
+acknowledged and nothing is shown before that is done (G2, G7).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from interlock.seams import Clock
 
 
 class DurableLog(Protocol):
-    """The log beyond. Only the lane's driver calls it, but for `current`."""
+    """The log beyond the local disk. Only the lane's driver calls it, except for `current`."""
 
     local_sync: bool
     """Whether the local file must be synced as well; False when it is only a cache."""
@@ -30,15 +30,15 @@ class DurableLog(Protocol):
         ...
 
     def between(self) -> None:
-        """Everybody has been told: time for upkeep. Raises as `append` does."""
+        """Run upkeep, after all waiters were notified. Raises as `append` does."""
         ...
 
     def current(self) -> bool:
-        """Whether this lane is surely still the owner, so that what a read shows is the latest that there is."""
+        """Whether this lane is surely still the owner, so that reads see the latest state."""
         ...
 
     def close(self, *, clean: bool) -> None:
-        """The lane is closed. `clean`: everything that is in the local file is in the log."""
+        """Close the log. `clean`: everything that is in the local file is in the log."""
         ...
 
 
@@ -50,7 +50,7 @@ HandOff = Callable[[], None]
 
 
 class HandedOff:
-    """A log beyond that is one function, for experiments and tests."""
+    """A durable log that is one function, for experiments and tests."""
 
     local_sync = True
     upkeep_failed = 0
@@ -59,23 +59,23 @@ class HandedOff:
         self._hand_off = hand_off
 
     def append(self, frames: int, time_us: int) -> None:
-        """Hand it on."""
+        """Call the function."""
         del frames, time_us
         self._hand_off()
 
     def between(self) -> None:
-        """There is nothing to look after."""
+        """Do nothing: there is no upkeep."""
 
     def current(self) -> bool:
-        """There is no other owner."""
+        """Return True: there is no other owner."""
         return True
 
     def close(self, *, clean: bool) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def stored_us(lane_us: int, clock: Clock) -> int:
-    """The time that a group is stored with: the clock's, or the lane's own if that is ahead.
+    """Return the time that a group is stored with: the clock's, or the lane's own if that is ahead.
 
     The lane's own stands still while no transaction asks for the time, and history is kept and found by this one.
     """

@@ -1,4 +1,4 @@
-"""Opening SQLite the way a lane needs it, and the wall that user statements cannot climb.
+"""SQLite connections as a lane needs them, and the authorizer that confines user statements.
 
 The writer's log is SQLite's own write-ahead log with `synchronous=FULL`: one fsync per group, and readers see a commit
 only after that fsync (G7). An authorizer refuses what would break out of a savepoint: transaction control, ATTACH,
@@ -17,9 +17,9 @@ from pathlib import Path
 import apsw
 
 Prepare = Callable[[apsw.Connection, Callable[[], int]], None]
-"""What the layer above does with every new connection, such as registering its SQL functions.
+"""Prepares every new connection for the layer above, such as by registering its SQL functions.
 
-The second argument tells the running transaction's time, in microseconds since the epoch.
+The second argument returns the running transaction's time, in microseconds since the epoch.
 """
 
 Check = Callable[[apsw.Connection], None]
@@ -27,10 +27,10 @@ Check = Callable[[apsw.Connection], None]
 
 OWN_PREFIX = "interlock_"
 WATCH_PREFIX = "interlock_watch_"
-"""The triggers of a mover, which note what is written."""
+"""The prefix of a mover's triggers, which note every write."""
 
 NOTES = "interlock_touched"
-"""Where they note it."""
+"""The table of their notes."""
 
 STATEMENTS_CACHED = 500
 BUSY_MS_MAX = 5_000
@@ -78,7 +78,7 @@ _NAMED_FIRST = (
 )
 _CHANGES_TABLES = {apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE}
 _PRAGMAS_ALLOWED = {"schema_version", "table_info", "foreign_key_list", "quick_check"}
-"""What the layer above asks to know the schema. `schema_version` could also be set, so only the plain form passes."""
+"""The pragmas that read the schema. `schema_version` could also be set, so only its plain form passes."""
 
 _WRITES = ("foreign_keys = ON", "wal_autocheckpoint = 0", "fullfsync = ON", "recursive_triggers = ON")
 """Of every connection that writes. Recursive, because else the rows that OR REPLACE removes would not be noted."""
@@ -108,7 +108,7 @@ class Wall:
     def __call__(
         self, action: int, first: str | None, second: str | None, _database: str | None, by: str | None
     ) -> int:
-        """SQLite asks whether a statement may do this."""
+        """Decide whether a statement may do this, as SQLite's authorizer callback."""
         if not self.up:
             return apsw.SQLITE_OK
         if action in _CHANGES_TABLES:
@@ -144,7 +144,7 @@ def _ours(name: str | None) -> bool:
 def open_writer(
     path: Path | None, *, vfs: str | None = None, check: Check | None = None, sync: bool = True
 ) -> apsw.Connection:
-    """The single writing connection of a lane; None is a database in memory.
+    """Open the single writing connection of a lane; None is a database in memory.
 
     With `check` the file must exist, and is not changed before the check has passed. Without `sync` it is only a cache
     of what is durable elsewhere.
@@ -164,9 +164,9 @@ def open_writer(
 
 
 def open_beside(path: Path) -> apsw.Connection:
-    """A connection of a mover, which reads and writes beside the owner. The file must exist.
+    """Open a connection of a mover, which reads and writes beside the owner. The file must exist.
 
-    It never folds the log but as the last one who has the file open, when nobody else is disturbed.
+    It folds the log only as the last connection of the file, when that disturbs no other.
     """
     with _connected(path, vfs=None, make=False) as connection:
         for pragma in ("synchronous = FULL", *_WRITES):
@@ -176,7 +176,7 @@ def open_beside(path: Path) -> apsw.Connection:
 
 
 def open_reader(path: Path, *, check: Check) -> apsw.Connection:
-    """A connection that can only read, beside the writer. The file must exist and pass the check."""
+    """Open a connection that can only read, beside the writer. The file must exist and pass the check."""
     with _connected(path, vfs=None, make=False) as connection:
         connection.execute("PRAGMA query_only = ON")
         _harden(connection)
@@ -187,7 +187,7 @@ def open_reader(path: Path, *, check: Check) -> apsw.Connection:
 
 @contextlib.contextmanager
 def _connected(path: Path | None, *, vfs: str | None, make: bool) -> Generator[apsw.Connection]:
-    """A connection that is closed again when preparing it fails."""
+    """Yield a new connection, which is closed again when preparing it fails."""
     connection = apsw.Connection(
         ":memory:" if path is None else str(path),
         flags=apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0),
@@ -195,7 +195,7 @@ def _connected(path: Path | None, *, vfs: str | None, make: bool) -> Generator[a
         vfs=vfs,
     )
     try:
-        # Nobody else writes, but a reader that recovers or closes the file may hold it for a moment.
+        # No other process writes, but a reader that recovers or closes the file may hold it for a moment.
         connection.set_busy_timeout(BUSY_MS_MAX)
         yield connection
     except BaseException:

@@ -1,4 +1,4 @@
-"""The contention signal: which rows writers hand to each other, how often, and how long they wait for it (D9).
+"""The contention signal: which rows writers hand to each other, how often, and how long they wait for them (D9).
 
 A write is a *hand-off* when the row's previous write was executed while this transaction was already waiting: the two
 depend on each other, and no batching takes that away (D13). Many writes to many rows are volume, not contention, and
@@ -23,7 +23,7 @@ FADED = 0.01
 """Less than one hand-off or conflict in a hundred is left of it: it is not shown any more."""
 
 Source = Literal["lane", "workflow", "postgres"]
-"""Who saw it: a lane's writer, an engine of workflows, or a client (or the views) of PostgreSQL."""
+"""The observer: a lane's writer, an engine of workflows, or a client (or the views) of PostgreSQL."""
 
 
 class HotRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class HotRow(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     key: object
-    """The value of the primary key, a tuple if it has several columns, or the row's number if there is none."""
+    """The value of the primary key, a tuple for several columns, or the row's number without a primary key."""
     handoffs_per_s: float
     writes_per_s: float
     wait_s: float
@@ -67,26 +67,26 @@ class Contention:
 
     @classmethod
     def watching(cls, settings: LaneSettings, *, source: Source = "lane") -> Self:
-        """One with the bounds that these settings have."""
+        """Return a signal with the bounds of these settings."""
         return cls(
             rows_max=settings.contention_rows_max, flag_threshold=settings.contention_flag_threshold, source=source
         )
 
     def learned(self, types: dict[str, tuple[str, ...]]) -> None:
-        """The declared types of the keys of tables: with them the layer above turns keys back into what was written."""
+        """Remember the declared key types of tables: the layer above needs them to decode keys."""
         if len(self._key_types) > self.rows_max:
             watched = {table for table, _ in self._rows}
             self._key_types = {table: kinds for table, kinds in self._key_types.items() if table in watched}
         self._key_types.update(types)
 
     def key_types(self, table: str) -> tuple[str, ...]:
-        """The declared types of the columns of a table's key; empty when it has none, or is not known."""
+        """Return the declared types of a table's key columns; empty when it has no key, or is unknown."""
         return self._key_types.get(table, ())
 
     def wrote(
         self, rows: Iterable[tuple[str, object]], *, waiting_since_s: float, now_s: float, weight: float = 1.0
     ) -> None:
-        """A transaction that began to wait at `waiting_since_s` has just written these rows; it stands for `weight`."""
+        """Count writes of these rows by a transaction that waited since `waiting_since_s`; it stands for `weight`."""
         known = self._rows
         for key in rows:
             row = known.get(key)
@@ -103,16 +103,16 @@ class Contention:
             row.last_s = now_s
 
     def conflicted(self, rows: Iterable[tuple[str, object]], *, now_s: float, weight: float = 1.0) -> None:
-        """A transaction on these rows has to be done again, because another one came first."""
+        """Count a conflict: a transaction on these rows has to be repeated, because another one came first."""
         for key in rows:
             self._row(key, now_s).conflicts += weight
 
     def took_turns(
         self, key: tuple[str, object], *, writes: float, handoffs: float, wait_s: float, now_s: float
     ) -> None:
-        """So many writes of one row, of which so many have waited for another one, so long together.
+        """Count `writes` of one row, of which `handoffs` waited for another one, `wait_s` in all.
 
-        A row that nobody has waited for yet is not remembered: volume costs nothing here.
+        A row that no write has waited for yet is not remembered: volume costs nothing here.
         """
         if not handoffs and key not in self._rows:
             return
@@ -133,7 +133,7 @@ class Contention:
         return row
 
     def worst(self, now_s: float) -> list[HotRow]:
-        """All rows with hand-offs or conflicts, worst first."""
+        """Return all rows with hand-offs or conflicts, worst first."""
         found: list[HotRow] = []
         for (table, key), row in list(self._rows.items()):
             _decay(row, now_s)
@@ -154,8 +154,8 @@ class Contention:
                 )
         return sorted(found, key=badness, reverse=True)
 
-    def seen(self, now_s: float) -> int:
-        """How many distinct rows were written within the window, of those that are remembered."""
+    def count_recent_rows(self, now_s: float) -> int:
+        """Return how many distinct rows, of those remembered, were written within the window."""
         return sum(now_s - row.last_s <= DECAY_S for row in list(self._rows.values()))
 
     def _forget(self, now_s: float) -> None:
@@ -168,7 +168,7 @@ class Contention:
 
 
 def badness(row: HotRow) -> tuple[bool, float, float]:
-    """What rows are sorted by, the worst last: flagged ones, then how often they are waited for, then how long."""
+    """Return the sort key of a row, the worst last: flagged, then how often it is waited for, then how long."""
     return row.flagged, row.handoffs_per_s + row.conflicts_per_s, row.wait_s
 
 

@@ -1,4 +1,4 @@
-"""Driving a coroutine inside the writer: `transact(fn)` where `fn` awaits only its `tx`.
+"""The driver of a coroutine inside the writer: `transact(fn)` where `fn` awaits only its `tx`.
 
 The coroutine never meets an event loop. Awaiting a `Request` hands it to this driver, which performs it on the writer's
 session and sends the answer back, all within one transaction and without leaving the thread. Anything else it awaits
@@ -24,13 +24,13 @@ from interlock.errors import TransactionError
 AnswerT = TypeVar("AnswerT")
 
 AWAITS_WHILE_ENDING_MAX = 100
-"""A coroutine that is told to end may await again, in `finally` blocks around each other: so often it is told again."""
+"""How often a coroutine is closed again because its `finally` blocks, nested in each other, await something."""
 
 _NO_LOOP = ("no running event loop", "There is no current event loop")
 
 
 class Requests:
-    """What one run of a function asks of the database, and what of it was not awaited."""
+    """The requests of one run of a function, and which of them were not awaited."""
 
     __slots__ = ("_left", "abandoned", "over", "running", "thread")
 
@@ -38,20 +38,20 @@ class Requests:
         self._left: dict[Request[object], None] = {}
         self.thread = threading.get_ident()
         self.running = False
-        """Whether the function's own code runs at this moment: nobody else has a tx."""
+        """Whether the function's own code runs at this moment: no other code may use its tx."""
         self.over = False
         self.abandoned = False
         """Whether the function would not end. Python closes it once more when it is collected, in any thread."""
 
     def ask(self, call: str, sql: str, perform: Callable[[], object]) -> "Request[AnswerT]":
-        """A request that has to be awaited before the function ends; its driver knows what it is performed on."""
+        """Return a request that has to be awaited before the function ends; its driver performs it."""
         request: Request[AnswerT] = Request(self, f"tx.{call}", sql, perform)
         self.refuse_if_over(request)
         self._left[cast("Request[object]", request)] = None
         return request
 
     def awaited(self, request: "Request[object]") -> None:
-        """It was awaited, and is going to be performed."""
+        """Note that the request was awaited, and is going to be performed."""
         self._left.pop(request, None)
 
     def refuse_if_over(self, request: "Request[AnswerT]") -> None:
@@ -71,7 +71,7 @@ class Requests:
         )
 
     def refuse_left(self) -> None:
-        """Raise TransactionError for a request that nobody awaited."""
+        """Raise TransactionError for a request that was never awaited."""
         for request in self._left:
             raise TransactionError(
                 f"{request} was called and not awaited, so it did not run; the transaction was rolled back.",
@@ -107,7 +107,7 @@ Run = Callable[[Callable[[], object]], object]
 
 
 def drive(start: Callable[[Requests], Awaitable[object]], context: contextvars.Context) -> object:
-    """Run the coroutine that `start` makes to its end; returns what it returns."""
+    """Run the coroutine that `start` makes to its end; return its value."""
     talk = conversation(start, context)
     answer: object = None
     try:
@@ -130,7 +130,7 @@ def conversation(
     context: contextvars.Context,
     run: Run = lambda function: function(),
 ) -> Generator["Request[object]", object, object]:
-    """What the coroutine asks, one request after the other; it is sent the answers, and returns what it returns.
+    """Yield the coroutine's requests one after the other; receive the answers, and return its value.
 
     A request that fails is thrown in, and ends it.
     """
@@ -162,10 +162,10 @@ def conversation(
                 break
             if not isinstance(request, Request):
                 raise _not_only_tx("a bare sleep" if request is None else type(request).__name__)
-            asked = cast("Request[object]", request)
-            requests.awaited(asked)
+            pending = cast("Request[object]", request)
+            requests.awaited(pending)
             try:
-                answer = yield asked
+                answer = yield pending
             except Exception as error:
                 requests.running = True
                 _throw(coroutine, context, error)
@@ -190,7 +190,7 @@ def _throw(coroutine: Coroutine[object, object, object], context: contextvars.Co
 
 
 def _end(coroutine: Coroutine[object, object, object], context: contextvars.Context) -> bool:
-    """Tell the coroutine to end, again whenever a `finally` of it awaits; False when it will not."""
+    """Close the coroutine, again whenever a `finally` of it awaits; return False when it does not end."""
     for _ in range(AWAITS_WHILE_ENDING_MAX):
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
             return True
@@ -213,7 +213,7 @@ def _not_only_tx(what: str) -> TransactionError:
     return TransactionError(
         f"a function given to transact may await only its tx, one call at a time, but it awaited {what}.",
         why="It runs inside the single writer of the lane, without an event loop: while it waited for anything else, "
-        "nobody would be served.",
+        "no other transaction would run.",
         fix="Write `await tx.execute(...)`, one after the other, without gather, tasks or timeouts. Do other waiting "
         "before transact, and pass the result as an argument.",
     )

@@ -1,8 +1,8 @@
-"""What users have said to make the schema of a lane, word for word, in the order in which they said it.
+"""The schema statements of a lane as its users wrote them, word for word, in order.
 
-A lane stores its tables as SQLite understands them; what was written, in PostgreSQL's dialect, says more. So every
-statement that has changed the schema is noted in the same transaction. One that changed nothing, such as CREATE TABLE
-IF NOT EXISTS at every start, is not: the notes grow with the schema's changes and not with time, and they are bounded.
+A lane stores its tables as SQLite understands them; the original statement, in PostgreSQL's dialect, says more. So
+every statement that has changed the schema is noted in the same transaction. One that changed nothing, such as CREATE
+TABLE IF NOT EXISTS at every start, is not: the notes grow with the schema's changes, not with time. They are bounded.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import apsw
 from interlock.lanes.session import Session
 
 DEFINITIONS_MAX = 100_000
-"""Statements that are kept; the oldest go first, which the numbers tell: the first one of all has the number 1."""
+"""Statements that are kept; the oldest go first. The very first has the number 1, so a gap is visible."""
 
 _VERSION = "PRAGMA schema_version"
 _MAKE = """
@@ -28,7 +28,7 @@ def define(session: Session, text: str, *, written: str) -> None:
     session.execute(text)
     if session.query(_VERSION) == before:
         return
-    session.defined = True  # A statement behind it that fails is not all that must be undone.
+    session.defined = True  # If a later statement fails, more than that one must be undone.
     session.own(lambda run: _note(run, written))
 
 

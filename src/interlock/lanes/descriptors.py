@@ -44,7 +44,7 @@ def _raised() -> bool:
     soft, hard = _limits()
     if soft in {hard, resource.RLIM_INFINITY}:
         return False
-    # Without a hard limit the system has one all the same, which it does not tell: so twice as many, each time.
+    # Without a hard limit the system still has one, which it does not report: so double the soft one, each time.
     most = 2 * soft if hard == resource.RLIM_INFINITY else hard
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,10 +1,10 @@
-"""The doctor: looks at a lane from outside, beside its owner or without one, and changes nothing.
+"""The doctor of a lane: examines it from outside, beside its owner or without one, and changes nothing.
 
-It reads the way that disturbs least. A lane without a log is read as an immutable file, which needs no lock and leaves
-no file behind; if somebody wrote meanwhile, it looks again. A log that an owner keeps is read beside it, as every
-reader does. A log that an owner left behind when it died is read with its index mapped read-only, or on a copy in a
-temporary folder when there is no index. Nothing here needs the lane for itself; only a lane that stays locked for
-longer than a few seconds cannot be looked at now, and then the owner is named.
+It reads in the way that disturbs least. A lane without a log is read as an immutable file, which needs no lock and
+leaves no file; if a process wrote meanwhile, it looks again. A log that an owner keeps is read beside it, as every
+reader does. The log of an owner that died is read with its index mapped read-only; without an index, on a copy in a
+temporary folder. Nothing here needs the lane for itself. Only a lane that stays locked for longer than a few seconds
+cannot be examined; then the owner is named.
 """
 
 # The type stubs of apsw know less than apsw does.
@@ -38,7 +38,7 @@ _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """What the owner of a lane says about itself."""
+    """The owner of a lane, as its lock file names it."""
 
     pid: int | None
     host: str | None
@@ -46,7 +46,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the doctor found. None is what could not be read; `findings` says why."""
+    """The doctor's report. None stands for a value that could not be read; `findings` says why."""
 
     path: str
     healthy: bool
@@ -65,7 +65,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(NamedTuple):
-    """What the pages of a lane say, all at the same instant."""
+    """The facts in the pages of a lane, all of the same instant."""
 
     page_bytes: int
     pages: int
@@ -78,9 +78,9 @@ class Facts(NamedTuple):
 
 
 def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
-    """Look at the lane in this file. `prepare` registers the functions that its schema may call.
+    """Examine the lane in this file. `prepare` registers the functions that its schema may call.
 
-    Raises TargetNotFound when there is none, and LaneOwned when it stays locked.
+    Raises TargetNotFound if no lane is there, and LaneOwned when it stays locked.
     """
     try:
         path = path.resolve()  # The log and the lock lie beside the file itself.
@@ -113,12 +113,12 @@ def examine(path: Path, *, clock: Clock, prepare: Prepare) -> LaneReport:
             break
     if facts is not None:
         findings += facts.findings
-    findings += log_and_owner(path, _log_bytes(path), owned=_told(path) is not None)
+    findings += log_and_owner(path, _log_bytes(path), owned=_owner_record(path) is not None)
     return _report(path, facts, findings)
 
 
 def look_at(path: Path, *, clock: Clock, prepare: Prepare) -> Facts:
-    """Look at the pages of a file that nobody uses. Raises CorruptionError when they cannot even be read."""
+    """Examine the pages of a file that no process uses. Raises CorruptionError when they cannot even be read."""
     try:
         return _look(path, clock, prepare)
     except apsw.Error as error:
@@ -140,7 +140,7 @@ def _report(path: Path, facts: Facts | None, findings: list[Finding]) -> LaneRep
         schema_version=facts.schema_version if facts else None,
         tables=facts.tables if facts else None,
         keys=facts.keys if facts else None,
-        lane_time=_shown(time_us / 1_000_000) if time_us else None,
+        lane_time=_time_text(time_us / 1_000_000) if time_us else None,
         findings=sorted(findings, key=lambda finding: ranks.index(finding.severity)),
     )
 
@@ -178,11 +178,11 @@ def _look(path: Path, clock: Clock, prepare: Prepare) -> Facts:
 
 @contextmanager
 def opened_to_look(path: Path) -> Generator[tuple[apsw.Connection, bool], None, None]:
-    """The lane, read-only, and whether it is read under a lock: if not, somebody may write meanwhile."""
+    """Open the lane read-only; the flag says whether it is read under a lock. If not, an owner may write meanwhile."""
     if not _log_bytes(path):
         with _connected(path, "immutable=1") as connection:
             yield connection, False
-    elif _told(path) is not None:
+    elif _owner_record(path) is not None:
         with _connected(path) as connection:
             yield connection, True
     elif _beside(path, "-shm").exists():
@@ -218,7 +218,7 @@ def _connected(path: Path, *options: str) -> Generator[apsw.Connection, None, No
 
 
 def traces(path: Path) -> tuple[int, int, int]:
-    """What a write changes: sizes and times of its files."""
+    """Return the sizes and times that a write changes."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, _log_bytes(path)
 
@@ -232,23 +232,23 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _told(path: Path) -> dict[str, object] | None:
+def _owner_record(path: Path) -> dict[str, object] | None:
     try:
         return owner_of(path)
     except OSError:
-        # A lock that this user may not read: somebody may hold it, so the lane is read as if somebody did.
+        # A lock that this user may not read: a process may hold it, so the lane is read as if one did.
         return {}
 
 
 def _owner(path: Path) -> Owner | None:
-    told = _told(path)
-    if told is None:
+    record = _owner_record(path)
+    if record is None:
         return None
-    pid, host, since_s = told.get("pid"), told.get("host"), told.get("since_s")
+    pid, host, since_s = record.get("pid"), record.get("host"), record.get("since_s")
     return Owner(
         pid=pid if isinstance(pid, int) else None,
         host=str(host) if host is not None else None,
-        since=_shown(since_s) if isinstance(since_s, int | float) else None,
+        since=_time_text(since_s) if isinstance(since_s, int | float) else None,
     )
 
 
@@ -262,5 +262,5 @@ def _locked(path: Path) -> LaneOwned:
     )
 
 
-def _shown(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,6 +1,6 @@
-"""From SQLite's exceptions to ours: a driver's exception never reaches a user.
+"""Translation of SQLite's exceptions into Interlock's: a driver's exception never reaches a user.
 
-A user's own exception stays what it is; what SQLite says is told in our three parts, with the setting that would help.
+A user's own exception stays unchanged. An error of SQLite gets our three parts, with the setting that would help.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ _DAMAGES = (apsw.CorruptError, apsw.NotADBError)
 
 
 def translated(error: BaseException) -> Exception:
-    """Our error for whatever ended a transaction; a user's own exception stays what it is."""
+    """Return our error for the exception that ended a transaction; a user's own exception is returned unchanged."""
     if isinstance(error, apsw.ConstraintError):
         return _constraint(error)
     for kind, made in _KINDS.items():
         if isinstance(error, kind):
-            return made(_told(error))
+            return made(_error_text(error))
     # A StopIteration cannot be handed to a waiting coroutine: to Python it means that one has ended.
     return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else _ended_by(error)
 
@@ -55,11 +55,11 @@ def opening(what: Path | str | None) -> Generator[None]:
 
 
 def not_executed(error: Exception) -> InterlockError:
-    """Our error for one work of a group that could not be executed; each gets its own."""
+    """Return our error for one work of a group that could not be executed; each work gets its own."""
     if isinstance(error, InterlockError):
         return again(error)
     if isinstance(error, _DAMAGES):
-        return _damaged(_told(error))
+        return _damaged(_error_text(error))
     return UnavailableError(
         f"the group could not be executed: {error}.",
         why="The disk or the file failed before the commit.",
@@ -100,16 +100,16 @@ def again(error: ErrorT) -> ErrorT:
 
 
 def _unopened(error: Exception, what: Path | str | None) -> InterlockError:
-    told = _told(error)
-    if isinstance(error, UnicodeError) or "null" in told:
+    text = _error_text(error)
+    if isinstance(error, UnicodeError) or "null" in text:
         return BadUsage(
-            f"{str(what)!r} cannot be opened: {told}.",
+            f"{str(what)!r} cannot be opened: {text}.",
             why="No file can have such a name.",
             fix="Use a name without NUL characters and lone surrogates.",
         )
     if isinstance(error, (*_DAMAGES, apsw.SQLError, ValueError)):
         return CorruptionError(
-            f"{what} is not a lane, or it is damaged: {told}.",
+            f"{what} is not a lane, or it is damaged: {text}.",
             why="Its bytes are not those that a lane writes; going on could spread the damage.",
             fix="Check the address. If it is the lane: keep its files, run `interlock doctor`, and restore a backup.",
         )
@@ -120,32 +120,32 @@ def _unopened(error: Exception, what: Path | str | None) -> InterlockError:
             fix="Find out what else has the file open, and end it.",
         )
     return UnavailableError(
-        f"{what} cannot be opened: {getattr(error, 'strerror', None) or told}.",
+        f"{what} cannot be opened: {getattr(error, 'strerror', None) or text}.",
         why="The system refused: the folder, its permissions, the length of the name, or the disk.",
         fix="Check that the folder can be made and written by this user, and that no part of the path is a file.",
     )
 
 
 def _constraint(error: apsw.ConstraintError) -> TransactionError:
-    told = _told(error)
-    if TYPE_CHECK_PREFIX not in told:
-        return ConstraintViolation(f"the transaction violates a constraint: {told}.")
+    text = _error_text(error)
+    if TYPE_CHECK_PREFIX not in text:
+        return ConstraintViolation(f"the transaction violates a constraint: {text}.")
     return TransactionError(
-        f"the value for column {told.rpartition(TYPE_CHECK_PREFIX)[2]!r} is of another type, or out of its range.",
+        f"the value for column {text.rpartition(TYPE_CHECK_PREFIX)[2]!r} is of another type, or out of its range.",
         why="A column takes only values of its own type, as PostgreSQL does.",
         fix="Convert the value, or make the column wider.",
     )
 
 
-def _overdue(_told: str) -> TransactionError:
+def _overdue(_text: str) -> TransactionError:
     return TransactionError(
         "a statement ran longer than statement_timeout_s and was ended.",
-        why="One writer serves everybody: a statement that does not end would stop the lane.",
+        why="One writer serves all clients: a statement that does not end would stop the lane.",
         fix="Make it touch fewer rows, add an index, or raise statement_timeout_s.",
     )
 
 
-def _full(_told: str) -> TransactionError:
+def _full(_text: str) -> TransactionError:
     return TransactionError(
         "the disk is full; the transaction was rolled back.",
         why="SQLite could not write its log.",
@@ -153,29 +153,29 @@ def _full(_told: str) -> TransactionError:
     )
 
 
-def _forbidden(told: str) -> TransactionError:
+def _forbidden(text: str) -> TransactionError:
     return TransactionError(
-        f"the statement is not allowed in a lane: {told}.",
+        f"the statement is not allowed in a lane: {text}.",
         why="Transaction control, ATTACH, temporary objects, pragmas and Interlock's own tables would break the "
         "isolation of the transactions that share a group.",
         fix="Use transact for several statements; everything else is not needed in a lane.",
     )
 
 
-def _failed(told: str) -> TransactionError:
-    return TransactionError(f"a statement failed: {told}.")
+def _failed(text: str) -> TransactionError:
+    return TransactionError(f"a statement failed: {text}.")
 
 
-def _unreadable(told: str) -> UnavailableError:
+def _unreadable(text: str) -> UnavailableError:
     return UnavailableError(
-        f"a file of the lane could not be read or written: {told}.",
-        why="The disk failed, or somebody took the file away.",
+        f"a file of the lane could not be read or written: {text}.",
+        why="The disk failed, or another program removed the file.",
         fix="Look at the disk and the folder; the transaction did not happen.",
     )
 
 
-def _damaged(told: str) -> CorruptionError:
-    return CorruptionError(f"the lane's file is damaged: {told}.")
+def _damaged(text: str) -> CorruptionError:
+    return CorruptionError(f"the lane's file is damaged: {text}.")
 
 
 _KINDS = {
@@ -194,5 +194,5 @@ def _ended_by(error: BaseException) -> TransactionError:
     return TransactionError(f"the transaction was ended by {type(error).__name__}.")
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error).removeprefix(f"{type(error).__name__}: ").rstrip(".") or type(error).__name__

@@ -1,15 +1,15 @@
-"""The file of a lane, and whether it is still the same one.
+"""The file of a lane, and the check that it is still the same file.
 
-A lane that rests has no connection, and opens its file again when it is needed. Meanwhile somebody may have deleted the
-file, or put another in its place, and SQLite would make a fresh one without a word. So every lane has an identity of
-its own in its file. Only the very first opening may make a file; every later one finds the identity it expects, or is
-refused. The file's number tells a copy from the original, and is looked at before every group and every read.
+A lane that rests has no connection, and opens its file again when needed. Meanwhile another program may have deleted
+the file or replaced it, and SQLite would make a fresh one without a word. So every lane has an identity of its own in
+its file. Only the very first opening may make a file; every later one finds the identity it expects, or is refused. The
+file's number tells a copy from the original, and is compared before every group and every read.
 
 The odd choice is to use both: file systems give the number of a deleted file to the next one.
 
 The log has a number, too, while a writer is open. A commit into a log that has lost its name is gone with the process,
-so before every group it is looked at (one `stat`). When it was removed, the open connection still has it: everything in
-it is folded into the database file, and the lane stops. It could not go on: its readers share an index of the old log.
+so the number is compared before every group (one `stat`). If the log was removed, the open connection still has it:
+everything in it is folded into the database file. The lane stops, because its readers share an index of the old log.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -51,7 +51,7 @@ class LaneFile:
         self._name = str(path)
         self._vfs = vfs
         self.sync = True
-        """False when the file is only a cache of what is durable elsewhere."""
+        """False when the file is only a cache of a durable log elsewhere."""
         self._ids = ids
         self._identity: str | None = None
         self._number = (0, 0)
@@ -59,10 +59,10 @@ class LaneFile:
         self._log_number = (0, 0)
         self.ownership: Ownership | None = None
         self.frames = 0
-        """SQLite's frame count behind what the first opening has written; 0 when that was nothing."""
+        """SQLite's frame count after the writes of the first opening; 0 when it wrote nothing."""
 
     def own(self, clock: Clock) -> Ownership:
-        """Become the owner. Raises LaneOwned, or MovedElsewhere when what the owner has is a place that was left."""
+        """Become the owner. Raises LaneOwned, or MovedElsewhere when the file that is owned has a tombstone."""
         assert self.path is not None, "a database in memory has no other owner"
         try:
             self.ownership = Ownership.take(self.path, clock)
@@ -72,9 +72,9 @@ class LaneFile:
         return self.ownership
 
     def open_writer(self, use: Callable[[apsw.Connection], UserT]) -> UserT:
-        """Open the writing connection and give it to its user; when that fails it is closed again.
+        """Open the writing connection and pass it to `use`; if that fails, close it again.
 
-        The first time this makes the file if there is none.
+        The first call makes the file if it does not exist.
         """
 
         def attempt() -> UserT:
@@ -104,9 +104,9 @@ class LaneFile:
         try:
             found = os.stat(self._name)  # noqa: PTH116 -- once per group; a Path takes twice as long.
         except OSError as error:
-            raise _gone(self.path, f"is not there any more ({error.strerror})") from error
+            raise _file_lost(self.path, f"is not there any more ({error.strerror})") from error
         if (found.st_dev, found.st_ino) != self._number:
-            raise _gone(self.path, "is another file than the one that was opened")
+            raise _file_lost(self.path, "is another file than the one that was opened")
 
     def refuse_if_lost(self, writing: apsw.Connection | None) -> None:
         """Raise UnavailableError when the lane must stop: its lock, or the log of its writer, was taken away."""
@@ -124,7 +124,7 @@ class LaneFile:
             raise _log_gone(self._log_name, saved=_folded(writing))
 
     def log_bytes(self) -> int:
-        """How large the log is; an idle lane has none."""
+        """Return the size of the log; 0 for an idle lane."""
         try:
             return Path(self._log_name).stat().st_size if self._log_name else 0
         except OSError:
@@ -154,7 +154,7 @@ class LaneFile:
         return connection
 
     def _enter(self, connection: apsw.Connection, path: Path) -> None:
-        """The first opening: raises MovedElsewhere for a lane that was left, UnavailableError for one that arrives.
+        """Check the lane at its first opening. Raises MovedElsewhere if it was left, UnavailableError if it is a draft.
 
         It writes only what is not there yet: a lane can be opened while a mover holds its lock.
         """
@@ -183,9 +183,9 @@ class LaneFile:
         try:
             found = str(connection.execute(_IDENTITY).get)
         except apsw.SQLError as error:  # No such table.
-            raise _gone(self.path, "is empty, or no lane") from error
+            raise _file_lost(self.path, "is empty, or not a lane") from error
         if found != self._identity:
-            raise _gone(self.path, "is another lane than the one that was opened")
+            raise _file_lost(self.path, "is another lane than the one that was opened")
 
 
 def _refuse_left(path: Path, permission: Permission) -> None:
@@ -201,16 +201,16 @@ def _refuse_left(path: Path, permission: Permission) -> None:
         raise moved(stone)
 
 
-def _gone(path: Path, how: str) -> UnavailableError:
+def _file_lost(path: Path, how: str) -> UnavailableError:
     return UnavailableError(
         f"the file of lane {path} {how}.",
-        why="Somebody has removed or replaced it while the database was open; what was acknowledged is not in there.",
+        why="Another program removed or replaced it while the database was open; it lacks what was acknowledged.",
         fix="Put the file back; this did not happen. To begin with what is there now, close the database and open it.",
     )
 
 
 def _folded(connection: apsw.Connection) -> bool:
-    """Fold all of the log into the database file, and wait for reads that need it; False when that failed."""
+    """Fold all of the log into the database file, waiting for reads that need it; return False when that failed."""
     with contextlib.suppress(apsw.Error):
         frames, folded = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
         return frames == folded

@@ -1,7 +1,7 @@
-"""What a fork leaves to the child: nothing that belongs to a lane.
+"""Fork safety: nothing that belongs to a lane may be used in the child of a fork.
 
-A child inherits the open files of its parent. The lock of a lane is shared by everybody who has it open, so a child
-that kept it would own the lane for as long as it lives; and a SQLite connection that is used, or even closed, in a
+A child inherits the open files of its parent. All processes that have a lane's lock file open share its lock: a child
+that kept it would own the lane for as long as it lives. A SQLite connection that is used, or even closed, in a
 child damages the parent's database. So the child closes the lock without unlocking it, and never touches the rest: it
 is leaked on purpose. A lane that came through a fork refuses all work.
 """
@@ -21,7 +21,7 @@ class Inherited(Protocol):
     """Something that a child must not use."""
 
     def forked(self) -> None:
-        """Called in the child, in its only thread. Locks may be held by threads that are no more."""
+        """Disable it. Called in the child, in its only thread; locks may be held by threads that no longer exist."""
         ...
 
 
@@ -44,7 +44,7 @@ def leak(*things: object) -> None:
 
 
 def inherit(path: Path) -> None:
-    """Note in a child that its parent had this lane open."""
+    """Record in a child that its parent had this lane open."""
     _inherited.add(os.path.realpath(path))
 
 

@@ -1,16 +1,16 @@
-"""A gate with a few places: who comes when all are taken waits in an orderly queue.
+"""The gate of a lane's readers: a few places, and a fair queue for reads that find all of them taken.
 
-No thread waits here, because the threads that read are shared by all lanes, and one busy lane must not keep them from
-the others (D4). Nor does an event loop take part: whoever gets a place is started there and then, by the thread that
-has made room. A loop that has stopped, or was closed, can therefore never keep a place that it was given.
+No thread waits here: all lanes share the read threads, and one busy lane must not keep them from the others (D4). No
+event loop takes part either: the thread that frees a place starts the next visitor itself. So a loop that has stopped
+or was closed can never keep a place.
 
-Each lane has its gate, and all gates share out one number of threads:
+Each lane has its gate, and all gates share one number of threads:
 
-- A lane that reads nothing at the moment gets the next thread that is free, before any lane that reads already.
-- For its second and every further read a lane gets one only while more than half of all are free, in turn with the
-  others. So lanes with slow reads have at most half of the threads beyond their first.
+- A lane without a running read gets the next free thread, before any lane that already reads.
+- For its second and every further read a lane gets a thread only while more than half of all are free, in turn with
+  the others. So lanes with slow reads have at most half of the threads beyond their first.
 
-The gate of a lane can also be held shut for a while: nobody enters until it is let go.
+The gate of a lane can also be held shut for a while: no visitor enters until it is released.
 """
 
 import threading
@@ -22,44 +22,44 @@ from interlock.lanes.failures import closed
 
 
 class Visitor(Protocol):
-    """Somebody who wants a place."""
+    """A read that wants a place."""
 
     @property
     def given_up(self) -> bool:
-        """Whether it wants none any more."""
+        """Whether it no longer wants a place."""
         ...
 
     def start(self) -> bool:
-        """Begin, with a place; False when it cannot, and the place is free again. It may not wait, nor leave here."""
+        """Begin, with a place; return False if it cannot, which frees the place. Must not block, nor leave the gate."""
         ...
 
 
 class Shares:
-    """So many threads, shared out to the gates of all lanes. Its lock is the lock of all its gates."""
+    """A number of threads, shared by the gates of all lanes. Its lock is the lock of all its gates."""
 
     def __init__(self, threads: int) -> None:
         self.free = threads
         self._kept = threads // 2
-        """So many are kept for lanes that read nothing at the moment."""
+        """Threads that are reserved for lanes without a running read."""
         self.lock = threading.Lock()
         self._first: OrderedDict[Gate, None] = OrderedDict()
         self._further: OrderedDict[Gate, None] = OrderedDict()
 
     def enough(self, inside: int) -> bool:
-        """Whether a lane that has so many may have one more."""
+        """Whether a lane with `inside` running reads may start one more."""
         return self.free > (self._kept if inside else 0)
 
     def stand(self, gate: "Gate") -> None:
-        """Something has changed at this gate: it waits for a thread, or no longer."""
+        """Add the gate to its queue or remove it, after its need of a thread may have changed."""
         here, there = (self._further, self._first) if gate.inside else (self._first, self._further)
         there.pop(gate, None)
         if gate.wants:
-            here.setdefault(gate)  # Who stands there already keeps its turn.
+            here.setdefault(gate)  # A gate that is queued already keeps its turn.
         else:
             here.pop(gate, None)
 
     def share_out(self) -> None:
-        """Give what is free to the gates that wait, each in its turn."""
+        """Give the free threads to the waiting gates, each in its turn."""
         while (self._first and self.enough(0)) or (self._further and self.enough(1)):
             gate, _ = (self._first or self._further).popitem(last=False)
             gate.admit()
@@ -71,7 +71,7 @@ class Gate:
 
     def __init__(self, places: int, *, waiting_max: int, shares: Shares) -> None:
         self.inside = 0
-        self.held = False
+        self.is_held = False
         self._closed = False
         self._places = places
         self._waiting_max = waiting_max
@@ -80,15 +80,15 @@ class Gate:
 
     @property
     def wants(self) -> bool:
-        """Whether somebody waits here for a thread and for nothing else."""
+        """Whether a visitor waits here for a thread and for nothing else."""
         return bool(self._waiting) and self._has_room
 
     @property
     def _has_room(self) -> bool:
-        return self.inside < self._places and not self.held
+        return self.inside < self._places and not self.is_held
 
     def enter(self, visitor: Visitor) -> None:
-        """Start the visitor now, or when there is a place for it. Whoever was started must leave."""
+        """Start the visitor now, or when there is a place for it. A started visitor must leave. Raises Overloaded."""
         with self._shares.lock:
             if self._closed:
                 raise closed()
@@ -101,33 +101,33 @@ class Gate:
             self._shares.stand(self)
 
     def forget(self, visitor: Visitor) -> None:
-        """It does not wait any more, if it does."""
+        """Remove the visitor from the queue, if it waits."""
         with self._shares.lock:
             self._waiting.pop(visitor, None)
             self._shares.stand(self)
 
     def leave(self) -> None:
-        """Give the place to the next."""
+        """Give the place to the next visitor."""
         with self._shares.lock:
             self._give_back()
             self._shares.stand(self)
             self._shares.share_out()
 
     def hold(self) -> None:
-        """Let nobody in any more."""
+        """Admit no visitor until `let_go`."""
         with self._shares.lock:
-            self.held = True
+            self.is_held = True
             self._shares.stand(self)
 
     def let_go(self) -> None:
-        """Let them in again."""
+        """Admit visitors again."""
         with self._shares.lock:
-            self.held = False
+            self.is_held = False
             self._shares.stand(self)
             self._shares.share_out()
 
     def close(self) -> list[Visitor]:
-        """Let nobody in for good; returns those who have waited for nothing."""
+        """Close the gate for good; return the visitors that still waited."""
         with self._shares.lock:
             self._closed = True
             left = list(self._waiting)
@@ -136,7 +136,7 @@ class Gate:
             return left
 
     def admit(self) -> None:
-        """Let the next in; called by the shares, with the lock held."""
+        """Admit the next visitor. Called by the shares, with the lock held."""
         while self._waiting:
             visitor, _ = self._waiting.popitem(last=False)
             if not visitor.given_up and self._let_in(visitor):

@@ -1,8 +1,8 @@
-"""Idempotency keys: a transaction with a key happens once, and says the same ever after.
+"""Idempotency keys: a transaction with a key happens once, and a repetition returns the first result.
 
-The key, a digest of what was asked, and the result are rows of the same transaction (G3), so there is no instant at
-which one is there without the other. Retention is bounded by age and by number; every keyed transaction removes a few
-of the oldest, so that nobody ever pays for a big clean-up.
+The key, a digest of the call, and the result are written in the same transaction (G3), so neither exists without the
+other. Retention is bounded by age and by number; every keyed transaction removes a few
+of the oldest, so that no call ever pays for a big clean-up.
 """
 
 from interlock.errors import KeyReused, TransactionError
@@ -42,7 +42,7 @@ class Keys:
         self._result_bytes_max = settings.key_result_bytes_max
 
     def first_result(self, session: Session, key: str, digest: bytes) -> tuple[bool, object]:
-        """(True, the first result) when the key has been used for the same, (False, None) when it is new."""
+        """Return (True, first result) for a key used with the same call, (False, None) for a new one."""
         rows = session.query(self._find, (key,))
         if not rows:
             return False, None

@@ -1,7 +1,7 @@
-"""A lane: gathers transactions, lets the writer run them in groups, and acknowledges them when they are durable.
+"""The lane: gathers transactions, runs them in groups through the writer, and acknowledges them when they are durable.
 
-Natural batching: while a group is being written the next one gathers; nobody waits for company unless a window is set.
-Clients nudge the driver at the end of their event loop's turn: all that a burst of them has to say is in one group.
+Natural batching: while a group is being written the next one gathers; no transaction waits for others unless a window
+is set. Clients nudge the driver at the end of their event loop's turn, so a burst of submissions forms one group.
 
 The driver is a thread that a lane has only while there is work; an idle lane costs no thread and no open file but its
 lock. G9: a commit or hand-off that fails kills the lane: its group gets OutcomeUnknown, what waits did not happen.
@@ -76,7 +76,7 @@ class Lane:
         """Groups that readers may have seen."""
         self.durable = 0
         """Groups that nothing can take back."""
-        self._held: dict[asyncio.Future[None], tuple[int, asyncio.AbstractEventLoop]] = {}
+        self._held_reads: dict[asyncio.Future[None], tuple[int, asyncio.AbstractEventLoop]] = {}
         self._time = LaneTime(clock)
         self._readers: Readers | None = None
         self._ownership: Ownership | None = None
@@ -110,19 +110,19 @@ class Lane:
             frames, at_us = self._writer.frames or self._file.frames, stored_us(self._time.shown_us, self._clock)
             self._log.append(frames, at_us)  # The lane's own tables, when it is new.
         if path is not None:
-            self._close_writer()  # It is sound, and idle until somebody wants something.
+            self._close_writer()  # It is sound, and stays closed until there is work.
 
     # --- the clients' side: event loops --------------------------------------------------------------------------
 
     async def run(self, work: Work) -> object:
         """Wait until the work is durable; returns its value or raises its error.
 
-        Cancelled while it waits, it does not happen; cancelled later, it happens wholly and nobody is told.
+        Cancelled while it waits, it does not happen. Cancelled later, it happens wholly, and the caller gets no answer.
         """
         return await self.submit(work)
 
     def submit(self, work: Work) -> asyncio.Future[object]:
-        """What `run` waits for. Awaited directly it spares every waiting transaction a coroutine."""
+        """Queue the work and return the future that `run` awaits. Awaiting it directly saves one coroutine each."""
         self._refuse_if_unusable()
         loop = asyncio.get_running_loop()
         future = work.future = loop.create_future()
@@ -146,12 +146,12 @@ class Lane:
         return answer
 
     def here(self) -> bool:
-        """What was read before is still true here; False: only a read tells. Raises MovedElsewhere."""
+        """Whether the lane surely still lives here; False when only a read can tell. Raises MovedElsewhere."""
         return (self._readers is None or self._readers.look()) if self._log is None else self._log.current()
 
-    def _read_left(self) -> None:  # By the thread that has read, also when nobody waits for the answer any more.
-        if not self._driving or (self._readers is not None and self._readers.held):
-            self._nudge()  # So that the connection it has left behind is closed after a while.
+    def _read_left(self) -> None:  # In the thread that has read, also without a caller that awaits the answer.
+        if not self._driving or (self._readers is not None and self._readers.is_held):
+            self._nudge()  # So that the connection it has returned is closed after a while.
 
     async def _durable_up_to(self, groups: int) -> None:
         loop = asyncio.get_running_loop()
@@ -161,17 +161,17 @@ class Lane:
             if self._dead is not None:
                 raise again(self._dead)
             future: asyncio.Future[None] = loop.create_future()
-            self._held[future] = (groups, loop)
+            self._held_reads[future] = (groups, loop)
         try:
             await future
         finally:
-            self._held.pop(future, None)
+            self._held_reads.pop(future, None)
 
     def _let_go(self) -> None:
-        """Let go of the reads whose groups are durable, or of all with the error when the lane is dead."""
+        """Release the reads whose groups are durable, or fail all of them when the lane is dead."""
         with self._lock:
-            held = list(self._held.items())
-        for future, (groups, loop) in held:
+            held_reads = list(self._held_reads.items())
+        for future, (groups, loop) in held_reads:
             with contextlib.suppress(RuntimeError):
                 if groups <= self.durable:
                     loop.call_soon_threadsafe(settle, future, None)
@@ -195,7 +195,7 @@ class Lane:
                 self._start_driver()
 
     def _start_driver(self) -> None:
-        # Called with the lock held. Without a thread nobody is driving: those who wait are told, and the next may try.
+        # Called with the lock held. If the thread cannot start, the waiting works fail, and the next work tries again.
         try:
             self._driving = True
             threading.Thread(target=self._drive, name="interlock-lane", daemon=True).start()
@@ -214,7 +214,7 @@ class Lane:
                 self._write(group)
             except UnavailableError as error:
                 self._die(error, group)
-            except Exception as error:  # noqa: BLE001 -- whatever it is: a driver that ends leaves everybody waiting.
+            except Exception as error:  # noqa: BLE001 -- any error: without a driver every work waits for ever.
                 self._die(OutcomeUnknown(f"a group could not be made durable: {error!r}."), group)
             self._acknowledge(group)
             points.reach("group.acknowledged")
@@ -233,7 +233,7 @@ class Lane:
             self._die(known, ())
 
     def _gather(self) -> list[Work] | None:
-        """Wait for work; None when there was none for a while, or the lane is closed."""
+        """Wait for work; return None when there was none for `idle_s`, or the lane is closed."""
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
@@ -289,7 +289,7 @@ class Lane:
         return writer
 
     def _give_up(self, error: Exception, group: Sequence[Work]) -> None:
-        """The group could not be executed, so nothing of it happened; the next one starts with a fresh connection."""
+        """Fail a group that could not be executed: nothing of it happened. The next one gets a fresh connection."""
         for work in group:
             work.value = None
             work.error = not_executed(error)
@@ -308,18 +308,18 @@ class Lane:
         self._close_writer()
 
     def _rests(self) -> bool:
-        """Give the files back; False when there is something to do again."""
+        """Close the files; return False when there is new work."""
         # Without the lock: SQLite folds its log when it is closed, and no event loop may wait for that.
         if self.path is not None:
             self._close_writer()
         if self._readers is not None:
             self._readers.close_idle()
         with self._lock:
-            # First it says that nobody drives, then it looks: either it sees the connection that a read has left behind
+            # The driver first announces its end, then looks. Either it sees the connection that a read has returned
             # meanwhile, or that read sees no driver and nudges. Work always nudges, and that waits for the lock.
             self._driving = False
-            left_behind = self._readers is not None and self._readers.idle and not self._closing
-            self._driving = bool(self._waiting) or left_behind
+            has_idle_reader = self._readers is not None and self._readers.idle and not self._closing
+            self._driving = bool(self._waiting) or has_idle_reader
             if not self._driving:
                 self._arrived.notify_all()
             return not self._driving
@@ -348,7 +348,7 @@ class Lane:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def stats(self) -> LaneStats:
-        """What the lane has done so far."""
+        """Return the counters of the lane since it was opened."""
         return LaneStats(
             groups=self._counts.groups,
             transactions=self._counts.transactions,
@@ -361,16 +361,16 @@ class Lane:
         )
 
     def close(self) -> None:
-        """Finish the transactions that wait, end the reads, fold the log, give the lane up. Blocks; twice is once."""
+        """Finish the waiting transactions, end the reads, fold the log, release the lane. Blocks; twice is harmless."""
         with self._lock:
             self._closing = True
             if self._waiting and not self._driving:
                 self._start_driver()
             self._arrived.notify_all()
             self._arrived.wait_for(lambda: not self._driving)
-            # Work that slips in from another thread after this is told so.
+            # Work that another thread submits after this is refused.
             clean, self._dead = self._dead is None, self._dead or closed()
-        with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is given up.
+        with self._ending, contextlib.ExitStack() as each:  # Whatever fails on the way, the lane is released.
             if self._ownership is not None:
                 each.callback(self._ownership.release)
             if self._log is not None:
@@ -383,13 +383,13 @@ class Lane:
 
     @property
     def state(self) -> Literal["idle", "busy", "dead", "closed"]:
-        """What can be expected of it: an idle one has no thread, a dead one has to be opened again."""
+        """The lane's condition: an idle one has no thread, a dead one has to be opened again."""
         if self._closing:
             return "closed"
         return "dead" if self._dead is not None else "busy" if self._driving or self._waiting else "idle"
 
     def forked(self) -> None:
-        """In the child of a fork nothing of this lane may be used, or even closed: it is all the parent's."""
+        """Disable the lane in the child of a fork: nothing of it may be used, or even closed. It is the parent's."""
         forks.leak(self._writer, self._readers, self._prepare)
         if self.path is not None and not self._closing:
             forks.inherit(self.path)

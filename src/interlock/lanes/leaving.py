@@ -1,12 +1,12 @@
-"""Leaving a local lane: a mover's own connection to its file, beside the owner, in any process, or without one.
+"""A mover's connection to the file of a local lane, beside the owner, in any process, or without an owner.
 
-The owner goes on serving while the mover copies. `watch` makes the owner's own transactions note what they write;
-`touched` tells it. `sealed` is SQLite's write lock: the owner's next group waits for it, and it is gone the moment the
-mover is, kill -9 included, as if nothing had been. Inside it `Seal.leave` commits the tombstone, which decides: before
-that commit nothing has moved, after it everything has. There is no third case.
+The owner goes on serving while the mover copies. `watch` makes the owner's own transactions note the rows they write;
+`touched` returns these notes. `sealed` is SQLite's write lock: the owner's next group waits for it. It vanishes with
+the mover, kill -9 included, as if nothing had been. Inside it `Seal.leave` commits the tombstone, which decides: before
+that commit nothing has moved, after it everything has.
 
-The odd choice is that the owner is not asked and not told: it finds out inside its next transaction, because it must do
-so anyway when the mover dies, or the owner does.
+The odd choice is that the mover never notifies the owner: the owner finds the tombstone inside its next transaction. It
+must do so anyway when the mover or the owner dies.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -31,7 +31,7 @@ from interlock.seams import Clock
 __all__ = ["Leaving", "Seal", "Tombstone", "tombstone_of"]
 
 WRITE_WAIT_S = 10.0
-"""A short write of the mover waits so long for the owner's groups."""
+"""How long a short write of the mover waits for the owner's groups."""
 
 LOOK_S = 0.0002
 """Between two looks at the owner's lock: a busy owner lets go of it for a tenth of a millisecond at a time."""
@@ -53,7 +53,7 @@ class Seal:
     def leave(self, url: str, epoch: int) -> Tombstone:
         """Write the tombstone and commit, durably: from here on everything has moved.
 
-        Raises OutcomeUnknown when the commit fails; whoever opens the file again sees whether it has happened.
+        Raises OutcomeUnknown when the commit fails; opening the file again shows whether it has happened.
         """
         stone = Tombstone(url, epoch, int(self._clock.wall_s() * 1_000_000))
         notes.unwatch(self.connection)
@@ -63,7 +63,7 @@ class Seal:
         except apsw.Error as error:
             raise OutcomeUnknown(
                 f"the commit that ends move {epoch} failed: {error}.",
-                why="After a failed write or fsync nobody can know what reached the disk (G9).",
+                why="After a failed write or fsync it cannot be known what reached the disk (G9).",
                 fix="Run the same `interlock route` again: it looks, and goes on from what it finds.",
             ) from error
         self.left = stone
@@ -94,7 +94,7 @@ class Leaving:
         forks.watch(self)
 
     def tombstone(self) -> Tombstone | None:
-        """What stands here, if a move has left."""
+        """Return the tombstone, if a move has left."""
         return tombstone_of(self.connection)
 
     def write(self, function: Callable[[apsw.Connection], ResultT]) -> ResultT:
@@ -105,7 +105,7 @@ class Leaving:
             return result
 
     def watch(self, tables: Mapping[str, Sequence[str]]) -> None:
-        """From now on, note every write to these tables, each with the columns of its key. Again is harmless.
+        """Note every write to these tables from now on, each with the columns of its key. Repeating it is harmless.
 
         Raises MovedElsewhere when nothing lives here any more.
         """
@@ -117,35 +117,35 @@ class Leaving:
         self.write(begin)
 
     def touched(self, after: int, limit: int) -> list[notes.Note]:
-        """What was written, as (number, table, key), behind that number, in order. A row is told once, as its last."""
+        """Return the notes above number `after`, in order: (number, table, key). A row has one, of its last write."""
         return notes.touched(self.connection, after, limit)
 
     def forget(self, upto: int) -> None:
-        """Throw away the notes up to this number."""
+        """Delete the notes up to this number."""
         while self.write(lambda connection: notes.forget(connection, upto, FORGOTTEN_AT_ONCE)) == FORGOTTEN_AT_ONCE:
             pass
 
     def unwatch(self) -> None:
-        """Note nothing any more: the move is given up."""
+        """Stop noting writes: the move is given up."""
         self.write(notes.unwatch)
 
     @contextlib.contextmanager
     def sealed(self, wait_s: float) -> Generator[Seal]:
-        """Hold the lane's write lock: its writer waits. Without `leave` nothing has happened when the block ends.
+        """Hold the lane's write lock, so that its writer waits. Without `leave` nothing has happened when it ends.
 
-        Raises UnavailableError when the lock could not be had within `wait_s`, MovedElsewhere when the lane has left.
+        Raises UnavailableError if the lock was not acquired within `wait_s`, MovedElsewhere if the lane has left.
         """
         with self._immediate(wait_s):
             self._refuse_if_moved()
             yield Seal(self.connection, self._clock)
 
     def close(self) -> None:
-        """Close the connection. Only when nobody else has the file open does SQLite fold its log."""
+        """Close the connection. SQLite folds its log only if no other connection has the file open."""
         self._closed = True
         self.connection.close()
 
     def forked(self) -> None:
-        """In the child of a fork the connection is the parent's, and so are SQLite's locks on the file."""
+        """Disable the connection in the child of a fork: it and SQLite's locks on the file are the parent's."""
         forks.leak(self.connection)
         if not self._closed:
             forks.inherit(self.path)

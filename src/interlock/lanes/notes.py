@@ -1,12 +1,11 @@
-"""The notes of a mover: triggers at the source write down the key of every row that is written.
+"""The change notes of a mover: triggers at the source record the key of every row that is written.
 
-They run inside the owner's own transactions, so a note is there exactly when the write is. What is noted is which row,
-not what was done to it: whoever catches up reads the state of the row, so the order does not matter and a note may be
-read twice. A row that is written again is noted again under a new number, and its old note goes: there are never more
-notes than rows, and a hot row has one.
+They run inside the owner's own transactions, so a note exists exactly when the write does. A note names the row, not
+the change: the mover reads the current state of the row, so the order does not matter and a note may be read twice. A
+row that is written again gets a new number and loses its old note: there are never more notes than rows.
 
 The odd choice is a DELETE before each INSERT instead of OR REPLACE: the conflict clause of the statement that fires a
-trigger takes the place of those in it, and under OR IGNORE a row would not be noted again.
+trigger overrides those inside it, and under OR IGNORE a row would not be noted again.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -37,8 +36,8 @@ WHERE number IN (SELECT number FROM interlock_touched WHERE number <= ?1 ORDER B
 """
 _TRIGGER = """
 CREATE TRIGGER {name} AFTER {event} ON {table} {condition} BEGIN
-    DELETE FROM interlock_touched WHERE "table" = {told} AND key = {key};
-    INSERT INTO interlock_touched ("table", key) VALUES ({told}, {key});
+    DELETE FROM interlock_touched WHERE "table" = {literal} AND key = {key};
+    INSERT INTO interlock_touched ("table", key) VALUES ({literal}, {key});
 END
 """
 _EVENTS: tuple[tuple[str, str, Literal["old", "new"]], ...] = (
@@ -50,12 +49,11 @@ _EVENTS: tuple[tuple[str, str, Literal["old", "new"]], ...] = (
 
 
 def watch(connection: apsw.Connection, tables: Mapping[str, Sequence[str]]) -> None:
-    """Note every write to these tables, each with the columns of its key; what else was watched is no more.
+    """Note every write to these tables, each with the columns of its key; stop watching all other tables.
 
     A table without a key is noted as a whole, by an empty key.
 
-    Inside the caller's transaction. Asked for a second time it changes nothing, so nobody's statements are prepared
-    anew.
+    Runs inside the caller's transaction. A second call changes nothing, so no statement has to be prepared again.
     """
     wanted = dict(each for table, key in tables.items() for each in _triggers(table, key))
     there = {str(name): str(sql) for name, sql in connection.execute(_TRIGGERS)}
@@ -69,19 +67,19 @@ def watch(connection: apsw.Connection, tables: Mapping[str, Sequence[str]]) -> N
 
 
 def unwatch(connection: apsw.Connection) -> None:
-    """Note nothing any more, and throw away what was noted. Inside the caller's transaction."""
+    """Stop noting, and delete all notes. Runs inside the caller's transaction."""
     for name, _ in connection.execute(_TRIGGERS).fetchall():
         connection.execute(f"DROP TRIGGER {_quoted(str(name))}")
     connection.execute("DROP TABLE IF EXISTS interlock_touched")
 
 
 def watched(connection: apsw.Connection) -> bool:
-    """Whether anything is noted in this file."""
+    """Whether writes are noted in this file."""
     return connection.execute(_EXISTS).get is not None
 
 
 def touched(connection: apsw.Connection, after: int, limit: int) -> list[Note]:
-    """The notes with a higher number, in their order."""
+    """Return the notes above number `after`, in order."""
     if not watched(connection):
         return []
     rows = connection.execute(_AFTER, (after, limit)).fetchall()
@@ -89,7 +87,7 @@ def touched(connection: apsw.Connection, after: int, limit: int) -> list[Note]:
 
 
 def forget(connection: apsw.Connection, upto: int, limit: int) -> int:
-    """Throw away so many notes up to this number; returns how many that were."""
+    """Delete at most `limit` notes up to this number; return how many were deleted."""
     if not watched(connection):
         return 0
     connection.execute(_FORGET, (upto, limit))
@@ -109,7 +107,7 @@ def _triggers(table: str, key: Sequence[str]) -> Iterator[tuple[str, str]]:
                 event=event,
                 table=_quoted(table),
                 condition=f"WHEN {changed}" if what == "rekey" else "",
-                told=_text(table),
+                literal=_text(table),
                 key=_made_key(row, key),
             ),
         )

@@ -1,13 +1,13 @@
-"""Who owns a lane: a lock file beside the database, held for as long as the lane is open.
+"""The ownership of a lane: a lock file beside the database, held for as long as the lane is open.
 
 A second process gets `LaneOwned`, which names the owner. The lock is the kernel's (`flock`), so it is gone the moment
 its holder is, however it died; what stands in the file is only for people.
 
 Two names must not make two owners. A symbolic link is followed first, so there is one lock file for what it points to.
 A file with hard links is refused: SQLite's log lies beside one of its names and is missing beside the other. And the
-lock is on a file, not on its name: whoever takes it looks whether the file is still there under that name, and the
-owner looks again before every group (one `fstat`, one or two microseconds), because after `rm x.lock` the next one
-would lock a file of its own. Until it looks, SQLite's own locks keep the two apart.
+lock is on a file, not on its name: the process that takes it checks that the file still has that name. The owner checks
+again before every group (one `fstat`, one or two microseconds), because after `rm x.lock` the next process would lock a
+file of its own. Until that check, SQLite's own locks keep the two apart.
 
 The odd choice is a file of its own. Opening and closing the database file outside SQLite drops the POSIX locks SQLite
 holds on it for the whole process, and SQLite's exclusive mode would keep readers out.
@@ -28,7 +28,7 @@ from interlock.lanes.descriptors import with_room
 from interlock.seams import Clock
 
 TAKES_MAX = 100
-"""So often the lock file may vanish while it is being taken."""
+"""How often the lock file may vanish while it is being taken."""
 
 
 class Ownership:
@@ -65,29 +65,29 @@ class Ownership:
         return ownership
 
     def refuse_if_lost(self) -> None:
-        """Raise UnavailableError when the lock file was removed: somebody else may own the lane by now."""
+        """Raise UnavailableError when the lock file was removed: another process may own the lane by now."""
         if self._descriptor is None or not os.fstat(self._descriptor).st_nlink:
             raise _lost(self.path)
 
     def release(self) -> None:
-        """Give the lane up; a second time does nothing. The file stays: removing it would race with the next owner."""
+        """Release the lane; a second call does nothing. The file stays: removing it would race with the next owner."""
         if self._descriptor is not None:
-            self._tell(None)
+            self._write_record(None)
             self.forked()
 
     def forked(self) -> None:
-        """Let go of the file without unlocking it: in the child of a fork the lock is still the parent's."""
+        """Close the file without unlocking it: in the child of a fork the lock is still the parent's."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def _holds(self, database: Path, clock: Clock) -> bool:
-        """Whether the lock is worth something: its file is still there under its name. Otherwise it is let go."""
+        """Whether the lock is valid: its file still has its name. Otherwise release it."""
         assert self._descriptor is not None
         try:
             _refuse_other_names(database)
             if os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
-                self._tell({"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()})
+                self._write_record({"pid": os.getpid(), "host": socket.gethostname(), "since_s": clock.wall_s()})
                 return True
         except FileNotFoundError:
             pass
@@ -97,22 +97,22 @@ class Ownership:
         self.forked()
         return False
 
-    def _tell(self, told: dict[str, object] | None) -> None:
-        # For people only: a disk that is full keeps nobody from owning a lane, nor from giving it up.
+    def _write_record(self, record: dict[str, object] | None) -> None:
+        # For people only: a full disk must not keep a process from owning a lane, nor from releasing it.
         assert self._descriptor is not None
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-            if told is not None:
-                os.pwrite(self._descriptor, json.dumps(told).encode(), 0)
+            if record is not None:
+                os.pwrite(self._descriptor, json.dumps(record).encode(), 0)
 
 
 def lock_path(database: Path) -> Path:
-    """The lock file of a lane: beside the file itself, whatever name it was opened by."""
+    """Return the lock file of a lane: beside the file itself, whatever name it was opened by."""
     return Path(f"{os.path.realpath(database)}.lock")
 
 
 def owner_of(database: Path) -> dict[str, object] | None:
-    """What the owner wrote about itself, or None when nobody owns the lane."""
+    """Return what the owner wrote about itself, or None when no process owns the lane."""
     try:
         descriptor = os.open(lock_path(database), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def owner_of(database: Path) -> dict[str, object] | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return _told(os.pread(descriptor, 4_096, 0))
+        return _parsed_record(os.pread(descriptor, 4_096, 0))
     else:
         return None
     finally:
@@ -162,9 +162,9 @@ def _owned(database: Path) -> LaneOwned:
     )
 
 
-def _told(data: bytes) -> dict[str, object]:
+def _parsed_record(data: bytes) -> dict[str, object]:
     try:
-        told: object = json.loads(data or b"{}")
+        record: object = json.loads(data or b"{}")
     except ValueError:  # The owner is just writing it.
         return {}
-    return cast("dict[str, object]", told) if isinstance(told, dict) else {}
+    return cast("dict[str, object]", record) if isinstance(record, dict) else {}

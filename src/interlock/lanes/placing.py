@@ -1,6 +1,6 @@
-"""A finished file gets its name: checked before anything is made, and put in place as the last thing.
+"""The placement of a finished file: checked before anything is made, and given its name as the last step.
 
-Until then it is a temporary one beside it. So a file of that name is whole, and an error leaves nothing behind.
+Until then it is a temporary file beside it. So a file of that name is whole, and an error leaves no file.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def check_target(path: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def held(path: Path, clock: Clock) -> Generator[None]:
-    """Keep others from opening the lane while its file is replaced. Raises LaneOwned when somebody has it open."""
+    """Own the lane while its file is replaced, so that no process opens it. Raises LaneOwned when one has it open."""
     if not lock_path(path).exists():
         yield
         return
@@ -70,7 +70,7 @@ def put_in_place(temporary: Path, path: Path, *, force: bool) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that were given, changed or taken in a folder durable."""
+    """Make the new, changed and removed names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

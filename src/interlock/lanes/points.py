@@ -1,6 +1,6 @@
-"""Named points on the way of a group to the disk or the bucket, where a test can stop time or kill the process.
+"""Fault points: named points on the way of a group to the disk or the bucket, where a test can stop or kill it.
 
-Nobody is listening in production: reaching a point is one call per group, never per transaction. `tests/crash` listens
+Nothing listens in production: reaching a point is one call per group, never per transaction. `tests/crash` listens
 in a process of its own and kills it, kill -9, at each of these names in turn.
 """
 
@@ -16,10 +16,10 @@ BUCKET_POINTS = (
     "groups.deleted",
     "manifest.changed",
 )
-"""What a lane on a bucket comes to as well: while it is opened, and in its upkeep."""
+"""The further points of a lane on a bucket: while it is opened, and in its upkeep."""
 
 SEAL_POINT = "seal.met"
-"""The writer has met a lock of somebody else, and begins to wait for it."""
+"""The writer has met the lock of another process, and begins to wait for it."""
 
 Listener = Callable[[str], None]
 
@@ -27,7 +27,7 @@ _listener: Listener | None = None
 
 
 def reach(point: str) -> None:
-    """The lane has come to this point."""
+    """Report that the lane has come to this point."""
     if _listener is not None:
         _listener(point)
 

@@ -1,10 +1,10 @@
-"""What a lane tells about its contention while it runs: a small file beside it, for `interlock hot` (D9).
+"""The contention report of a lane: a small file beside it, for `interlock hot` (D9).
 
-Only the owner knows who waits for whom, and it may be any process. So it leaves `NAME.lane.hot` beside the lane's file:
-at most every five seconds, between two groups and after everybody was told, replaced as a whole, never synced to the
-disk, at most fifty rows. A lane with nothing to tell has no such file, one that closes takes it away, and a reader
-ignores what is old; so a file that a crash leaves behind says nothing. A lane in memory has none. The local file of a
-bucket has one like any other: it can be read on the owner's host.
+Only the owner knows which writers wait for which, and it may be any process. So it leaves `NAME.lane.hot` beside the
+lane's file: at most every five seconds, between two groups and after all waiters were notified, replaced as a whole,
+never synced to the disk, at most fifty rows. A lane with nothing to report has no such file, a lane that closes removes
+it, and a reader ignores an old one; so a file that a crash has left says nothing. A lane in memory has none. The local
+file of a bucket has one like any other: it can be read on the owner's host.
 
 A group costs one look at the clock and one number in a histogram: of all that waited in it, one stands for the others.
 """
@@ -25,17 +25,17 @@ from interlock.seams import Clock
 FORMAT = 1
 
 FIRST_S = 1.0
-"""So long after its first group a lane tells for the first time."""
+"""How long after its first group a lane reports for the first time."""
 
 EVERY_S = 5.0
 
 STALE_S = 15.0
-"""What is older than this is not true any more: a lane that works tells something every `EVERY_S`."""
+"""A report older than this is not true any more: a busy lane reports every `EVERY_S`."""
 
 ROWS_MAX = 50
 
 TRANSACTIONS_MIN = 100
-"""A lane without hand-offs tells something only when it has done so much since the last time."""
+"""A lane without hand-offs reports only when it has run this many transactions since the last time."""
 
 KEY_LENGTH_MAX = 200
 """A key may be any text; the rest of a long one is cut off."""
@@ -46,22 +46,22 @@ SHORTEST_S = 1e-6
 """Latencies from a microsecond to an hour, each known to within a fifth of itself."""
 
 Rows = Callable[[], Sequence[HotRow]]
-"""Rows that somebody above the lane has seen, worst first. Called by the lane's own thread."""
+"""Rows that a layer above the lane has observed, worst first. Called by the lane's own thread."""
 
 
 class HotReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane's owner has left beside it: one window of evidence."""
+    """The report that a lane's owner leaves beside it: one window of evidence."""
 
     format: int = FORMAT
     at_s: float
-    """When it was written, by the clock on the wall."""
+    """When it was written, by the wall clock."""
     pid: int
     window_s: float
-    """The numbers of transactions and groups are from so many seconds."""
+    """How many seconds the numbers of transactions and groups cover."""
     transactions_per_s: float
     groups_per_s: float
     latency_p99_s: float | None
-    """From being handed to the lane until it is durable; None when too few were seen."""
+    """From submission until durable; None when there were too few transactions."""
     rows_seen: int
     """Distinct rows that were written of late, as far as they are remembered (`contention_rows_max`)."""
     flag_threshold: float
@@ -71,18 +71,18 @@ class HotReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies:
-    """How long transactions took: a histogram that forgets."""
+    """The latencies of transactions: a histogram that forgets."""
 
     def __init__(self) -> None:
         self._counts = [0.0] * BUCKETS
 
     def add(self, latency_s: float, weight: float) -> None:
-        """So many took about so long."""
+        """Add `weight` transactions of about this latency."""
         place = int(math.log2(latency_s / SHORTEST_S) * BUCKETS_PER_DOUBLING) if latency_s > SHORTEST_S else 0
         self._counts[min(place, BUCKETS - 1)] += weight
 
     def quantile(self, share: float) -> float | None:
-        """The latency that so many stay below; None when there are too few to tell."""
+        """Return the latency below which this share of all lies; None when there are too few."""
         total = sum(self._counts)
         if total * (1.0 - share) < 1.0:
             return None
@@ -94,16 +94,16 @@ class Latencies:
         return None
 
     def fade(self) -> None:
-        """Let what was before count half."""
+        """Halve the weight of everything so far."""
         self._counts = [count / 2 for count in self._counts]
 
 
 class Publishing:
-    """Tells what a lane has seen. Used by the lane's driver alone."""
+    """Publishes the contention of a lane. Used by the lane's driver alone."""
 
     def __init__(self, path: Path | None, contention: Contention, clock: Clock) -> None:
         self.also: Rows | None = None
-        """What the layer above has to tell: an engine knows workflows where the lane sees numbers."""
+        """The rows of the layer above: an engine knows workflows where the lane sees numbers."""
         self.failed = 0
         self._file = None if path is None else hot_path(path)
         self._pid = os.getpid()
@@ -112,10 +112,10 @@ class Publishing:
         self._latencies = Latencies()
         self._groups = self._transactions = 0
         self._since_s = self._next_s = -math.inf
-        self._told = False
+        self._has_file = False
 
     def ended(self, group: Sequence[Work]) -> None:
-        """A group has ended, and everybody was told."""
+        """Count a group that has ended, after all waiters were notified, and publish when it is due."""
         if self._file is None or not group:
             return
         now_s = self._clock.monotonic_s()
@@ -124,16 +124,16 @@ class Publishing:
         self._transactions += size
         self._latencies.add(now_s - group[self._groups % size].waiting_since_s, size)
         if now_s >= self._next_s:
-            self._tell(self._file, now_s)
+            self._publish(self._file, now_s)
 
     def close(self) -> None:
-        """The lane is about to be given up: nobody knows anything of it any more. In a fork's child nothing happens."""
+        """Remove the report: the lane is about to be released. Does nothing in the child of a fork."""
         file, self._file = self._file, None  # Only once: the next owner's file has the same name.
         if file is not None and os.getpid() == self._pid:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
-    def _tell(self, file: Path, now_s: float) -> None:
+    def _publish(self, file: Path, now_s: float) -> None:
         begun = self._next_s == -math.inf
         self._next_s = now_s + (FIRST_S if begun else EVERY_S)
         if begun:
@@ -143,9 +143,9 @@ class Publishing:
             report = self._report(now_s)
             if report.rows or self._transactions >= TRANSACTIONS_MIN:
                 _replace(file, msgspec.msgpack.encode(report))
-                self._told = True
-            elif self._told:
-                self._told = False
+                self._has_file = True
+            elif self._has_file:
+                self._has_file = False
                 file.unlink(missing_ok=True)
         except Exception:  # noqa: BLE001 -- a full disk, a key that cannot be written: no reason to stop a lane.
             self.failed += 1
@@ -164,7 +164,7 @@ class Publishing:
             transactions_per_s=self._transactions / window_s,
             groups_per_s=self._groups / window_s,
             latency_p99_s=self._latencies.quantile(0.99),
-            rows_seen=contention.seen(now_s),
+            rows_seen=contention.count_recent_rows(now_s),
             flag_threshold=contention.flag_threshold,
             rows=[msgspec.structs.replace(row, key=_short(row.key)) for row in rows],
             key_types={row.table: contention.key_types(row.table) for row in rows if row.source == "lane"},
@@ -172,12 +172,12 @@ class Publishing:
 
 
 def hot_path(database: Path) -> Path:
-    """Where the owner of a lane tells about it: beside the file itself, whatever name it was opened by."""
+    """Return the path of a lane's report: beside the file itself, whatever name it was opened by."""
     return Path(f"{os.path.realpath(database)}.hot")
 
 
 def read_report(file: Path, *, now_s: float) -> HotReport | None:
-    """What stands there; None when there is nothing, or it is old, or of another version."""
+    """Return the report; None when it is missing, old, or of another version."""
     try:
         report = msgspec.msgpack.decode(file.read_bytes(), type=HotReport)
     except (OSError, msgspec.MsgspecError):
@@ -202,7 +202,7 @@ def _short(key: object) -> object:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """As a whole, so that a reader sees the old one or the new one. Not synced: it is worth nothing after a crash."""
+    """Replace the file as a whole, so that a reader sees the old or the new one. Not synced: useless after a crash."""
     new = file.with_name(f"{file.name}.new")
     new.write_bytes(data)
     new.replace(file)

@@ -1,14 +1,14 @@
-"""Reads on connections of their own, beside the writer, never showing what is not durable (G7).
+"""Reads of a lane on their own connections, beside the writer. They show only durable groups (G7).
 
-SQLite publishes a commit to readers only after its log is synced, so a read of a local lane sees durable groups by
-itself. A lane that hands its groups on (to a bucket) is durable later than that: there a read notes how many groups may
-have been visible to it, and its answer is held until all of them are durable.
+SQLite publishes a commit to readers only after its log is synced, so a read of a local lane sees only durable groups. A
+lane on a bucket becomes durable later: there a read notes how many groups may have been visible to it, and its answer
+is held until all of them are durable.
 
-Threads are shared by all lanes of the process, fairly (`gate`); connections are the lane's own, opened when needed and
-closed when idle. A read that nobody waits for any more ends within a millisecond, and gives both back.
+All lanes of the process share the threads fairly (`gate`). Connections belong to the lane, are opened when needed and
+closed when idle. A read whose caller has gone ends within a millisecond, and releases both.
 
-The odd choice is that nothing interrupts SQLite for that: the connection asks, every few steps, whether the very read
-that it runs was given up. An interrupt that comes a moment late would end the next read instead.
+The odd choice is that nothing interrupts SQLite for that: the connection checks, every few steps, whether its own read
+was given up. An interrupt that comes a moment late would end the next read instead.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -37,7 +37,7 @@ from interlock.lanes.tombstone import Lookout
 from interlock.seams import Clock, RandomIds
 
 READ_THREADS_MAX = 16
-"""Threads that read, for all lanes of the process. They are started when so many reads run at once."""
+"""Read threads of the process, for all lanes together. The pool starts them only when enough reads run concurrently."""
 
 LOG_EXCESS_MAX = 4
 """How many times larger than `wal_bytes_max` the log may become before new reads wait."""
@@ -49,7 +49,7 @@ _shares = Shares(READ_THREADS_MAX)
 
 
 class _Call:
-    """One call of `Readers.run`: it stands at the gate, is given to a thread, and is answered in its event loop."""
+    """One call of `Readers.run`: queues at the gate, runs in a thread, and is answered in its event loop."""
 
     __slots__ = ("_claimed", "_given_up", "_loop", "_readers", "future", "left", "read")
 
@@ -64,24 +64,24 @@ class _Call:
 
     @property
     def given_up(self) -> bool:
-        """Whether nobody waits for its answer, or nobody can be told any more."""
+        """Whether no caller awaits its answer any more, or its event loop is closed."""
         return self._given_up or self._loop.is_closed()
 
     def give_up(self) -> None:
-        """Nobody waits for its answer."""
+        """Note that no caller awaits its answer."""
         self._given_up = True
 
     def start(self) -> bool:
-        """Give it to a thread; False when there is none."""
+        """Hand it to a thread; return False if no thread could be started."""
         return self._readers.start(self)
 
     def claim(self) -> bool:
-        """Whether it is the caller's to end; it is so only once."""
+        """Return True for the first caller only: that one ends the call."""
         return self._claimed.acquire(blocking=False)
 
     def tell(self, answer: Callable[[asyncio.Future[object]], None]) -> None:
-        """Answer whoever waits; from any thread."""
-        with contextlib.suppress(RuntimeError):  # A loop that is closed has nobody left who could be told.
+        """Pass the answer to the awaiting caller. May be called from any thread."""
+        with contextlib.suppress(RuntimeError):  # A closed loop has no waiter left.
             self._loop.call_soon_threadsafe(_answer, self.future, answer)
 
 
@@ -114,7 +114,7 @@ class _Reader:
     def __init__(self, file: LaneFile, prepare: Prepare, clock: Clock, time: LaneTime) -> None:
         self.connection = file.open_reader()
         self._own = self.connection.cursor().execute
-        # As the writer's: nobody else can write these texts, so nobody is given them from the cache.
+        # As in the writer: no other code can write these texts, so the cache gives them to no other statement.
         mark = f" -- {RandomIds().new()}"
         self._begin, self._end = f"BEGIN{mark}", f"COMMIT{mark}"
         self._clock = clock
@@ -137,7 +137,7 @@ class _Reader:
         try:
             answer = call.read(self.connection)
             with self._wall.down():
-                self._lookout.look()  # Behind it: what was read is of one instant, and this is of the same one.
+                self._lookout.look()  # After the read: both see the same snapshot.
             return answer
         finally:
             self._call = None  # An idle connection keeps nothing of its last read alive.
@@ -190,7 +190,7 @@ class Readers:
         self._closed = False
 
     async def run(self, read: Read, left: Callable[[], None]) -> object:
-        """Run the read in a thread of the process's own, which calls `left` when the connection is free again."""
+        """Run the read in a thread of the process's pool, which calls `left` when the connection is free again."""
         call = _Call(self, read, left)
         self._gate.enter(call)
         try:
@@ -199,18 +199,18 @@ class Readers:
             self._gate.forget(call)
             raise
         finally:
-            # Nothing else here: a loop that was left behind is cleared away by the garbage collector, at a moment when
-            # any lock may be held. The call then goes through the gate in its turn, and is passed over.
+            # Nothing else here: the garbage collector clears an abandoned loop, possibly while any lock is held. The
+            # call then goes through the gate in its turn, and is skipped.
             call.give_up()
 
     def start(self, call: _Call) -> bool:
-        """Give the call, which has a place, to a thread; when there is none it is told so."""
+        """Hand the call, which has a place, to a thread. If none can be started, the caller gets UnavailableError."""
         with self._lock:
             self._running.add(call)
         try:
             _threads.submit(self._serve, call)
         except RuntimeError as error:
-            # It may stand in the queue of the threads all the same: whoever claims it first ends it.
+            # It may be in the queue of the threads all the same: the first thread that claims it ends it.
             if not call.claim():
                 return True
             refused = UnavailableError(f"the lane could not start a thread that reads: {error}.")
@@ -241,7 +241,7 @@ class Readers:
             self._over.notify_all()
 
     def look(self) -> bool:
-        """Look for a tombstone at once, in the thread of the caller; False: there is no connection to do it with."""
+        """Look for a tombstone immediately, in the caller's thread; return False without an idle connection."""
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         if reader is None:
@@ -249,39 +249,39 @@ class Readers:
         try:
             reader.look()
         except apsw.Error:
-            return False  # A read finds out what it is.
+            return False  # The next read reports the error.
         finally:
             self._put_back(reader)
         return True
 
     @property
     def idle(self) -> bool:
-        """Whether there are open connections that nobody uses."""
+        """Whether there are open connections that no read uses."""
         return bool(self._idle)
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether new reads wait, so that the log can be folded."""
-        return self._gate.held
+        return self._gate.is_held
 
     @property
     def stuck(self) -> bool:
         """Whether new reads wait and none runs: the log can be folded as soon as the writer lets go of it."""
-        return self._gate.held and not self._running
+        return self._gate.is_held and not self._running
 
     def make_way(self, log_bytes: int) -> None:
-        """Told after every group how large the log is; 0 when all of it has been folded.
+        """Hold or release new reads by the size of the log after a group; 0 means that all of it has been folded.
 
         SQLite starts its log anew only when no read needs it. Reads that overlap for ever would let it grow for ever,
         so when it is far too large new reads wait until those that run are over (G6).
         """
         if log_bytes > LOG_EXCESS_MAX * self._settings.wal_bytes_max:
             self._gate.hold()
-        elif self._gate.held and (log_bytes or not self._gate.inside):
+        elif self._gate.is_held and (log_bytes or not self._gate.inside):
             self._gate.let_go()
 
     def close_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the connections that no read uses."""
         with self._lock:
             idle, self._idle = self._idle, []
         for reader in idle:
@@ -290,10 +290,10 @@ class Readers:
         self._gate.let_go()
 
     def close(self) -> None:
-        """Close for good: reads that wait are refused, and those that run are ended, and waited for.
+        """Close for good: refuse the waiting reads, end the running ones, and wait for them.
 
-        While a read runs SQLite cannot fold its log. One that does not ask whether it was given up, because it runs no
-        statement, is waited for as long as a statement may run; it closes its own connection.
+        While a read runs SQLite cannot fold its log. A read that runs no statement does not notice that it was given
+        up: it is awaited for `statement_timeout_s` at most, and closes its own connection.
         """
         self._closed = True
         for visitor in self._gate.close():
@@ -308,7 +308,7 @@ class Readers:
         reader: _Reader | None = None
         try:
             if call.given_up:
-                raise closed()  # noqa: TRY301 -- or nobody is told: whoever wanted to know has gone.
+                raise closed()  # noqa: TRY301 -- no caller receives it: the waiter has gone.
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
             self._file.refuse_if_gone()

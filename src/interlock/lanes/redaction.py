@@ -1,6 +1,6 @@
-"""Addresses as they may be shown. It shows the values of the options that it knows to be harmless and no others.
+"""Redaction of addresses: shows the values of options that are known to be harmless, and no others.
 
-A misspelt secret is still a secret. Whatever names an address, of a bucket or of another place, shows it by this.
+A misspelt secret is still a secret. Every text that names an address, of a bucket or elsewhere, shows it through this.
 """
 
 import re
@@ -25,21 +25,21 @@ OPTIONS: Final = {"s3": S3_OPTIONS, "gs": GS_OPTIONS, "az": AZ_OPTIONS}
 SECRETS: Final = frozenset({"secret_access_key", "session_token", "access_key", "sas"})
 
 POSTGRES_OPTIONS: Final = ("schema", "host", "port", "dbname")
-"""A database may have been moved to PostgreSQL. Without these, which say where that is, nobody would find it there."""
+"""Options that say where on PostgreSQL a database was moved to: without them it could not be found there."""
 
 _HARMLESS: Final = frozenset({*POSTGRES_OPTIONS, *(name for names in OPTIONS.values() for name in names)}) - SECRETS
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong address."""
+    """Return the URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong one."""
     # No bucket has a colon in its name: what comes before an @ then is a secret, also one with a slash in it.
     url = re.sub(r"(?s)(?<=://)[^/@]*:.*@", f"{MASK}@", url)
-    shown, hash_mark, _ = url.partition("#")
-    shown, mark, query = shown.partition("?")
-    shown = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", shown)
-    shown = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", shown)
+    text, hash_mark, _ = url.partition("#")
+    text, mark, query = text.partition("?")
+    text = re.sub(r"(?<=://)[^/@]*@", f"{MASK}@", text)
+    text = re.sub(r"(?i)((?:secret|key|token|sas|sig|password)[^=&/]*=)[^&]*", rf"\1{MASK}", text)
     options = [_shown_option(option) for option in query.split("&")] if mark else []
-    return shown + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
+    return text + mark + "&".join(options) + (f"#{MASK}" if hash_mark else "")
 
 
 def _shown_option(option: str) -> str:

@@ -29,11 +29,11 @@ MakeRow = Callable[[tuple[str, ...], tuple[object, ...]], tuple[object, ...]]
 
 
 class NotPlain(Exception):
-    """The value, or something in it, has no plain form; the text names it. Whoever asked says what that means."""
+    """The value, or something in it, has no plain form; the text names it. The caller says what that means."""
 
 
 def encode_result(value: object) -> bytes:
-    """The value as bytes. Raises TransactionError for a type that could not be given back."""
+    """Encode the value. Raises TransactionError for a type that could not be given back."""
     try:
         return json.dumps(plain(value), separators=(",", ":")).encode()
     except NotPlain as error:
@@ -45,12 +45,12 @@ def encode_result(value: object) -> bytes:
 
 
 def decode_result(data: bytes, make_row: MakeRow = lambda _names, values: values) -> object:
-    """The value that `encode_result` was given; rows with names are made by the layer that knows them."""
+    """Decode a value of `encode_result`; rows with names are made by the layer that knows them."""
     return _value(json.loads(data), make_row)
 
 
 def plain(value: object, depth: int = 0, *, compared: bool = False) -> object:
-    """The value in terms of JSON, with tags for what JSON does not have. Raises NotPlain.
+    """Return the value in terms of JSON, with tags for types that JSON does not have. Raises NotPlain.
 
     One that is only `compared` is written alike for all values of its type that are equal: 1.0 and 1.00, 0.0 and -0.0,
     the same instant in two zones. Otherwise it is written as it is, so that it can be given back.
@@ -109,9 +109,9 @@ def _compared_decimal(value: decimal.Decimal) -> str:
     sign, digits, exponent = value.as_tuple()
     if isinstance(exponent, str):  # Infinity, or not a number.
         return str(value)
-    shown = "".join(map(str, digits))
-    kept = shown.rstrip("0")
-    return f"{'-' * sign}{kept}E{exponent + len(shown) - len(kept)}" if kept else "0"
+    text = "".join(map(str, digits))
+    kept = text.rstrip("0")
+    return f"{'-' * sign}{kept}E{exponent + len(text) - len(kept)}" if kept else "0"
 
 
 def _compared_datetime(value: datetime.datetime) -> str:

@@ -1,8 +1,8 @@
-"""Waiting at a seal: while a mover seals a lane, its writer meets a lock and waits for it.
+"""The wait at a seal: while a mover seals a lane, its writer meets a lock and waits for it.
 
 The lock is SQLite's own, so it vanishes with the mover, however that ends. SQLite's busy timeout would look again after
-up to a tenth of a second, which is as long as a whole seal; here the looks are a millisecond apart, so that everybody
-goes on at once. The wait is bounded: past it the group is refused, nothing of it happened, and the lane lives on.
+up to a tenth of a second, which is as long as a whole seal. Here the looks are a millisecond apart, so that writers go
+on immediately. The wait is bounded: past it the group is refused, nothing of it happened, and the lane lives on.
 """
 
 import threading
@@ -24,7 +24,7 @@ class SealWait:
         self._pause = threading.Event()
 
     def __call__(self, looks: int) -> bool:
-        """SQLite has met the lock, for the so-manieth time; False gives up."""
+        """Wait as SQLite's busy handler: called with the number of previous attempts; return False to stop waiting."""
         if looks == 0 and self._point is not None:
             points.reach(self._point)
         if looks >= self._looks_max:
@@ -36,7 +36,7 @@ class SealWait:
 def sealed_too_long(wait_s: float) -> UnavailableError:
     """The error for a group that has met a seal for too long."""
     return UnavailableError(
-        f"the lane was locked by somebody else for {wait_s:g} s (seal_wait_s); this did not happen.",
+        f"the lane was locked by another process for {wait_s:g} s (seal_wait_s); this did not happen.",
         why="A mover seals a lane while it hands over the last of it, or something that is not Interlock writes there.",
         fix="Repeat the transaction. If it stays so, find out what else has the file open.",
     )

@@ -1,4 +1,4 @@
-"""What a transaction can do inside the writer: run statements, and know what time it is.
+"""The session of a transaction inside the writer: runs statements, and knows the time.
 
 One session per lane; it is lent to one transaction after the other and means nothing outside of them. It keeps the two
 clocks apart: statements are timed by the monotonic clock, and `now()` is the lane's own time, which is logged with the
@@ -27,7 +27,7 @@ STEPS_BETWEEN_LOOKS = 20_000
 
 
 class Session:
-    """The running transaction's hands."""
+    """The statements and the time of the running transaction."""
 
     def __init__(
         self, connection: apsw.Connection, *, clock: Clock, time: LaneTime, statement_timeout_s: float
@@ -42,11 +42,11 @@ class Session:
         self.time_asked = False
         self._time_stands = False
         self.undone = 0
-        """How often anything was rolled back: who remembers what the database was like before looks again."""
+        """How often anything was rolled back: a memory of the database's state is stale after a change."""
         self.defined = False
         """Whether the running transaction has changed the schema."""
         self.wall: Wall | None = None
-        """What `own` lets down."""
+        """The authorizer, which `own` lets down."""
         connection.set_progress_handler(self._overdue, STEPS_BETWEEN_LOOKS)
 
     def execute(self, sql: str, values: tuple[SqliteValue, ...] = ()) -> int:
@@ -63,12 +63,12 @@ class Session:
         return self._run(sql, values).fetchall()
 
     def lend(self, read: Callable[[apsw.Connection], ResultT]) -> ResultT:
-        """Let somebody read on the connection itself, for no longer than one statement may run."""
+        """Lend the connection to a read, for no longer than one statement may run."""
         self._deadline_s = self._clock.monotonic_s() + self._timeout_s
         return read(self.connection)
 
     def own(self, use: Callable[[Callable[..., apsw.Cursor]], ResultT]) -> ResultT:
-        """Let our own code run statements that no user may: on tables of ours. They are not timed.
+        """Run Interlock's own statements, which users may not run, on its own tables. They are not timed.
 
         Nor are they cached: a cached statement is not asked for its rights again.
         """
@@ -77,7 +77,7 @@ class Session:
             return use(functools.partial(self._run, can_cache=False))
 
     def now_us(self) -> int:
-        """The transaction's time: microseconds since the epoch, the same all through, never going back (G8).
+        """Return the transaction's time: microseconds since the epoch, the same all through, never going back (G8).
 
         The wall clock is looked at when a transaction asks for the first time: most never do.
         """
@@ -87,11 +87,11 @@ class Session:
         return self.time_us
 
     def begin_transaction(self) -> None:
-        """The next transaction starts, with a time of its own."""
+        """Begin the next transaction, with a time of its own."""
         self._time_stands = self.defined = False
 
     def unlimited(self) -> None:
-        """No statement of a user is running: our own are not timed."""
+        """Lift the time limit: only our own statements run now."""
         self._deadline_s = float("inf")
 
     def _overdue(self) -> bool:

@@ -1,4 +1,4 @@
-"""The settings of a lane: what is waited for, what is bounded, what is watched (D16, G6).
+"""The settings of a lane: its timeouts, bounds and signals (D16, G6).
 
 Each has a least value and must be finite: a bound that is not a bound would be noticed only under load. A count is an
 int and a switch is a bool, exactly: half a reader means nothing, and the text "no" would be true.
@@ -13,7 +13,7 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of a lane has its name here; reaching one is a clear error or backpressure, never a slow death."""
 
     group_commit_window: float = 0.0
-    """Seconds to wait for company before a group starts. 0: natural batching, a group is what has gathered."""
+    """Seconds to wait for further transactions before a group starts. 0: natural batching, without a wait."""
 
     group_commit_max_batch: int = 1_000
     """Transactions in one group."""
@@ -22,13 +22,13 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Transactions that may wait; one more is refused with Overloaded."""
 
     statement_timeout_s: float = 30.0
-    """One statement may run so long."""
+    """How long one statement may run."""
 
     transaction_timeout_s: float = 5.0
-    """One function given to `transact` may hold the lane so long."""
+    """How long one function given to `transact` may hold the lane."""
 
     seal_wait_s: float = 10.0
-    """A group waits so long for a mover that has sealed the lane; then it is refused, and did not happen."""
+    """How long a group waits for a mover that has sealed the lane; then it is refused, and did not happen."""
 
     wal_bytes_max: int = 16_777_216
     """The write-ahead log is folded into the database file when it is larger than this."""
@@ -56,10 +56,10 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of a sharded counter that is made with this database; on a lane each is a database of its own."""
 
     counter_kind: str = "auto"
-    """What a counter that is opened without a kind is: auto, exact, sharded or event_log."""
+    """The kind of a counter that is opened without one: auto, exact, sharded or event_log."""
 
     streams_max: int = 1_000
-    """Streams open at once below one database. One more closes the one that was asked for longest ago, if it rests."""
+    """Streams open simultaneously below one database. One more closes the least recently requested one, if it rests."""
 
     contention_rows_max: int = 1_000
     """Rows that the contention signal remembers."""
@@ -68,22 +68,22 @@ class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A row with more serialized hand-offs per second than this is flagged."""
 
     lease_s: float = 10.0
-    """On a bucket: another process may take the lane over when its owner has shown no sign of life for so long."""
+    """On a bucket: another process may take the lane over when its owner has shown no sign of life for this time."""
 
     append_deadline_s: float = 30.0
-    """On a bucket: an append without a clear answer is tried so long, then its outcome is unknown."""
+    """On a bucket: how long an append without a clear answer is retried; then its outcome is unknown."""
 
     request_timeout_s: float = 10.0
-    """On a bucket: one request may take so long."""
+    """On a bucket: how long one request may take."""
 
     snapshot_bytes_min: int = 4_194_304
-    """On a bucket: no snapshot is taken before the log behind the last one weighs so much (a group counts 4 KiB)."""
+    """On a bucket: how much the log after the last snapshot weighs before another is taken (a group counts 4 KiB)."""
 
     snapshots_retained: int = 2
-    """On a bucket: so many snapshots are always kept."""
+    """On a bucket: how many snapshots are always kept."""
 
     retention_s: float = 24 * 3_600.0
-    """On a bucket: every state of so long ago can be restored."""
+    """On a bucket: for how long every state can be restored."""
 
     def __post_init__(self) -> None:
         for name, kind in KINDS.items():
@@ -120,13 +120,13 @@ def _within(value: object, kind: type[float], least: float, most: int) -> bool:
 
 
 MOST = 4_000_000_000
-"""No bound is larger than this: it is a bound no more, and a thread cannot wait so long."""
+"""The upper limit of every bound: a larger one would bound nothing, and a thread cannot wait so long."""
 
 COUNTER_SHARDS_MAX = 256
 """Each shard is a row, on lanes a database of its own, and reading a counter reads all of them."""
 
 _MOST: dict[str, int] = {"counter_shard_count": COUNTER_SHARDS_MAX}
-"""Those that end earlier."""
+"""Settings with a lower limit of their own."""
 
 _LEAST: dict[str, float] = {
     "group_commit_window": 0.0,

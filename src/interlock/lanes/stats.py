@@ -1,4 +1,4 @@
-"""What a lane has done since it was opened, as numbers."""
+"""Counters of a lane since it was opened."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from interlock.lanes.work import Work
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane has done since it was opened."""
+    """The counters of a lane since it was opened."""
 
     groups: int
     transactions: int
@@ -23,13 +23,13 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts:
-    """What the groups of a lane were, counted by its driver."""
+    """The counters of a lane's groups, counted by its driver."""
 
     def __init__(self) -> None:
         self.groups = self.transactions = self.failed = self.largest = 0
 
     def count(self, group: Sequence[Work]) -> None:
-        """One more group is durable."""
+        """Count one more durable group."""
         self.groups += 1
         self.transactions += len(group)
         self.failed += sum(work.error is not None for work in group)

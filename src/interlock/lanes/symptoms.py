@@ -1,4 +1,4 @@
-"""What can be wrong with a lane, each with why it matters and what to do: the doctor's knowledge.
+"""The findings of the doctor of a lane: what can be wrong, why it matters, and what to do.
 
 Every symptom is a finding. An error means that data is damaged or cannot be read; a warning means that the lane works,
 but something will get in its way; an info is worth knowing. Lists are bounded: a damaged file has no end of symptoms.
@@ -33,7 +33,7 @@ AHEAD_US = 60_000_000
 def contents(
     connection: apsw.Connection, *, is_lane: bool, pages: int, pages_free: int, time_us: int, now_us: int
 ) -> list[Finding]:
-    """What the pages, the keys and the lane's own table say."""
+    """Return the findings in the pages, the keys and the lane's own table."""
     found = [*_damage(connection), *_orphans(connection), *_moves(connection)]
     if not is_lane:
         found.append(
@@ -75,7 +75,7 @@ def _moves(connection: apsw.Connection) -> Iterator[Finding]:
             code="moved",
             severity="info",
             what=f"move {stone.epoch} has left: everything lives at {redacted(stone.url)} now.",
-            why="What is here is how it was when the move was over; nobody reads or writes it any more.",
+            why="What is here is the state at the end of the move; no process reads or writes it any more.",
             fix="Look there. When this file is not wanted any more, delete it; to come back, route it here again.",
         )
     if draft is not None:
@@ -97,12 +97,12 @@ def _moves(connection: apsw.Connection) -> Iterator[Finding]:
 
 
 def _damage(connection: apsw.Connection) -> Iterator[Finding]:
-    for (told,) in connection.execute(f"PRAGMA integrity_check({SYMPTOMS_MAX})"):
-        if told != "ok":
+    for (message,) in connection.execute(f"PRAGMA integrity_check({SYMPTOMS_MAX})"):
+        if message != "ok":
             yield Finding(
                 code="damaged",
                 severity="error",
-                what=f"integrity_check says: {told}.",
+                what=f"integrity_check says: {message}.",
                 why="Stored bytes contradict themselves or the schema; going on could spread the damage.",
                 fix="Stop the owner, keep a copy of all the files of the lane, and restore a backup.",
             )
@@ -122,7 +122,7 @@ def _orphans(connection: apsw.Connection) -> Iterator[Finding]:
 
 
 def log_and_owner(path: Path, log_bytes: int, *, owned: bool) -> list[Finding]:
-    """What the log and the lock file say."""
+    """Return the findings in the log and the lock file."""
     found: list[Finding] = []
     if log_bytes > LOG_BYTES_EXPECTED:
         found.append(
@@ -149,7 +149,7 @@ def log_and_owner(path: Path, log_bytes: int, *, owned: bool) -> list[Finding]:
 
 
 def permissions(path: Path) -> list[Finding]:
-    """Who may read and write the files, as far as this process can tell."""
+    """Return the findings in the permissions of the files, as far as this process can see them."""
     found: list[Finding] = []
     for each in (path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")):
         if not each.exists():
@@ -171,12 +171,12 @@ def _refused(what: str, severity: Literal["error", "warning"]) -> Finding:
         severity=severity,
         what=f"{what}.",
         why="The owner reads and writes the file, its log, its index and its lock, and makes them in the folder.",
-        fix="Give the files to the user that runs the owner, and to nobody else (chown, chmod).",
+        fix="Give the files to the user that runs the owner, and to no other user (chown, chmod).",
     )
 
 
 def unreadable(path: Path, error: Exception) -> Finding:
-    """The lane could not be read at all."""
+    """Return the finding for a lane that could not be read at all."""
     if isinstance(error, UnusableFile):
         return Finding(code="unread-log", severity="warning", what=error.what, why=error.why, fix=error.fix)
     return Finding(

@@ -1,9 +1,9 @@
-"""The tombstone of a lane: where everything that was in its file lives now.
+"""The tombstone of a lane: the place where everything that was in its file lives now.
 
-It is one row in a table of its own, written by the last transaction that the file ever has; from then on nobody writes
-or reads there, under this epoch, for ever. Because it makes a table, SQLite's schema version moves with it. So whoever
-uses the file looks at that number inside its own transaction, for about half a microsecond, and looks for the table
-only when the number has moved: inside a transaction nothing can come between the look and the commit.
+It is one row in a table of its own, written by the last transaction that the file ever has. From then on no process
+writes or reads there, under this epoch, for ever. Because it makes a table, SQLite's schema version moves with it. So
+every user of the file compares that number inside its own transaction, for about half a microsecond, and looks for the
+table only when the number has moved: inside a transaction nothing can come between the look and the commit.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -33,10 +33,10 @@ Run = Callable[..., apsw.Cursor]
 
 
 class Tombstone(NamedTuple):
-    """What stands at a place that was left."""
+    """The tombstone at a place that was left."""
 
     url: str
-    """Where everything lives now."""
+    """The new place."""
     epoch: int
     """The number of the move that left."""
     time_us: int
@@ -44,7 +44,7 @@ class Tombstone(NamedTuple):
 
 
 def tombstone_of(connection: apsw.Connection) -> Tombstone | None:
-    """The tombstone in the file of this connection; None when everything still lives there."""
+    """Return the tombstone in the file of this connection; None when everything still lives there."""
     with one_snapshot(connection):
         return _found(connection.cursor().execute)
 
@@ -67,13 +67,13 @@ def one_snapshot(connection: apsw.Connection) -> Generator[None]:
 
 
 def write_tombstone(run: Run, stone: Tombstone) -> None:
-    """Write it, inside the caller's transaction, whose commit decides."""
+    """Write the tombstone inside the caller's transaction, whose commit decides."""
     run(_MAKE)
     run(_WRITE, stone)
 
 
 def moved(stone: Tombstone) -> MovedElsewhere:
-    """The error for whoever comes to the old place."""
+    """Return the error for a process that comes to the old place."""
     return MovedElsewhere(
         f"it lives at {redacted(stone.url)} since move {stone.epoch}; this did not happen.",
         url=stone.url,
@@ -82,20 +82,20 @@ def moved(stone: Tombstone) -> MovedElsewhere:
 
 
 class Lookout:
-    """Sees a tombstone, whoever wrote it. Belongs to one connection."""
+    """Detects a tombstone. Belongs to one connection."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._seen: object = None
+        self._version_seen: object = None
 
     def look(self) -> None:
-        """Raise MovedElsewhere when there is one. Called inside a transaction, with the wall down."""
+        """Raise MovedElsewhere when there is a tombstone. Called inside a transaction, with the wall down."""
         version = self._run(_VERSION).get
-        if version != self._seen:
+        if version != self._version_seen:
             stone = _found(self._run)
             if stone is not None:
                 raise moved(stone)
-            self._seen = version
+            self._version_seen = version
 
 
 def _found(run: Run) -> Tombstone | None:

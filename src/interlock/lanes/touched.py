@@ -1,4 +1,4 @@
-"""Which rows a transaction wrote, told by SQLite while it writes them.
+"""The rows that a transaction wrote, collected by SQLite's preupdate hook.
 
 The preupdate hook is called once per row, inside the statement, and may not run statements itself; so the place of a
 table's key among its columns is looked up after the transaction that met the table first; until then its rows are
@@ -29,16 +29,16 @@ class TouchedRows:
         self.unknown: set[str] = set()
 
     def clear(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         if self._rows:
             self._rows = set()
 
     def taken(self) -> set[RowKey]:
-        """The rows of the transaction that has just ended; they are the caller's."""
+        """Return the rows of the transaction that has just ended; they are the caller's."""
         return self._rows
 
     def touched(self, update: apsw.PreUpdate) -> None:
-        """SQLite is about to change a row."""
+        """Record a row that is about to change, as SQLite's preupdate hook."""
         table = update.table_name
         if len(self._rows) >= ROWS_WATCHED_MAX or table.startswith(OWN_PREFIX):
             return
@@ -55,11 +55,11 @@ class TouchedRows:
         self._rows.add((table, key))
 
     def forget_keys(self) -> None:
-        """A table is made, changed or dropped, or that is undone: whichever it is, all are looked up again."""
+        """Forget all keys: a table is made, changed or dropped, or that is undone."""
         self._keys.clear()
 
     def learn(self) -> dict[str, tuple[str, ...]]:
-        """Look up the keys of the tables that were met for the first time; returns the declared types of each key."""
+        """Look up the keys of the tables that were met for the first time; return the declared types of each key."""
         types: dict[str, tuple[str, ...]] = {}
         if len(self._keys) > TABLES_KNOWN_MAX:
             self._keys.clear()  # Those that are still written to are looked up again.

@@ -1,10 +1,10 @@
-"""Whose turn it is to be looked at, when looking at everything would cost too much.
+"""Sampling of groups: which ones are measured, when measuring all of them would cost too much.
 
-The first is always looked at, and after it one of every block of so many, each as likely as the other. What is looked
-at counts for its block, so in the mean everything counts once. A fixed place in each block would not do: work comes in
-rhythms, and a rhythm that fits the block would show always the same part of itself, or nothing.
+The first is always chosen, and after it one of every block, each as likely as the other. A chosen one counts for its
+block, so in the mean everything counts once. A fixed place in each block would not do: work comes in rhythms, and a
+rhythm that fits the block would always show the same part of itself, or nothing.
 
-The choice is a plain sequence of numbers that look random, the same in every run: nothing here needs chance.
+The choice is a fixed pseudo-random sequence, the same in every run: nothing here needs chance.
 """
 
 _FACTOR, _STEP, _BITS = 6_364_136_223_846_793_005, 1_442_695_040_888_963_407, 64
@@ -23,7 +23,7 @@ class Turns:
         self._first = True
 
     def weight(self) -> float:
-        """For how many the next one counts; 0.0 when it is not looked at."""
+        """Return for how many the next one counts; 0.0 when it is not chosen."""
         if self._left == 0:
             first, self._first = self._first, False
             self._begin(self._block - first)

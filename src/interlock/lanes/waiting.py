@@ -1,10 +1,9 @@
-"""The works that wait in a lane, in the order in which they came.
+"""The queue of a lane: the waiting works, in the order in which they came.
 
 Any event loop adds to it without a lock, because that happens a hundred thousand times a second; everything else is
-done with the lane's lock held. A work that is cancelled stays where it stands, and nobody is told: it is passed over
-when its turn comes, and thrown out when the queue is full. Going through a full queue is paid for by the calls that
-find it full: the next look comes only after a quarter as many of them as the last one took steps, so each costs a few
-steps, however long the queue is (G6).
+done with the lane's lock held. A cancelled work stays in the queue: it is skipped when its turn comes, and removed when
+the queue is full. The calls that find the queue full pay for that scan: the next one comes only after a quarter as many
+calls as the last one took steps. So each call costs a few steps, however long the queue is (G6).
 """
 
 from collections import deque
@@ -21,18 +20,18 @@ class Waiting:
         self._works: deque[Work] = deque()
         self._calls_until_look = 0
         self.add = self._works.append
-        """Let a work wait. From any thread, without the lock."""
+        """Add a work. From any thread, without the lock."""
 
     def __len__(self) -> int:
-        """How many stand in the queue, those that were cancelled included."""
+        """Return the number of works in the queue, cancelled ones included."""
         return len(self._works)
 
     def alive(self) -> int:
-        """How many really wait."""
+        """Return the number of works that are not cancelled."""
         return sum(not work.cancelled() for work in list(self._works))
 
     def full(self, most: int) -> bool:
-        """Whether so many wait that there is no room for one more; throws out the cancelled ones now and then."""
+        """Whether at least `most` works wait; removes the cancelled ones now and then."""
         if len(self._works) < most:
             return False
         self._calls_until_look -= 1
@@ -42,7 +41,7 @@ class Waiting:
         return len(self._works) >= most
 
     def take(self, most: int) -> list[Work]:
-        """Take up to so many of the first that wait."""
+        """Take at most `most` of the first works."""
         taken: list[Work] = []
         while self._works and len(taken) < most:
             work = self._works.popleft()

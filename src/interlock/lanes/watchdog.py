@@ -1,6 +1,6 @@
 """The watchdog: ends a function that holds the lane for too long.
 
-A function given to `transact` runs inside the single writer. While it runs nobody else is served, so it is watched:
+A function given to `transact` runs inside the single writer. While it runs no other one does, so it is watched:
 when its time is over, SQLite is interrupted and `HeldTooLong` is raised inside the function, wherever it is, and again
 until the function is over. One thread watches for the whole process, and it exists only once a function was watched.
 
@@ -30,7 +30,7 @@ from interlock.seams import SystemClock
 ResultT = TypeVar("ResultT")
 
 BARK_EVERY_S = 0.05
-"""A function that goes on after it was told to end is told again so often."""
+"""The pause in seconds before a function that does not end is interrupted again."""
 
 
 class HeldTooLong(BaseException):
@@ -38,7 +38,7 @@ class HeldTooLong(BaseException):
 
 
 _send = ctypes.PYFUNCTYPE(None, ctypes.c_ulong, ctypes.py_object)(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-"""Raise the class in the thread; it takes the place of one that is still on its way there."""
+"""Raise the class in the thread, replacing one that is still on its way there."""
 
 
 class _Watch:
@@ -57,7 +57,7 @@ class _Watch:
         self.sent = False
 
     def bark(self) -> None:
-        """Tell the function to end, unless it is over. Nothing arrives that was not sent while `barking` was set."""
+        """Interrupt the function, unless it is over. Nothing arrives that was not sent while `barking` was set."""
         self.barking = True
         if self.running and not self.over:
             with contextlib.suppress(Exception):  # One watchdog serves all: it must not end.
@@ -72,7 +72,7 @@ class _Watch:
 
 
 def _insistent(thread: int) -> type[HeldTooLong]:
-    """A HeldTooLong that sends the next one when it is made, which is when somebody catches it."""
+    """Return a HeldTooLong that sends the next one when it is made, which is when a handler catches it."""
 
     class HeldFarTooLong(HeldTooLong):
         pass
@@ -91,7 +91,7 @@ class _Watchdog:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._wakes_s = float("inf")
-        """When the thread looks next. Limits are mostly alike, so it is seldom told to look earlier."""
+        """When the thread looks next. Limits are mostly alike, so it is seldom woken earlier."""
 
     def begin(self, limit_s: float, interrupt: Callable[[], None]) -> _Watch:
         watch = _Watch(interrupt)
@@ -127,7 +127,7 @@ class _Watchdog:
                 self._changed.wait(None if self._wakes_s == float("inf") else self._wakes_s - now_s)
 
     def _step(self, now_s: float) -> float:
-        """Bark at whoever is late; returns when to look again."""
+        """Interrupt the functions that are late; return when to look again."""
         while self._watches and (self._watches[0][2].over or self._watches[0][0] <= now_s):
             _, _, watch = heapq.heappop(self._watches)
             watch.bark()
@@ -191,7 +191,7 @@ def _meet_the_last(watch: _Watch) -> None:
         os.sched_yield()
     if not watch.barked:
         return
-    # Nobody can tell whether one is still on its way. Sent again it takes the place of that one and arrives here.
+    # Whether one is still on its way cannot be known. Sent again it takes the place of that one and arrives here.
     # (Taking it back instead leaves a flag of CPython 3.11 set, and under a tracer, such as coverage's, the interpreter
     # then never ends.)
     watch.sent = True
@@ -203,6 +203,6 @@ def _meet_the_last(watch: _Watch) -> None:
 def _held_too_long(limit_s: float) -> TransactionError:
     return TransactionError(
         f"a function held the lane for more than {limit_s:g} s (transaction_timeout_s) and was ended.",
-        why="Inside the single writer nobody else is served while it runs.",
+        why="Inside the single writer no other transaction runs meanwhile.",
         fix="Await only tx in it, do slow work before or after, or raise transaction_timeout_s.",
     )

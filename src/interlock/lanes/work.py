@@ -1,4 +1,4 @@
-"""One transaction waiting in a lane: what it does, who waits for it, and how it ended.
+"""One transaction waiting in a lane: its function, its waiter, and its result.
 
 A work may run more than once (a group that vanished is run again), and ends in exactly one of three ways: its value,
 its error, or cancelled before it was taken. G9: an error of class OutcomeUnknown is the only one after which the
@@ -41,7 +41,7 @@ class Work:
     ) -> None:
         self.function: Callable[..., object] = function
         self.arguments: tuple[object, ...] = arguments
-        """What the function is given after the session."""
+        """The arguments of the function after the session."""
         self.key = key
         self.digest = digest
         self.single = single and key is None
@@ -54,11 +54,11 @@ class Work:
         self.error: Exception | None = None
 
     def cancelled(self) -> bool:
-        """Whether nobody wants it any more. Cancelling a task cancels the future it awaits, there and then."""
+        """Whether its caller has cancelled it. Cancelling a task cancels the future it awaits immediately."""
         return self.future is not None and self.future.cancelled()
 
     def finish(self) -> None:
-        """Tell whoever waits. Runs in the waiter's own event loop."""
+        """Complete the waiter's future. Runs in the waiter's own event loop."""
         future = self.future
         if future is None or future.done():
             return

@@ -3,10 +3,10 @@
 A plain object, stepped by a driver: `execute(group)`, then `commit()`. A thread steps it in production, the simulator
 in tests; nothing here waits for anything but the disk.
 
-A savepoint alone does not isolate. An error that SQLite answers by rolling the whole transaction back (an interrupt, a
-full disk, ON CONFLICT ROLLBACK) makes the group *vanish*: it is then run again without the culprit. The works behind a
-culprit are tried first, so that one pass finds all culprits and their number does not matter. A work's effects are in
-the log only if its savepoint was released and the commit returned; nothing is acknowledged before (D2).
+A savepoint alone does not isolate. Some errors make SQLite roll the whole transaction back (an interrupt, a full disk,
+ON CONFLICT ROLLBACK): the group *vanishes*, and is run again without the culprit. The works after a culprit are tried
+first, so that one pass finds all culprits. A work's effects are in the log only if its savepoint was released and the
+commit returned; nothing is acknowledged before (D2).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -42,8 +42,8 @@ LARGE_GROUPS_PER_LOOK = 16
 large group. So one of sixteen large groups is looked at."""
 
 PASSES_MAX = 8
-"""So often a group is run because works of it ended it. The second pass is the last one, unless works end the group
-only when others ran before them; then this bounds what all of them cost (G6)."""
+"""How often a group is run because works of it ended it. Two passes suffice unless works end the group only after
+others ran before them; then this bounds their cost (G6)."""
 
 PAGE_BYTES = 4_096
 
@@ -77,7 +77,7 @@ class Writer:
         self._rows = TouchedRows(connection)
         self._own = connection.cursor().execute
         # Our control statements share SQLite's statement cache with the user's, and a cached statement is not asked
-        # for its rights again. The mark makes their texts ones that nobody else can write.
+        # for its rights again. The mark makes their texts ones that no other code can write.
         mark = f" -- {ids.new()}"
         self._keys = Keys(settings, mark=mark, make_row=make_row)
         self._begin, self._commit = f"BEGIN IMMEDIATE{mark}", f"COMMIT{mark}"
@@ -99,7 +99,7 @@ class Writer:
         connection.set_authorizer(self._wall)
         self.session.wall = self._wall
         self._careful = False
-        """Every work of this group gets a savepoint, because one without has ended it."""
+        """Whether every work of this group gets a savepoint, because one without has ended it."""
         self._weight = 0.0
         self._turns = Turns(LARGE_GROUPS_PER_LOOK)
         self._written: list[tuple[set[RowKey], float, float]] = []
@@ -110,7 +110,7 @@ class Writer:
         self._watch(len(alive))
         self._careful = False
         for _ in range(PASSES_MAX):
-            culprits = self._culprits(alive)
+            culprits = self._run_group(alive)
             if not culprits:
                 self._report()
                 return
@@ -119,15 +119,15 @@ class Writer:
             work.value, work.error = None, _ended_too_often()
         self._open_group()
 
-    def _culprits(self, works: Sequence[Work]) -> set[Work]:
-        """Run them all in one transaction. When some of them end it, those are returned, and nothing has happened."""
+    def _run_group(self, works: Sequence[Work]) -> set[Work]:
+        """Run all works in one transaction; return those that ended it. If there are any, nothing has happened."""
         culprits: set[Work] = set()
         self._written.clear()
         self._open_group()
         for work in works:
             if not self._run(work):
-                # The group is gone, and with it what the works before did. Those behind are run all the same, each as
-                # if it had come early: an error that they end the group with is theirs, whatever runs before them.
+                # The group is gone, with the effects of the works before. The works after it are run all the same, each
+                # as if it had come early: if one ends the group, that is its own error, whatever runs before it.
                 culprits.add(work)
                 self._vanished()
                 self._open_group()
@@ -137,7 +137,7 @@ class Writer:
         return culprits
 
     def _open_group(self) -> None:
-        """Begin, which waits at a seal; raises MovedElsewhere when the lane was left meanwhile, or ever."""
+        """Begin the group, waiting at a seal. Raises MovedElsewhere when the lane was left."""
         try:
             self._control(self._begin)
         except apsw.BusyError as error:
@@ -157,7 +157,7 @@ class Writer:
         self._rows.forget_keys()  # Of tables that are gone with the group.
 
     def commit(self) -> None:
-        """Make the group durable. Any failure here is final for the lane: nobody can know what is on the disk."""
+        """Make the group durable. Any failure here is final for the lane: it cannot know what is on the disk."""
         session = self.session
         self.frames = 0
         try:
@@ -168,7 +168,7 @@ class Writer:
         except apsw.Error as error:
             raise OutcomeUnknown(
                 f"the commit of a group failed: {error}.",
-                why="After a failed write or fsync nobody can know what reached the disk; the lane stops (G9).",
+                why="After a failed write or fsync it cannot be known what reached the disk; the lane stops (G9).",
                 fix="Open the lane again and repeat the transaction with the same key: it is applied at most once.",
             ) from error
 
@@ -196,7 +196,7 @@ class Writer:
         self.connection.close()
 
     def _watch(self, size: int) -> None:
-        """Look at the rows of small groups always, and of large ones in turn: a hot row is hot in every group."""
+        """Watch the rows of every small group, and of large ones in turn: a hot row is hot in every group."""
         weight = 0.0
         if self._contention is not None:
             weight = 1.0 if size < LARGE_GROUP else self._turns.weight()
@@ -251,10 +251,10 @@ class Writer:
         self._written.clear()
 
     def _undone(self, changes: int) -> bool:
-        """A single statement failed: True when SQLite has undone it by itself, as it does with a failing statement.
+        """Return True when SQLite has undone a single failed statement by itself.
 
-        What failed behind the statement (a result that cannot be decoded, a deferred foreign key) was not undone. Then
-        the group is given up, to be run again without this work.
+        A failure after the statement (a result that cannot be decoded, a deferred foreign key) is not undone. Then the
+        group is given up, to be run again without this work.
         """
         connection, defined = self.connection, self.session.defined
         if (

@@ -1,1 +1,1 @@
-"""What an engine does, in foreign formats: Prometheus, OpenTelemetry, logs in JSON. Loaded by name when asked for."""
+"""Exporters of an engine's signals and metrics: Prometheus, OpenTelemetry, JSON logs. Loaded by name when needed."""

@@ -1,7 +1,7 @@
-"""The W3C `traceparent`: a span's context as text, for the store, for headers, for messages.
+"""The W3C `traceparent`: a span's context as text, for the store, headers and messages.
 
-`carried(text)` makes it the current context of a block, so that what is sent to an engine there belongs to that trace:
-a server does so with the header of a request.
+`carried(text)` makes it the current context of a block, so that events sent to an engine there belong to its trace. A
+server does so with the header of a request.
 """
 
 from collections.abc import Generator
@@ -15,12 +15,12 @@ TRACE_CHARACTERS, SPAN_CHARACTERS, FLAGS_CHARACTERS = 32, 16, 2
 
 
 def traceparent_of(span: SpanContext) -> str:
-    """The context as text."""
+    """Return the context as text."""
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def read_traceparent(text: str) -> SpanContext | None:
-    """The context in the text; None for what is none."""
+    """Parse a context; None for an invalid text."""
     parts = text.strip().split("-")
     if len(parts) < PARTS or parts[0] == "ff":
         return None
@@ -36,7 +36,7 @@ def read_traceparent(text: str) -> SpanContext | None:
 
 @contextmanager
 def carried(traceparent: str) -> Generator[None]:
-    """What is sent to an engine in the block belongs to that trace. A text that is none changes nothing."""
+    """Make the trace current in the block, so that events sent there belong to it. An invalid text is ignored."""
     found = read_traceparent(traceparent)
     if found is None:
         yield

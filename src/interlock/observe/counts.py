@@ -1,7 +1,7 @@
-"""What an engine does, counted: sums that any exporter can read at any moment.
+"""Counters, gauges and histograms of engines: sums that any exporter can read at any time.
 
-The frequent things come as sums per group (`signals.Counting`); the rare ones, refusals and changes of breakers, as
-signals. What stands in the store is sampled (`sampling`). Nothing here knows a foreign format.
+Frequent events arrive as sums per group (`signals.Counting`); rare ones (refusals, changes of breakers) as signals.
+Counts of the store's rows are sampled (`sampling`). Nothing here depends on an exporter's format.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from interlock.runtime.figures import Figures
 from interlock.signals import AlertRaised, BreakerChanged, LoopBlocked, ResultLate, Signal, TransitionRejected
 
 COUNTERS_MAX = 10_000
-"""Sets of labels that are counted (G6)."""
+"""Number of sets of labels that are counted (G6)."""
 
 Values = Iterator[tuple[Metric, tuple[str, ...], float]]
 
@@ -25,11 +25,11 @@ TOGETHER: dict[Metric, Callable[[tuple[float, float]], float]] = {
     names.SAMPLE_AGE: max,
     names.REDIS: min,
 }
-"""What two engines of one process say together, where it is not the sum: the worse of both."""
+"""How the gauges of two engines of one process are combined, where it is not the sum: the worse of both."""
 
 
 class Counts:
-    """The sums of all engines that it observes."""
+    """The metrics of all engines that it observes."""
 
     only_signals: ClassVar[tuple[type[Signal], ...]] = (
         TransitionRejected,
@@ -49,13 +49,13 @@ class Counts:
         self._counters: dict[tuple[Metric, tuple[str, ...]], int] = {(names.LATE, ()): 0}
         self._sampled: list[Sampled] = []
         self._before = {names.REFUSALS: 0, names.FAILURES: 0}
-        """What engines had counted that are closed: a counter never falls."""
+        """Counts of closed engines: a counter never falls."""
         self._changing = Lock()
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- recording ---------------------------------------------------------------------------------------------------
 
     def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float) -> None:
-        """A group is durable."""
+        """Record a group that is durable."""
         size = 0
         for move, count in moves.items():
             self._durations.add(move, duration_s, count)
@@ -63,11 +63,11 @@ class Counts:
         self._sizes.add((), size)
 
     def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float) -> None:
-        """An attempt has ended."""
+        """Record an attempt that has ended."""
         self._attempts.add((machine, step, kind, outcome), duration_s)
 
     def __call__(self, signal: Signal) -> None:
-        """Something rare has happened."""
+        """Count a rare signal."""
         if isinstance(signal, TransitionRejected):
             self._count(names.REJECTIONS, (signal.machine, signal.event, signal.code))
         elif isinstance(signal, BreakerChanged):
@@ -80,7 +80,7 @@ class Counts:
             self._count(names.ALERTS, (signal.kind,))
 
     def opened(self, figures: Figures) -> None:
-        """An engine is open: sample it too."""
+        """Sample an engine that was opened."""
         sampled = Sampled(figures)
         with self._changing:
             self._forget_closed()
@@ -91,12 +91,12 @@ class Counts:
         key = (metric, labels)
         if key not in self._counters and len(self._counters) >= COUNTERS_MAX:
             key = (metric, ("other",) * len(labels))
-        # In two steps, between which no other thread can count the same: engines may have one each.
+        # setdefault is atomic, so that two threads do not both create the key: engines may have a thread each.
         self._counters.setdefault(key, 0)
         self._counters[key] += 1
 
     def _forget_closed(self) -> None:
-        """A closed engine is kept by nobody, and neither is its store."""
+        """Drop closed engines, so that neither they nor their stores are kept alive."""
         living: list[Sampled] = []
         for each in self._sampled:
             if each.breakers() is not None:
@@ -106,20 +106,20 @@ class Counts:
             self._before[names.FAILURES] += each.figures.observer_failures
         self._sampled = living
 
-    # --- what is read ------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     async def fresh(self) -> None:
-        """Wait, for a while, until the samples are good."""
+        """Wait for a bounded time until the samples are fresh."""
         for each in self._sampled:
             await each.fresh()
 
     def fresh_from_outside(self) -> None:
-        """The same from another thread."""
+        """Wait for fresh samples from another thread."""
         for each in self._sampled:
             each.fresh_from_outside()
 
     def counters(self) -> Values:
-        """Every counter with its labels."""
+        """Yield every counter with its labels."""
         for (metric, labels), count in list(self._counters.items()):
             yield metric, labels, count
         with self._changing:
@@ -129,16 +129,16 @@ class Counts:
         yield names.FAILURES, (), before[names.FAILURES] + sum(each.figures.observer_failures for each in sampled)
 
     def gauges(self) -> Values:
-        """Every gauge with its labels; those of several engines are added up."""
+        """Yield every gauge with its labels; those of several engines are combined."""
         yield from self.gauges_now()
         yield from self.gauges_stored()
 
     def gauges_now(self) -> Values:
-        """Those of this process."""
+        """Yield the gauges of this process."""
         return self._together(_now)
 
     def gauges_stored(self) -> Values:
-        """Those of the store, as they were sampled: the same for all who share it."""
+        """Yield the sampled gauges of the store, which are the same for all processes that share it."""
         return self._together(_stored)
 
     def _together(self, read: Callable[[Sampled], Values]) -> Values:
@@ -171,7 +171,7 @@ def _now(sampled: Sampled) -> Values:
 def _stored(sampled: Sampled) -> Values:
     if sampled.closed:
         return
-    yield names.SAMPLE_AGE, (), sampled.age_s  # Also before the first: one that never comes is what it is for.
+    yield names.SAMPLE_AGE, (), sampled.age_s  # Also before the first sample: the metric reveals one that never comes.
     depth = sampled.depth
     if depth is None:
         return

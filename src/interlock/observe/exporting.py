@@ -1,12 +1,12 @@
 """Histograms of OpenTelemetry that cost nothing until they are exported.
 
-An SDK's histogram takes one value at a time, and that costs 8 µs; there is no way to say "so many of this". But what an
-exporter is handed is plain data, and sums are what is in it. So the exporters of this provider are handed the sums of
-the engine besides, made into the same data when it is time to export, exactly as if each value had been recorded:
+An SDK's histogram takes one value at a time, which costs 8 µs; it cannot add a value N times. But exporters receive
+plain data, which consists of sums. The exporters of this provider therefore also receive the engine's sums, converted
+to the same data at export time, exactly as if each value had been recorded:
 
     observer = OpenTelemetry(meter_provider=Meters([OTLPMetricExporter()]))
 
-It is a provider like any other for everything else. Views do not apply to what is added, and it has no exemplars.
+In all other respects it is an ordinary provider. Views do not apply to the added histograms, which have no exemplars.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,29 +38,29 @@ if TYPE_CHECKING:
     from interlock.observe.names import Metric as Named
 
 SCOPE = "interlock"
-"""Of all that Interlock measures and traces."""
+"""Instrumentation scope of all metrics and traces of Interlock."""
 
 Key = tuple[int, str, tuple[str, ...]]
 
 
 class Sends(Protocol):
-    """What every exporter can, with types for all of it."""
+    """The methods of every exporter, with types."""
 
     def export(self, metrics_data: MetricsData, timeout_millis: float, /, **kwargs: object) -> MetricExportResult:
-        """Send it."""
+        """Send the data."""
         ...
 
     def force_flush(self, timeout_millis: float, /) -> bool:
-        """Send what waits."""
+        """Send pending data."""
         ...
 
     def shutdown(self, timeout_millis: float, /, **kwargs: object) -> None:
-        """Send no more."""
+        """Stop sending."""
         ...
 
 
 class Meters(MeterProvider):
-    """A provider of metrics whose histograms are handed over as sums, each exporter by a periodic reader."""
+    """A meter provider whose histograms are exported as sums, by a periodic reader per exporter."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class Meters(MeterProvider):
         super().__init__(readers, resource or Resource.create(), shutdown_on_exit=shutdown_on_exit)
 
     def add(self, counts: "Counts") -> None:
-        """Export these too."""
+        """Export these counts too."""
         for each in self._exporting:
             each.add(counts)
 
 
 class Exporting(MetricExporter):
-    """An exporter that hands on what it is given to another one, with the histograms of engines in it."""
+    """An exporter that adds the histograms of engines to its data and passes it to another exporter."""
 
     def __init__(self, exporter: MetricExporter, *, clock: Clock | None = None) -> None:
         temporality = cast(
@@ -94,27 +94,27 @@ class Exporting(MetricExporter):
         self._clock: Clock = clock or SystemClock()
         self._begun_ns = self._now_ns()
         self._counts: list[Counts] = []
-        self._told: dict[Key, tuple[list[int], float]] = {}
-        """What was exported before, where only what is new is wanted."""
+        self._exported: dict[Key, tuple[list[int], float]] = {}
+        """Sums of the last export, for exporters that want only the difference."""
 
     def add(self, counts: "Counts") -> None:
-        """Export these too."""
+        """Export these counts too."""
         self._counts.append(counts)
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object) -> MetricExportResult:
-        """Hand it on, with what was added."""
+        """Pass the data on, with the added histograms."""
         return self._exporter.export(self.completed(metrics_data), timeout_millis, **kwargs)
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """As the other one."""
+        """Flush the other exporter."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
-        """As the other one."""
+        """Shut down the other exporter."""
         self._exporter.shutdown(timeout_millis, **kwargs)
 
     def completed(self, data: MetricsData) -> MetricsData:
-        """The data with the histograms in it, in the scope of Interlock."""
+        """Return the data with the histograms added, in the scope of Interlock."""
         now_ns = self._now_ns()
         found = [*self._histograms(now_ns)]
         if self._is_delta:
@@ -140,8 +140,8 @@ class Exporting(MetricExporter):
                     point = self._point(number, metric, labels, cell, cells.bounds, now_ns)
                     if point.count:
                         points.setdefault(metric, []).append(point)
-        for metric, told in points.items():
-            yield Metric(metric.name, metric.told, metric.unit, Histogram(told, temporality))
+        for metric, found in points.items():
+            yield Metric(metric.name, metric.description, metric.unit, Histogram(found, temporality))
 
     def _point(
         self,
@@ -155,8 +155,8 @@ class Exporting(MetricExporter):
         buckets, total, least, most = list(cell.counts), cell.sum, cell.min, cell.max
         if self._is_delta:
             key = (number, metric.name, labels)
-            before, sum_before = self._told.get(key, ([0] * len(buckets), 0.0))
-            self._told[key] = (buckets, total)
+            before, sum_before = self._exported.get(key, ([0] * len(buckets), 0.0))
+            self._exported[key] = (buckets, total)
             buckets, total = [now - then for now, then in zip(buckets, before, strict=True)], total - sum_before
             cell.begin_anew()
         attributes = dict(zip(metric.labels, labels, strict=True))

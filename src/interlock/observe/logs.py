@@ -1,11 +1,11 @@
-"""Logs as JSON, one object per line, and the observer that writes what happens into them (C13).
+"""Logs as JSON, one object per line, and the observer that logs signals (C13).
 
-Every line has `time`, `level`, `logger` and `message`; and, where they are known, `order_id` (the workflow's id),
-`machine`, `state`, `step` and `duration_ms`, and with OpenTelemetry `trace_id` and `span_id`. A line that a step's own
-code writes has them too: they come from the context that the step runs in.
+Every line has `time`, `level`, `logger` and `message`. Where they are known it has `order_id` (the workflow's id),
+`machine`, `state`, `step` and `duration_ms`, and with OpenTelemetry `trace_id` and `span_id`. Lines of a step's own
+code have them too: they come from the context in which the step runs.
 
-`Logs` writes refusals, failed attempts, breakers and alerts. Transitions and successful attempts are written at the
-level DEBUG of `interlock.transitions` only, and cost next to nothing while that is off.
+`Logs` writes refusals, failed attempts, breakers and alerts. Transitions and successful attempts are written only at
+level DEBUG of `interlock.transitions`, and cost almost nothing while that is off.
 """
 
 import logging
@@ -30,23 +30,23 @@ from interlock.signals import (
 )
 
 FIELDS: Final = ("order_id", "machine", "state", "step", "event", "correlation_id", "duration_ms")
-"""What a line may have; given with `extra=`, or found in the context."""
+"""Optional fields of a line; passed with `extra=`, or taken from the context."""
 
 BREAKS: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"})
-"""What JSON allows in a text, and some readers take for the end of a line."""
+"""Characters that JSON allows in a text, but some readers treat as line breaks."""
 
 log = logger_of("interlock.transitions")
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON per record, whatever is in it: a log that loses the one odd line loses the one that matters."""
+    """Formats every record as a line of JSON; a record that cannot be encoded is written as text, and never lost."""
 
     def __init__(self) -> None:
         super().__init__()
         self._encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, with secrets masked."""
+        """Return the record as one line, with secrets masked."""
         message, exception = record_texts(record)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -58,7 +58,7 @@ class JsonFormatter(logging.Formatter):
         if current is not None:
             line["order_id"], line["machine"] = current.workflow, current.machine
             line["state"], line["step"] = current.state, current.step
-        alerted = getattr(record, "workflow", None)  # As an alert names it.
+        alerted = getattr(record, "workflow", None)  # The field's name in alerts.
         if alerted is not None:
             line["order_id"] = alerted
         for name in FIELDS:
@@ -72,33 +72,33 @@ class JsonFormatter(logging.Formatter):
             line["stack"] = redacted_text(self.formatStack(record.stack_info))
         try:
             text = self._encode(line).decode()
-        except Exception:  # noqa: BLE001 -- half of a surrogate, a key that is none, an object that has no text.
+        except Exception:  # noqa: BLE001 -- a lone surrogate, an invalid key, an object without a text.
             text = self._encode({name: _plain(value) for name, value in line.items()}).decode()
         return text.translate(BREAKS)
 
 
 def _plain(value: object) -> str:
-    """Text that can be written, of anything."""
+    """Return a text that can be encoded, for any value."""
     try:
         text = str(value)
-    except Exception:  # noqa: BLE001 -- whatever it raises, the line is written.
+    except Exception:  # noqa: BLE001 -- the line must be written in any case.
         text = f"<{type(value).__name__}>"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _trace() -> dict[str, str]:
-    """The span that is current. Without OpenTelemetry nobody has one, and it is not loaded to find that out."""
+    """Return the ids of the current span. OpenTelemetry is not imported for this: without it there is no span."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return {}
     span = trace.get_current_span().get_span_context()
     if not span.is_valid or not span.trace_flags.sampled:
-        return {}  # What is not sampled cannot be found anywhere.
+        return {}  # A span that is not sampled is stored nowhere.
     return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
 
 
 def log_as_text(*, level: int = logging.WARNING, stream: IO[str] | None = None) -> None:
-    """Write the logs of the whole program as text, with secrets masked. A program with handlers keeps its own."""
+    """Log the whole program as text, with secrets masked. A program that has handlers keeps them."""
     root = logging.getLogger()
     if root.handlers:
         return
@@ -110,7 +110,7 @@ def log_as_text(*, level: int = logging.WARNING, stream: IO[str] | None = None) 
 
 
 def log_as_json(*, level: int = logging.INFO, stream: IO[str] | None = None) -> logging.Handler:
-    """Write the logs of the whole program as JSON, to standard error or another stream; returns the handler."""
+    """Log the whole program as JSON, to standard error or another stream; returns the handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
@@ -120,16 +120,16 @@ def log_as_json(*, level: int = logging.INFO, stream: IO[str] | None = None) -> 
 
 
 class Logs:
-    """An observer that writes what happens into the log."""
+    """An observer that writes signals to the log."""
 
     @property
     def only_signals(self) -> tuple[type[Signal], ...]:
-        """What is worth a line at this level. The level that counts is that of when an engine is opened."""
+        """The signals to log at the current level, which is read when an engine is opened."""
         rare = (TransitionRejected, StepAttempted, ResultLate, BreakerChanged, RedisChanged, AlertRaised)
         return (*rare, TransitionApplied) if log.isEnabledFor(logging.DEBUG) else rare
 
     def __call__(self, signal: Signal) -> None:
-        """Write a line, if it is worth one."""
+        """Log a signal."""
         match signal:
             case TransitionApplied():
                 log.debug(
@@ -150,15 +150,15 @@ class Logs:
                 log.log(level, "the breaker of %s is %s: %s", signal.dependency, signal.after, signal.reason)
             case RedisChanged():
                 level = logging.INFO if signal.up else logging.WARNING
-                told = "answers" if signal.up else "does not answer"
-                log.log(level, "Redis at %s %s: %s", signal.address, told, signal.reason)
+                answers = "answers" if signal.up else "does not answer"
+                log.log(level, "Redis at %s %s: %s", signal.address, answers, signal.reason)
             case LoopBlocked():
-                pass  # The thread that noticed it has written it, with the stack.
+                pass  # The watching thread has logged it, with the stack.
             case AlertRaised():
                 level = logging.INFO if signal.resolved else logging.WARNING
-                told = f"{signal.kind} is over" if signal.resolved else signal.kind
+                title = f"{signal.kind} is over" if signal.resolved else signal.kind
                 log.log(
-                    level, "%s: %s: %s", told, signal.subject, signal.summary,
+                    level, "%s: %s: %s", title, signal.subject, signal.summary,
                     extra={
                         "machine": signal.machine, "state": signal.state,
                         "order_id": signal.subject if signal.kind in {"stalled", "dead_letter"} else None,

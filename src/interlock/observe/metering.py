@@ -1,8 +1,8 @@
-"""Metrics of OpenTelemetry, by the dotted names of `names`.
+"""OpenTelemetry metrics, with the dotted names of `names`.
 
-Counters and gauges are observed when somebody collects them and cost nothing until then. So do histograms with a
-provider of `exporting`. A histogram of any other provider has to be told of each value, which is exact too and is the
-dearest part of observing: half of what a transition costs.
+Counters and gauges are observed at collection, and cost nothing until then. So are histograms with a provider of
+`exporting`. A histogram of any other provider has to record each value. That is exact too, but the most expensive part
+of observing: half of the cost of a transition.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from interlock.observe.counts import Counts, Values
 from interlock.observe.names import METRICS, Metric
 
 REMEMBERED_MAX = 10_000
-"""Sets of attributes that are kept ready."""
+"""Number of sets of attributes that are cached."""
 
 
 _COUNTED: "WeakKeyDictionary[MeterProvider, Counts]" = WeakKeyDictionary()
@@ -25,10 +25,10 @@ _COUNTING = Lock()
 
 
 def counted_by(provider: MeterProvider, scope: str) -> tuple[Counts, bool]:
-    """The counters and gauges of a provider, and whether they were made just now.
+    """Return the counts of a provider, and whether they were created by this call.
 
-    All observers have them in common: a provider takes the callbacks of an instrument once and drops those of a second
-    one of its name without a word, so that an engine opened later would not be seen.
+    All observers of a provider share them. A provider accepts the callbacks of an instrument once, and silently drops
+    those of a second one of the same name: an engine opened later would be missing.
     """
     with _COUNTING:
         found = _COUNTED.get(provider)
@@ -39,21 +39,21 @@ def counted_by(provider: MeterProvider, scope: str) -> tuple[Counts, bool]:
 
 
 class Observing:
-    """The counters and gauges."""
+    """The observable counters and gauges of a meter."""
 
     def __init__(self, meter: Meter) -> None:
         self.counts = Counts()
         for metric in METRICS:
             if metric.kind == "counter":
                 meter.create_observable_counter(
-                    metric.name, [self._observed(metric, self.counts.counters)], metric.unit, metric.told
+                    metric.name, [self._callback(metric, self.counts.counters)], metric.unit, metric.description
                 )
             elif metric.kind == "gauge":
                 meter.create_observable_gauge(
-                    metric.name, [self._observed(metric, self.counts.gauges)], metric.unit, metric.told
+                    metric.name, [self._callback(metric, self.counts.gauges)], metric.unit, metric.description
                 )
 
-    def _observed(
+    def _callback(
         self, metric: Metric, read: Callable[[], Values]
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
@@ -68,7 +68,7 @@ class Observing:
 
 
 class Recording:
-    """The histograms, of a provider that has to be told of each value."""
+    """The histograms of a provider that has to record each value."""
 
     def __init__(self, meter: Meter) -> None:
         self._durations = _histogram(meter, names.DURATION, SECONDS)
@@ -77,7 +77,7 @@ class Recording:
         self._ready: dict[tuple[str, ...], dict[str, str]] = {}
 
     def grouped(self, moves: Mapping[tuple[str, str, str], int], duration_s: float) -> None:
-        """A group is durable."""
+        """Record a group that is durable."""
         size = 0
         record = self._durations.record
         for move, count in moves.items():
@@ -88,7 +88,7 @@ class Recording:
         self._sizes.record(size)
 
     def attempted(self, machine: str, step: str, kind: str, outcome: str, duration_s: float) -> None:
-        """An attempt has ended."""
+        """Record an attempt that has ended."""
         self._attempts.record(duration_s, self._attributes(names.ATTEMPT, (machine, step, kind, outcome)))
 
     def _attributes(self, metric: Metric, labels: tuple[str, ...]) -> dict[str, str]:
@@ -102,5 +102,5 @@ class Recording:
 
 def _histogram(meter: Meter, metric: Metric, bounds: tuple[float, ...]) -> Histogram:
     return meter.create_histogram(
-        metric.name, metric.unit, metric.told, explicit_bucket_boundaries_advisory=list(bounds)
+        metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=list(bounds)
     )

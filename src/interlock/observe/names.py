@@ -1,7 +1,7 @@
-"""The names of everything that is measured (C13), once for all formats.
+"""Names, labels and descriptions of all metrics (C13), for all formats.
 
 The dotted name is OpenTelemetry's; with underscores it is Prometheus's, where a counter ends in `_total`. Durations are
-seconds, and their names have no unit: dashboards and alerts are written for exactly these names.
+in seconds, and their names have no unit. Dashboards and alerts depend on exactly these names.
 """
 
 from typing import Literal
@@ -10,18 +10,18 @@ import msgspec
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """Something that is measured."""
+    """The declaration of one metric."""
 
     name: str
     kind: Literal["histogram", "gauge", "counter"]
-    told: str
+    description: str
     labels: tuple[str, ...] = ()
     unit: str = ""
-    """Of durations. A number of things has none: "1" would make `_ratio` of a gauge where names are given endings."""
+    """The unit of durations. Counts have none: "1" would add `_ratio` to a gauge where names get suffixes."""
 
     @property
     def flat(self) -> str:
-        """As Prometheus has it, without a counter's ending."""
+        """The name for Prometheus, without a counter's suffix."""
         return self.name.replace(".", "_")
 
 
@@ -105,4 +105,4 @@ METRICS = (
 )
 
 BREAKER_STATES = {"closed": 0, "open": 1, "half_open": 2}
-"""What `circuit.breaker.state` says."""
+"""The values of `circuit.breaker.state`."""

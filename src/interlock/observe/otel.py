@@ -1,11 +1,11 @@
-"""OpenTelemetry: metrics and traces through whatever providers the program has set.
+"""The OpenTelemetry observer: metrics and traces through the program's providers.
 
     async with Engine.open(url, machines=[order], observers=[OpenTelemetry(ratio=0.1)]) as engine: …
 
-`observers=["otel"]` takes the global providers, and the ratio from `INTERLOCK_TRACES_RATIO`; an engine in a program
-that has set some does so by itself. Where the program has set none and the environment says where to send things
-(`OTEL_EXPORTER_OTLP_ENDPOINT`, …) it makes them (`providing`). Otherwise it costs nothing: without a provider of traces
-nothing is traced, without one of metrics nothing is recorded.
+`observers=["otel"]` uses the global providers, and the ratio of `INTERLOCK_TRACES_RATIO`; an engine in a program that
+has set providers does so by itself. If the program has set none and the environment names an exporter
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, …), it creates them (`providing`). Without a trace provider nothing is traced, and
+without a meter provider nothing is recorded: it then costs nothing.
 """
 
 import os
@@ -30,10 +30,10 @@ RATIO = "INTERLOCK_TRACES_RATIO"
 
 
 class OpenTelemetry:
-    """An observer that speaks OpenTelemetry.
+    """An observer that exports to OpenTelemetry.
 
-    `ratio` is the share of workflows that are traced, from their first pass to their last. Whatever a sampled caller
-    asks for is traced besides. A ratio in the provider's own sampler would decide about each pass anew.
+    `ratio` is the share of workflows that are traced, from their first pass to their last. Calls in a sampled trace are
+    traced as well. A ratio in the provider's own sampler would decide for each pass anew.
     """
 
     only_signals = Counts.only_signals
@@ -64,16 +64,16 @@ class OpenTelemetry:
 
     @property
     def is_heard(self) -> bool:
-        """Whether there is any provider to speak to."""
+        """Whether there is any provider to export to."""
         return self._tracer is not None or self._counts is not None
 
     @property
     def tracing(self) -> Tracing | None:
-        """A tracer for one more engine: two may have workflows of the same id."""
+        """A tracer for one more engine: two engines may have workflows of the same id."""
         return None if self._tracer is None else Traces(self._tracer, ratio=self._ratio)
 
     def __call__(self, signal: Signal) -> None:
-        """Count it."""
+        """Count a signal."""
         if self._counts is not None:
             self._counts(signal)
 
@@ -83,17 +83,17 @@ class OpenTelemetry:
             self._counts.opened(figures)
 
 
-def _ratio(given: float | None) -> float:
-    wanted: float | str = given if given is not None else os.environ.get(RATIO, "1")
+def _ratio(ratio: float | None) -> float:
+    wanted: float | str = ratio if ratio is not None else os.environ.get(RATIO, "1")
     try:
         ratio = float(wanted)
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
         raise DefinitionError(
-            f"the ratio of traces is {wanted!r}.",
+            f"ratio is {wanted!r}; it must be a number from 0 to 1.",
             why="It is the share of workflows that are traced.",
-            fix=f"Give a number from 0 to 1, as ratio= or in {RATIO}.",
+            fix=f"Pass a number from 0 to 1, as ratio= or in {RATIO}.",
             rule="policy-out-of-range",
         )
     return ratio

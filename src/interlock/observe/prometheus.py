@@ -1,11 +1,10 @@
-"""Prometheus: everything that is counted, as text that a server can scrape.
+"""The Prometheus observer: all metrics as text that a Prometheus server can scrape.
 
     prometheus = Prometheus()
     async with Engine.open(url, machines=[order], observers=[prometheus]) as engine:
         content_type, body = await prometheus.render()
 
-Names are those of `names`, with underscores. A scrape costs what it shows: nothing is prepared beforehand, and the hot
-path only adds to sums.
+Names are those of `names`, with underscores. A scrape computes everything it returns; the hot path only adds to sums.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +34,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHARED = {
     metric.flat for metric in (names.DEPTH, names.DEBT, names.LETTERS, names.STALLED, names.SAMPLE_AGE, names.UNHEARD)
 }
-"""What all workers of a server would tell alike."""
+"""Metrics that have the same value in all workers of a server."""
 
 
 class Prometheus:
-    """An observer that is scraped. With a registry of your own its metrics stand among yours."""
+    """An observer that is scraped. With your own registry its metrics appear among yours."""
 
     only_signals = Counts.only_signals
 
@@ -49,7 +48,7 @@ class Prometheus:
         self._registry.register(self)
 
     def __call__(self, signal: Signal) -> None:
-        """Count it."""
+        """Count a signal."""
         self.counting(signal)
 
     def opened(self, figures: Figures) -> None:
@@ -57,26 +56,26 @@ class Prometheus:
         self.counting.opened(figures)
 
     async def render(self) -> tuple[str, bytes]:
-        """What a scrape is answered with: its content type, and everything. In the engine's event loop."""
+        """Return the content type and the text of a scrape. In the engine's event loop."""
         await self.counting.fresh()
         return CONTENT_TYPE, generate_latest(self._registry)
 
     def part(self, worker: str) -> bytes:
-        """What is of this process alone, marked as that worker's, for `render_all` of another one."""
+        """Return the metrics of this process alone, labelled with the worker, for `render_all` of another worker."""
         theirs = (family for family in self._registry.collect() if family.name not in SHARED)
-        return generate_latest(cast("CollectorRegistry", _Given([_marked(family, worker) for family in theirs])))
+        return generate_latest(cast("CollectorRegistry", _Collected([_labelled(family, worker) for family in theirs])))
 
     async def render_all(self, parts: Sequence[bytes], unheard: int) -> tuple[str, bytes]:
-        """The parts of all workers of a server, what they share once, and how many were not heard."""
+        """Combine the parts of all workers, their shared metrics once, and the number of missing workers."""
         await self.counting.fresh()
         families = {metric: _family(metric) for metric in METRICS if metric.flat in SHARED}
         _add(families, self.counting.gauges_stored())
         _add(families, [(names.UNHEARD, (), unheard)])
-        shared = generate_latest(cast("CollectorRegistry", _Given(families.values())))
-        return CONTENT_TYPE, _merged([*parts, shared])
+        shared = generate_latest(cast("CollectorRegistry", _Collected(families.values())))
+        return CONTENT_TYPE, _merge_texts([*parts, shared])
 
     def collect(self) -> Iterable["Family"]:
-        """Everything, as prometheus_client has it. From any thread; what stands in the store is the last sample."""
+        """Return all metrics for prometheus_client. From any thread; those of the store are the last sample."""
         families = {metric: _family(metric) for metric in METRICS}
         for metric, cells in self.counting.histograms.items():
             family = families[metric]
@@ -89,16 +88,16 @@ class Prometheus:
         return families.values()
 
     def describe(self) -> Iterable["Family"]:
-        """Their names, without looking."""
+        """Return the families without samples."""
         return [_family(metric) for metric in METRICS]
 
 
 def _family(metric: Metric) -> HistogramMetricFamily | CounterMetricFamily | GaugeMetricFamily:
     if metric.kind == "histogram":
-        return HistogramMetricFamily(metric.flat, metric.told, labels=metric.labels)
+        return HistogramMetricFamily(metric.flat, metric.description, labels=metric.labels)
     if metric.kind == "counter":
-        return CounterMetricFamily(metric.flat, metric.told, labels=metric.labels)
-    return GaugeMetricFamily(metric.flat, metric.told, labels=metric.labels)
+        return CounterMetricFamily(metric.flat, metric.description, labels=metric.labels)
+    return GaugeMetricFamily(metric.flat, metric.description, labels=metric.labels)
 
 
 def _add(families: Mapping[Metric, "Family"], values: Iterable[tuple[Metric, tuple[str, ...], float]]) -> None:
@@ -108,8 +107,8 @@ def _add(families: Mapping[Metric, "Family"], values: Iterable[tuple[Metric, tup
         family.add_metric(labels, value)
 
 
-class _Given:
-    """Families that are there already, in the place of a registry that collects them."""
+class _Collected:
+    """Collected families, in the place of a registry."""
 
     def __init__(self, families: Iterable["Family"]) -> None:
         self._families = families
@@ -118,20 +117,20 @@ class _Given:
         return self._families
 
 
-def _marked(family: "Family", worker: str) -> "Family":
+def _labelled(family: "Family", worker: str) -> "Family":
     marked = Family(family.name, family.documentation, family.type)
     marked.samples = [each._replace(labels={**each.labels, "worker": worker}) for each in family.samples]
     return marked
 
 
-def _merged(texts: Iterable[bytes]) -> bytes:
-    """One text of several: each family once, with the samples of all. They are not read, only put together."""
+def _merge_texts(texts: Iterable[bytes]) -> bytes:
+    """Merge texts: each family once, with the samples of all. Samples are not parsed."""
     families: dict[bytes, list[bytes]] = {}
     for text in texts:
         for block in (b"\n" + text).rstrip(b"\n").split(b"\n# HELP ")[1:]:
-            told, _, rest = block.partition(b"\n# TYPE ")
+            description, _, rest = block.partition(b"\n# TYPE ")
             kind, _, samples = rest.partition(b"\n")
-            family = families.setdefault(told.partition(b" ")[0], [b"# HELP " + told, b"# TYPE " + kind])
+            family = families.setdefault(description.partition(b" ")[0], [b"# HELP " + description, b"# TYPE " + kind])
             if samples:
                 family.append(samples)
     return b"\n".join(line for family in families.values() for line in family) + b"\n"

@@ -1,11 +1,11 @@
-"""Providers of OpenTelemetry from the environment, where the program has set none.
+"""OpenTelemetry providers from the environment, where the program has set none.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 interlock serve shop:app
 
-is enough to have traces and metrics sent there. The variables are OpenTelemetry's own, and exporters are found by their
-names among the packages that are installed, as its own tools do it. Nothing is made when the environment says nothing:
-a program without an exporter pays for nothing. What is made becomes the providers of the whole program, so that spans
-of a step's own code are sent too. An exporter that is wanted and missing is a warning: work does not wait for it.
+is enough to send traces and metrics there. The variables are OpenTelemetry's own. Exporters are found by name among the
+installed packages, as its own tools do. Without such variables nothing is created: a program without an exporter pays
+nothing. The providers become those of the whole program, so that spans of a step's own code are sent too. A missing
+exporter is logged as a warning, and does not stop the program.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from interlock.redaction import logger_of
 from interlock.seams import RandomIds
 
 OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-"""What `otlp` is by protocol. Without a protocol it is the first that is installed."""
+"""Exporters of `otlp` by protocol. Without a protocol it is the first that is installed."""
 
 log = logger_of("interlock.observe")
 
 
 def provide(environment: Mapping[str, str]) -> None:
-    """Set the global providers that the environment asks for and the program has not set."""
+    """Set the global providers that the environment requests and the program has not set."""
     if not any(name.startswith("OTEL_") for name in environment):
         return
     resource = _resource()
@@ -43,7 +43,7 @@ def provide(environment: Mapping[str, str]) -> None:
 
 
 def _meters(found: list[type], resource: Resource) -> MeterProvider:
-    """A provider with those exporters. Some are readers of their own kind, which can only be told of each value."""
+    """Return a provider with these exporters. Some are readers of their own kind, which have to record each value."""
     made = [make() for make in found]
     if not any(isinstance(each, MetricReader) for each in made):
         return Meters(made, resource=resource)
@@ -52,7 +52,7 @@ def _meters(found: list[type], resource: Resource) -> MeterProvider:
 
 
 def exporters(environment: Mapping[str, str], kind: str) -> list[type]:
-    """The exporters that the environment asks for, of `traces` or `metrics`."""
+    """Return the exporters of `traces` or `metrics` that the environment requests."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
     wanted = environment.get(f"OTEL_{kind.upper()}_EXPORTER", "").strip()
@@ -78,13 +78,13 @@ def exporters(environment: Mapping[str, str], kind: str) -> list[type]:
 
 
 def is_set(provider: object) -> bool:
-    """Whether it is a provider, and not what stands for one until the program sets it."""
+    """Return whether it is a real provider, and not the placeholder before the program sets one."""
     name = type(provider).__name__
     return "Proxy" not in name and "NoOp" not in name
 
 
 def _names(environment: Mapping[str, str], kind: str, name: str) -> list[str]:
-    """What an exporter may be called among the packages, best first."""
+    """Return the possible names of an exporter among the packages, best first."""
     if name != "otlp":
         return [name]
     protocol = environment.get(f"OTEL_EXPORTER_OTLP_{kind.upper()}_PROTOCOL") or environment.get(
@@ -94,9 +94,9 @@ def _names(environment: Mapping[str, str], kind: str, name: str) -> list[str]:
 
 
 def _resource() -> Resource:
-    """Who sends: as the environment has it, else this program, and this process of it."""
+    """Return the resource of the environment, completed with this program's name and this process's id."""
     ours = Resource({"service.name": SCOPE, "service.instance.id": RandomIds().text()})
     theirs = Resource.create()
     unnamed = str(theirs.attributes.get("service.name", "")).startswith("unknown_service")
-    given = {key: value for key, value in theirs.attributes.items() if not (unnamed and key == "service.name")}
-    return ours.merge(Resource(given, theirs.schema_url))
+    attributes = {key: value for key, value in theirs.attributes.items() if not (unnamed and key == "service.name")}
+    return ours.merge(Resource(attributes, theirs.schema_url))

@@ -1,8 +1,8 @@
-"""Sampling of what stands in the store, for exporters that ask when they like.
+"""Sampling of the store's counts, for exporters that may ask at any time.
 
-Counting workflows looks at all of them, so the answer is kept: at least for a moment, and at least twenty times as long
-as counting took, which bounds its share of the store's time at a twentieth. One count is under way at a time.
-Whoever asks waits for it for a bounded time and is given the last one otherwise. An engine that is closed is forgotten.
+A count reads all workflows, so its result is kept: for KEPT_S, and for twenty times as long as it took, which bounds
+its share of the store's time to a twentieth. One count runs at a time. A caller waits for it for a bounded time, and
+otherwise gets the last one. A closed engine is dropped.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from interlock.runtime.figures import Depth, Figures
 from interlock.runtime.resilience.views import Breakers
 
 KEPT_S = 0.05
-"""How long a sample is good for, at least: several who scrape at once cost one count."""
+"""Minimum lifetime of a sample: several concurrent scrapes cost one count."""
 
 SHARE = 20
-"""How many times longer than it took."""
+"""Lifetime of a sample, as a multiple of the time it took."""
 
 COUNTED_S_MAX = 30.0
-"""A count that takes longer is given up."""
+"""A count that takes longer is aborted."""
 
 WAIT_S = 2.0
 """How long an exporter waits for a count."""
@@ -30,7 +30,7 @@ log = logger_of("interlock.observe")
 
 
 class Sampled:
-    """The samples of one engine. Made in its event loop."""
+    """The samples of one engine. Created in its event loop."""
 
     def __init__(self, figures: Figures) -> None:
         self.figures = figures
@@ -44,7 +44,7 @@ class Sampled:
         self._good_until_s = 0.0
 
     def breakers(self) -> Breakers | None:
-        """The breakers; None when the engine is closed."""
+        """Return the breakers; None when the engine is closed."""
         try:
             return self.figures.breakers()
         except UnavailableError:
@@ -53,26 +53,26 @@ class Sampled:
 
     @property
     def age_s(self) -> float:
-        """How old the sample is."""
+        """The age of the sample, in seconds."""
         return max(0.0, self._loop.time() - self._taken_s)
 
     def begin(self) -> None:
-        """Count once, unasked: who reads in the engine's own thread cannot wait, and is given this. It is not kept."""
+        """Count once, for a reader in the engine's own thread, which cannot wait. The next call counts again."""
         self._counting = self._loop.create_task(self._count(kept=False))
 
     def refresh(self) -> None:
-        """Begin to count, if it is time. From any thread."""
+        """Start a count if it is due. From any thread."""
         with contextlib.suppress(RuntimeError):  # The engine's loop is closed, and the engine with it.
             self._loop.call_soon_threadsafe(self._begin)
 
     async def fresh(self) -> None:
-        """Wait, for a while, until the sample is good."""
+        """Wait for a bounded time until the sample is fresh."""
         counting = self._begin()
         if counting is not None:
             await asyncio.wait([counting], timeout=WAIT_S)
 
     def fresh_from_outside(self) -> None:
-        """The same from an exporter's thread. In the engine's own thread it only begins: waiting would be for ever."""
+        """Wait in an exporter's thread until the sample is fresh. In the engine's thread, only start it."""
         try:
             inside = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -98,11 +98,11 @@ class Sampled:
             self._taken_s = self._loop.time()
             self._failing = False
         except TimeoutError:
-            log.warning("counting workflows took longer than %g s, and was given up.", COUNTED_S_MAX)
-        except Exception as error:  # noqa: BLE001 -- whatever a store raises, it is asked again.
-            # Once for each time that it begins, and never of an engine that is closed.
+            log.warning("counting workflows took longer than %g s and was aborted.", COUNTED_S_MAX)
+        except Exception as error:  # noqa: BLE001 -- the next scrape counts again, whatever the store raised.
+            # One warning per outage, and none for a closed engine.
             level = logging.WARNING if self.breakers() is not None and not self._failing else logging.DEBUG
-            log.log(level, "workflows could not be counted, and it is tried again: %s", error)
+            log.log(level, "workflows could not be counted; the next scrape tries again: %s", error)
             self._failing = True
         finally:
             ended_s = self._loop.time()

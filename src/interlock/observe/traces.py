@@ -1,13 +1,13 @@
 """Traces: one span per pass of a workflow, and in it one span per attempt of a step.
 
-A pass begins when a workflow is moved or taken up in this process, and ends when nothing of it runs here any more: it
-waits, it has ended, or another process goes on with it. A crash ends it without a word. The `traceparent` of the pass
-is stored with the workflow, and so is that of the first one; every later pass is a trace of its own that links to both,
-and so does the one after a crash. A pass that only takes over what nobody has tried yet goes on in the same trace: that
-is how the context of whoever called reaches a step in another process.
+A pass begins when a workflow is moved or taken over in this process. It ends when nothing of it runs here any more: it
+waits, it has ended, or another process continues it. A crash loses its span. The `traceparent` of the pass is stored
+with the workflow, and so is that of the first pass. Every later pass is a trace of its own that links to both, also
+after a crash. A pass that only takes over a first attempt stays in the same trace: the caller's context thus reaches a
+step in another process.
 
-An attempt runs in the context of its span, so whatever it calls is traced to it. Nothing is kept of a workflow between
-its passes, and everything here is bounded.
+An attempt runs in the context of its span, so its calls are traced to it. Nothing is kept of a workflow between its
+passes, and everything here is bounded.
 """
 
 from collections.abc import Sequence
@@ -37,21 +37,21 @@ from interlock.seams import Clock, RandomIds, SystemClock
 from interlock.store.values import Happened
 
 PASSES_MAX = 100_000
-"""Passes under way that are remembered; the oldest ends when there are more."""
+"""Number of passes under way that are kept; the oldest ends when there are more."""
 
 CALLERS_MAX = 10_000
-"""Callers that are remembered until their workflow moves."""
+"""Number of callers that are kept until their workflow moves."""
 
 HASHES = 2**32
-"""How many there are."""
+"""Number of values of crc32."""
 
-TOLD_NS = 1_000_000_000
-"""How long what is noted of a pass that goes on may wait: what a crash can take of a trace."""
+FLUSH_NS = 1_000_000_000
+"""How long records of a pass under way may wait for a flush: a crash loses these."""
 
 Attributes = dict[str, str | int | float]
 
-NOBODY = Context()
-"""The context of what nobody has called: whatever happens to be current there is somebody else's."""
+NO_PARENT = Context()
+"""The context of a span without a parent: the current context may belong to another call."""
 
 
 class Pass:
@@ -59,9 +59,9 @@ class Pass:
 
     __slots__ = (
         "_context",
+        "_flushed_ns",
         "_led",
         "_moves",
-        "_told_ns",
         "finished",
         "is_recording",
         "named",
@@ -76,30 +76,29 @@ class Pass:
         self.is_recording = span.is_recording()
         self._context: Context | None = None
         self.stored = ""
-        """This pass, and the first one if that was another: what the next one links to."""
+        """The `traceparent` of this pass, and of the first one if that was another: the next pass links to both."""
         if self.is_recording:
             self.stored = " ".join((traceparent_of(span.get_span_context()), *stored.split()[-1:]))
         self.named: dict[str, str] = {}
         self.state = ""
-        """Where the workflow is, as far as is known."""
+        """The workflow's state, as far as it is known."""
         self.step = ""
-        """The last that was begun."""
+        """The last step that was begun."""
         self.finished: list[tuple[Span, Attributes, int]] = []
-        """Attempts that have ended, with what is known of them, and when; where they lead to is known when that is
-        durable."""
+        """Attempts that have ended, with attributes and time. The state that they lead to is set when it is durable."""
         self._moves: list[tuple[Happened, int]] = []
         self._led: list[tuple[Span, Attributes, int]] = []
-        self._told_ns = 0
+        self._flushed_ns = 0
 
     @property
     def context(self) -> Context:
-        """What its attempts are begun in. Many a pass has none."""
+        """The context in which its attempts begin; created when needed."""
         if self._context is None:
-            self._context = trace.set_span_in_context(self.span, NOBODY)
+            self._context = trace.set_span_in_context(self.span, NO_PARENT)
         return self._context
 
     def note(self, state: str, moves: Sequence[Happened], now_ns: int) -> None:
-        """What has become durable. It is told to the provider a little later, in one go, which costs less."""
+        """Record durable transitions. They are passed to the provider later, in one batch, which costs less."""
         self.state = state
         for move in moves:
             self._moves.append((move, now_ns))
@@ -107,13 +106,13 @@ class Pass:
             finished[1]["target.state"] = state
             self._led.append(finished)
         self.finished.clear()
-        if now_ns - self._told_ns > TOLD_NS:
-            if self._told_ns:
-                self.tell()
-            self._told_ns = now_ns
+        if now_ns - self._flushed_ns > FLUSH_NS:
+            if self._flushed_ns:
+                self.flush()
+            self._flushed_ns = now_ns
 
-    def tell(self) -> None:
-        """Tell what was noted."""
+    def flush(self) -> None:
+        """Pass the recorded transitions and attempts to the provider."""
         for move, at_ns in self._moves:
             self.span.add_event(
                 "state.transition", {"from": move.from_state, "to": move.to_state, "event": move.event}, at_ns
@@ -125,17 +124,17 @@ class Pass:
         self._led.clear()
 
     def end(self, state: str, why: str, now_ns: int) -> None:
-        """It is over."""
+        """End the span of the pass."""
         if self.is_recording:
             self.note(state, (), now_ns)
-            self.tell()
-            # All at once: each attribute is a good part of what a span costs.
+            self.flush()
+            # In one call: each call for an attribute is a large part of a span's cost.
             self.span.set_attributes({**self.named, "order.state": state, "pipeline.step": self.step, "pass.end": why})
             self.span.end(now_ns)
 
 
 class Attempted:
-    """One attempt that is sampled."""
+    """One sampled attempt."""
 
     __slots__ = ("_attributes", "_begun_s", "_pass", "_span", "_traces", "_workflow")
 
@@ -147,11 +146,11 @@ class Attempted:
         self._pass = within
         self._span = span
         self._attributes = attributes
-        """All of them are told at the end, in one go: each time costs as much as several of them."""
+        """Set at the end in one call: each call costs as much as several attributes."""
         self._begun_s = traces.clock.monotonic_s()
 
     def ended(self, outcome: str, error: str | None, text: str) -> None:
-        """It has ended."""
+        """End the attempt's span."""
         span, clock = self._span, self._traces.clock
         attributes = self._attributes
         attributes["latency.ms"] = 1_000 * (clock.monotonic_s() - self._begun_s)
@@ -176,17 +175,17 @@ class Traces:
         self._tracer = tracer
         self._below = int(ratio * HASHES)
         """A workflow whose id has a smaller hash is sampled."""
-        self._unsampled = Pass(NonRecordingSpan(_nobody()), "")
-        """All passes that are not sampled: they are many, and differ in nothing."""
+        self._unsampled = Pass(NonRecordingSpan(_unsampled_context()), "")
+        """Stands for all passes that are not sampled: they are many and identical."""
         self._nothing = _within(self._unsampled.context)
-        """What their attempts run in: whatever these call is not sampled either."""
+        """The context of their attempts, whose calls are not sampled either."""
         self._passes: dict[str, Pass] = {}
         self._callers: dict[str, Span] = {}
 
     def called(self, workflow: str) -> None:
-        """Remember whose call it is."""
+        """Remember the span of the caller."""
         if not contexts.get_current():
-            return  # Nobody's, as is quickly seen.
+            return  # Without a context there is no span: a cheap check.
         span = trace.get_current_span()
         if span.get_span_context().is_valid:
             if len(self._callers) >= CALLERS_MAX:
@@ -194,13 +193,13 @@ class Traces:
             self._callers[workflow] = span
 
     def staged(self, machine: str, workflow: str, state: str, stored: str) -> str:
-        """A workflow is about to be moved: its pass has begun, or begins."""
+        """Begin the pass of a workflow that is about to be moved, unless it is under way."""
         del state
         here = self._passes.get(workflow)
         if here is None:
             here = self._begin(machine, workflow, stored)
         elif self._callers:
-            self._callers.pop(workflow, None)  # It has come into a pass under way, and is not to begin a later one.
+            self._callers.pop(workflow, None)  # The call joined a pass under way, and must not begin a later one.
         return here.stored or stored
 
     def began(
@@ -214,7 +213,7 @@ class Traces:
         attempt: int,
         first: bool,  # noqa: FBT001 -- by position, as the protocol has it.
     ) -> Begun:
-        """An attempt begins, in the pass under way or in one that takes the workflow up."""
+        """Begin an attempt, in the pass under way or in a new one that takes over the workflow."""
         here = self._passes.get(workflow)
         if here is None and kind != "effect":
             here = self._begin(machine, workflow, stored, goes_on=first)
@@ -228,8 +227,8 @@ class Traces:
         }
         if attempt > 1:
             attributes["step.attempt"] = attempt
-        # An effect whose pass is over has a trace of its own.
-        parent = NOBODY if here is None else here.context
+        # An effect whose pass has ended gets a trace of its own.
+        parent = NO_PARENT if here is None else here.context
         links = _links(stored) if here is None else None
         span = self._tracer.start_span(f"{kind} {step}", parent, links=links)
         within = None
@@ -247,7 +246,7 @@ class Traces:
         ended: bool,  # noqa: FBT001 -- by position, as the protocol has it.
         goes_on: bool,  # noqa: FBT001 -- the same.
     ) -> None:
-        """The workflow has moved, or what it is owed has changed: the pass goes on, or is over."""
+        """Record durable transitions; end the pass unless it continues."""
         here = self._passes.get(workflow)
         if here is None:
             return
@@ -260,7 +259,7 @@ class Traces:
             here.end(state, "ended" if ended else "parked", now_ns)
 
     def refused(self, workflow: str, error: InterlockError) -> None:
-        """An event was refused: an exception of whoever sent it, of the pass under way, or of nobody."""
+        """Record a refusal as an exception: in the caller's span, in the pass under way, or in a span of its own."""
         caller = self._callers.pop(workflow, None)
         if not isinstance(error, Refusal):
             return
@@ -271,32 +270,32 @@ class Traces:
         elif here is not None:
             here.span.record_exception(error, attributes)
         else:
-            context = NOBODY if caller is None else trace.set_span_in_context(caller, NOBODY)
+            context = NO_PARENT if caller is None else trace.set_span_in_context(caller, NO_PARENT)
             span = self._tracer.start_span(f"rejection {error.machine}", context, attributes=attributes)
             span.record_exception(error, attributes)
             span.set_status(Status(StatusCode.ERROR, error.what))
             span.end()
 
     def within(self, workflow: str) -> Variables:
-        """The context of whoever has called, or of the pass under way."""
+        """Return the context of the caller, or of the pass under way."""
         caller, here = self._callers.get(workflow), self._passes.get(workflow)
         if caller is not None:
-            return _within(trace.set_span_in_context(caller, NOBODY))
+            return _within(trace.set_span_in_context(caller, NO_PARENT))
         return copy_context() if here is None else _within(here.context)
 
     def unchanged(self, workflow: str) -> None:
-        """Whoever called has an answer; what moves the workflow next is somebody else's."""
+        """Forget the caller: it has its answer, and does not cause the next transition."""
         if self._callers:
             self._callers.pop(workflow, None)
 
     def left(self, workflow: str) -> None:
-        """Another process goes on with it, in a pass of its own."""
+        """End the pass here: another process continues in a pass of its own."""
         here = self._passes.pop(workflow, None)
         if here is not None:
             here.end(here.state, "left", int(self.clock.wall_s() * 1e9))
 
     def stopped(self) -> None:
-        """The engine is closed: all passes end here, so that they are sent."""
+        """End all passes, so that they are sent: the engine is closed."""
         now_ns = int(self.clock.wall_s() * 1e9)
         passes, self._passes = self._passes, {}
         self._callers.clear()
@@ -304,7 +303,7 @@ class Traces:
             each.end(each.state, "stopped", now_ns)
 
     def is_under_way(self, workflow: str, which: Pass) -> bool:
-        """Whether that pass of the workflow has not ended."""
+        """Return whether that pass of the workflow has not ended."""
         return self._passes.get(workflow) is which
 
     def _begin(self, machine: str, workflow: str, stored: str, *, goes_on: bool = False) -> Pass:
@@ -320,10 +319,10 @@ class Traces:
         return here
 
     def _is_sampled(self, workflow: str, caller: Span | None, links: list[Link] | None) -> bool:
-        """As the caller is; else whatever has a sampled past, so that a story is told to its end; else by its id.
+        """Return whether to sample a pass: as the caller's span, or after a sampled pass, or by the hash of the id.
 
-        By luck, each later pass would be another chance, and a long story all but sure to be told from its middle. Most
-        are not sampled, and are not even shown to the provider: its sampler alone takes a tenth of a transition.
+        A random choice per pass would trace most long workflows from the middle. Most passes are not sampled, and never
+        reach the provider: its sampler alone takes a tenth of a transition.
         """
         if caller is not None:
             return caller.get_span_context().trace_flags.sampled
@@ -339,24 +338,24 @@ class Traces:
         *,
         goes_on: bool,
     ) -> Pass:
-        parent = NOBODY
+        parent = NO_PARENT
         if caller is not None:
-            parent = trace.set_span_in_context(caller, NOBODY)
+            parent = trace.set_span_in_context(caller, NO_PARENT)
         elif links and goes_on:
-            parent = trace.set_span_in_context(NonRecordingSpan(links[0].context), NOBODY)
+            parent = trace.set_span_in_context(NonRecordingSpan(links[0].context), NO_PARENT)
         here = Pass(self._tracer.start_span(f"pass {machine}", parent, SpanKind.CONSUMER, links=links), stored)
         here.named = {"machine": machine, "order.id": workflow}
-        return here if here.is_recording else self._unsampled  # The provider's own sampler has the last word.
+        return here if here.is_recording else self._unsampled  # The provider's own sampler may refuse it.
 
 
-def _nobody() -> SpanContext:
-    """A context that belongs to no trace: valid, and not sampled."""
+def _unsampled_context() -> SpanContext:
+    """Return a context that belongs to no trace: valid, and not sampled."""
     number = int(RandomIds().text().replace("-", ""), 16)
     return SpanContext(number, number >> 64, is_remote=False, trace_flags=TraceFlags(0))
 
 
 def _within(context: Context) -> Variables:
-    """The variables of the current context, and this one for OpenTelemetry."""
+    """Return a copy of the current variables with this OpenTelemetry context."""
     variables = copy_context()
     variables.run(contexts.attach, context)
     return variables

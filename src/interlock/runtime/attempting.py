@@ -1,8 +1,8 @@
-"""Attempts under way: each a task with a time limit, from its first line to its report.
+"""Execution of attempts: each a task with a time limit, from its first line to its report.
 
-Whatever ends an attempt, four things are done, once: its report goes to the data path, its pass is given back with what
-the dependency is to be judged by, observers are told, and whoever waits for its end goes on. What an attempt still says
-after it was given up is late.
+At the end of an attempt four things happen, once each. Its report goes to the pipeline, and its permit is returned with
+the outcome for the breaker. Observers receive it, and the undos that wait for its end start. A result that arrives
+after the attempt was given up is late.
 """
 
 import asyncio
@@ -49,21 +49,21 @@ class Attempting:
         self._deadlines = Deadlines()
         self._loop = asyncio.get_running_loop()
         self._attempts: dict[str, Attempt] = {}
-        """Everything that runs, by its idempotency key."""
+        """All running attempts by idempotency key."""
         self._running: dict[str, Attempt] = {}
-        """The step or undo that runs for a workflow."""
+        """The running step or undo of each workflow."""
         self._leaving: dict[str, list[Attempt]] = {}
-        """What still runs for a workflow that has moved on: cancelled, and not yet at its end."""
+        """Cancelled attempts that have not ended yet, of workflows that have moved on."""
         self._logged: dict[str, str] = {}
-        """Where the bugs were raised that are in the log, by idempotency key."""
+        """Where each logged bug was raised, by idempotency key."""
 
     @property
     def under_way(self) -> int:
-        """How many attempts run."""
+        """The number of running attempts."""
         return len(self._attempts)
 
     def abort(self) -> list[asyncio.Task[None]]:
-        """Cancel whatever runs; returns the tasks that have to end. What waits for its turn says so."""
+        """Cancel all attempts and return the tasks that have to end. Waiting ones start, to report that they end."""
         left = list(self._attempts.values())
         for attempt in left:
             attempt.cancel("stopping")
@@ -74,9 +74,9 @@ class Attempting:
     # --- from the beginning to the end -------------------------------------------------------------------------------
 
     def _go_behind(self, attempt: Attempt, coroutine: Coroutine[object, object, None]) -> None:
-        """An undo waits for the end of the attempts that it may have to undo: a refund must not overtake the charge."""
+        """Start an undo after the attempts that it may undo have ended: a refund must not overtake the charge."""
         if attempt.task is not None:
-            return  # The engine stops, and has not waited.
+            return  # The engine stops, and has started it already.
         leaving = self._leaving.get(attempt.workflow)
         if leaving:
             self._attempts[attempt.key] = attempt
@@ -85,7 +85,7 @@ class Attempting:
             if leaving[0].over:
                 attempt.step_aside()
         elif attempt.is_aside and attempt.again is not None:
-            # It has no place any more, and waits for one like everybody; this attempt was not made.
+            # It has released its slot and must queue for one again; this attempt was not made.
             coroutine.close()
             self._settle(attempt, attempt.again())
         else:
@@ -101,7 +101,7 @@ class Attempting:
             attempt.listen()
 
     def _end(self, attempt: Attempt, report: Envelope | None) -> None:
-        """The attempt has ended: tell it, give its place back, and let those go on who waited for its end."""
+        """Report the end of an attempt, return its permit, and start the undos that waited for it."""
         if not attempt.over:
             self._settle(attempt, report)
         else:
@@ -124,19 +124,19 @@ class Attempting:
         if report is not None:
             self._pipeline.add(report)
         attempt.leave(self._loop.time())
-        # They refer to the attempt itself: a circle that would wait for the garbage collector, one per step.
+        # Break the reference cycle with the attempt: the garbage collector would have one per step to collect.
         attempt.overdue = attempt.again = attempt.stuck = None
 
     def _stuck(self, attempt: Attempt) -> None:
-        """An attempt ignores that its time is over: go on without it. Whatever it still says is late (C2)."""
+        """Give up an attempt that has ignored its timeout. A result that it still returns is late (C2)."""
         if self._attempts.get(attempt.key) is attempt and attempt.overdue is not None:
             if attempt.in_thread:
                 why = "runs in a thread, which cannot be cancelled"
             else:
                 why = "was cancelled and does not end. Do not catch CancelledError"
             log.error(
-                "an attempt of workflow %r (key %s) took longer than its time and %s; "
-                "it goes on beside its successor, and what undoes it waits",
+                "an attempt of workflow %r (key %s) exceeded its timeout and %s; "
+                "it runs on beside its successor, and its undo waits",
                 attempt.workflow,
                 attempt.key,
                 why,
@@ -144,11 +144,11 @@ class Attempting:
             if not attempt.is_effect and attempt not in self._leaving.get(attempt.workflow, ()):
                 self._leaving.setdefault(attempt.workflow, []).append(attempt)
             self._settle(attempt, attempt.overdue())
-            behind = self._running.get(attempt.workflow)
-            if behind is not None and behind.task is None:
-                behind.step_aside()
+            successor = self._running.get(attempt.workflow)
+            if successor is not None and successor.task is None:
+                successor.step_aside()
 
-    # --- what runs ---------------------------------------------------------------------------------------------------
+    # --- steps, undos and effects ------------------------------------------------------------------------------------
 
     async def _step(self, live: Live, attempt: Attempt, begun_s: float) -> None:
         workflow, visit, run = live.row.id, live.snapshot.visit, live.owed.run
@@ -166,7 +166,7 @@ class Attempting:
             attempt.outcome = "done"
             if not attempt.over:
                 self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, None)
-        except BaseException as error:  # noqa: BLE001 -- whatever a step raises is its failure.
+        except BaseException as error:  # noqa: BLE001 -- any exception of a step is its failure.
             if attempt.cut == "stopping":
                 report = Interrupted(workflow, visit, run, attempt.lease)
             else:
@@ -174,8 +174,8 @@ class Attempting:
                 report = None if attempt.cut == "moved_on" else Failed(workflow, visit, run, attempt.lease, failure)
                 if not attempt.over:
                     self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure, attempt.cut)
-                self._note(step.name, "step", run.attempts, step.retry, attempt, failure, error)
-            _end_of_the_program(error)
+                self._log_failure(step.name, "step", run.attempts, step.retry, attempt, failure, error)
+            _raise_exit(error)
         finally:
             self._end(attempt, report)
 
@@ -205,8 +205,8 @@ class Attempting:
                     report = UndoFailed(workflow, visit, run, attempt.lease, failure, self._settings.undo_attempts)
                 if not attempt.over:
                     self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure, attempt.cut)
-                self._note(run.step, "undo", run.attempts, retry, attempt, failure, error)
-            _end_of_the_program(error)
+                self._log_failure(run.step, "undo", run.attempts, retry, attempt, failure, error)
+            _raise_exit(error)
         finally:
             self._end(attempt, report)
 
@@ -231,19 +231,19 @@ class Attempting:
                 report = _effect_failed(effect, failure, declared.retry)
                 if not attempt.over:
                     self._teller.effect(bound.name, effect, begun_s, failure)
-                self._note(effect.name, "effect", effect.attempts, declared.retry, attempt, failure, error)
-            _end_of_the_program(error)
+                self._log_failure(effect.name, "effect", effect.attempts, declared.retry, attempt, failure, error)
+            _raise_exit(error)
         finally:
             self._end(attempt, report)
 
-    # --- what went wrong ---------------------------------------------------------------------------------------------
+    # --- failures ----------------------------------------------------------------------------------------------------
 
     def _failure(
         self, attempt: Attempt, error: BaseException, retry: Retry, attempts: int, live: Live | None = None
     ) -> Failure:
-        """What it means for the attempt, for its dependency, and for the next one."""
+        """Return the failure of an attempt: its kind, whether to retry, and the delay."""
         if attempt.cut == "expired":
-            failure = self._judge.timeout(attempt.told, retry, attempts, error)
+            failure = self._judge.timeout(attempt.timeout_reason, retry, attempts, error)
         else:
             step = None if live is None else live.bound.table.nodes[live.snapshot.state._name_].step
             failure = self._judge.failure(error, retry, attempts, None if step is None else step.classify)
@@ -253,7 +253,7 @@ class Attempting:
         """Return the undo's own retry, or that of the engine."""
         return live.bound.undo_retries.get((run.step, run.undo), self._undo_retry)
 
-    def _note(
+    def _log_failure(
         self,
         name: str,
         kind: str,
@@ -297,19 +297,19 @@ class Attempting:
         run, step = live.owed.run, live.bound.table.nodes[live.snapshot.state._name_].step
         assert run is not None
         assert step is not None
-        failure = attempt.judged(self._judge.timeout(attempt.told, step.retry, run.attempts))
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, step.retry, run.attempts))
         self._teller.attempted(live.row, step.name, "step", run.attempts, begun_s, failure)
         return Failed(live.row.id, live.snapshot.visit, run, attempt.lease, failure)
 
     def _overdue_undo(self, live: Live, attempt: Attempt, begun_s: float) -> Envelope:
         run, attempts_max = live.owed.undos[0], self._settings.undo_attempts
-        failure = attempt.judged(self._judge.timeout(attempt.told, self._retry_of(live, run), run.attempts))
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, self._retry_of(live, run), run.attempts))
         self._teller.attempted(live.row, run.step, "undo", run.attempts, begun_s, failure)
         return UndoFailed(live.row.id, live.snapshot.visit, run, attempt.lease, failure, attempts_max)
 
     def _overdue_effect(self, bound: Bound, effect: OwedEffect, attempt: Attempt, begun_s: float) -> Envelope:
         declared = bound.effects[effect.name]
-        failure = attempt.judged(self._judge.timeout(attempt.told, declared.retry, effect.attempts))
+        failure = attempt.judged(self._judge.timeout(attempt.timeout_reason, declared.retry, effect.attempts))
         self._teller.effect(bound.name, effect, begun_s, failure)
         return _effect_failed(effect, failure, declared.retry)
 
@@ -325,7 +325,7 @@ def _effect_failed(effect: OwedEffect, failure: Failure, retry: Retry) -> Effect
 
 
 def _place_of(error: BaseException) -> str:
-    """The class of an exception and the line that raised it."""
+    """Return the class of an exception and the line that raised it."""
     link = error.__traceback__
     while link is not None and link.tb_next is not None:
         link = link.tb_next
@@ -333,8 +333,8 @@ def _place_of(error: BaseException) -> str:
     return f"{type(error).__qualname__} {line}"
 
 
-def _end_of_the_program(error: BaseException) -> None:
-    """What ends the program is not only a failure of the step: it goes on its way."""
+def _raise_exit(error: BaseException) -> None:
+    """Raise an exception that ends the program, besides counting it as a failure of the step."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
 
@@ -343,7 +343,7 @@ _STEP, _UNDO, _EFFECT = Attempting._step.__code__, Attempting._undo.__code__, At
 
 
 def running_attempt(frame: FrameType | None) -> Current | None:
-    """The attempt whose code runs in a stack, from its innermost frame on; None for other code. From any thread."""
+    """Return the attempt whose code runs in a stack, given its innermost frame; None for other code. Any thread."""
     while frame is not None:
         if frame.f_code in {_STEP, _UNDO, _EFFECT}:
             names = frame.f_locals

@@ -1,7 +1,7 @@
 """One attempt of a step, an undo or an effect: a task, a time limit, and how it ended.
 
-Cancelling is told apart by who asked for it: the time limit (a failure like any other, C2), the engine that stops (not
-counted), or the workflow that has moved on (nothing to report: whatever it still says is late).
+A cancelled attempt knows its reason: the time limit (a failure like any other, C2), the engine that stops (not
+counted), or the workflow that has moved on (nothing to report: its result would be late).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from interlock.seams import Chance
 from interlock.store.values import Row
 
 IGNORED_S = 1.0
-"""How long an attempt may take to end after its time is over. Then it is given up, and goes on beside its successor."""
+"""How long an attempt may run on after its timeout. Then it is given up, and runs on beside its successor."""
 
 DELAY_S_MAX = 30 * 86_400.0
 """The longest wait that a step can ask for with RetryAfter."""
@@ -41,16 +41,16 @@ OUTCOMES: dict[Kind, Outcome] = {
     Kind.UNEXPECTED: "abandoned",
     Kind.MISTAKE: "abandoned",
 }
-"""What a failure says about the dependency (C3)."""
+"""The outcome for the breaker of each kind of failure (C3)."""
 
 
 class Attempt:
-    """Something that runs."""
+    """One attempt of a step, an undo or an effect. Lives in the event loop."""
 
     __slots__ = (
         "_beat_s",
-        "_held",
         "_listening",
+        "_permit",
         "_traced",
         "_tracing",
         "_why",
@@ -72,77 +72,77 @@ class Attempt:
         "stuck",
         "task",
         "thread",
+        "timeout_reason",
         "timeout_s",
-        "told",
         "waited",
         "waiting",
         "workflow",
     )
 
-    def __init__(self, workflow: str, key: str, timeout_s: float, held: Pass, *, is_effect: bool = False) -> None:
+    def __init__(self, workflow: str, key: str, timeout_s: float, permit: Pass, *, is_effect: bool = False) -> None:
         self.workflow = workflow
         self.key = key
         self.timeout_s = timeout_s
         self.is_effect = is_effect
         self.is_aside = False
-        """It has given its place at its dependency back before it has begun."""
+        """Whether it released its slot at the dependency before it began."""
         self.again: Callable[[], Envelope] | None = None
         """Makes the report of an attempt that was not made."""
         self.heartbeat_s: float | None = None
-        """How long it may be silent."""
-        self.told = ""
-        """Why its time is over."""
+        """The longest time between two heartbeats."""
+        self.timeout_reason = ""
+        """Why it timed out."""
         self.outcome: Outcome = "abandoned"
-        """What it says about its dependency."""
+        """The outcome for the breaker of its dependency."""
         self.failure: Failure | None = None
-        """How it failed."""
+        """Its failure, if it failed."""
         self.context: Context | None = None
-        """In which it runs, if not in that of whoever begins it."""
+        """The context in which it runs; None for that of its creator."""
         self._traced: Traced | None = None
         self._tracing: Guarded | None = None
-        self._held = held
+        self._permit = permit
         self._why = ""
         self._beat_s = 0.0
         self._listening: asyncio.TimerHandle | None = None
         self.born_s = 0.0
         """When it began, by the event loop's clock."""
         self.lease = 0
-        """The token of the lease under which it runs, where others may take it over."""
+        """The token of the lease under which it runs, on a shared store."""
         self.task: asyncio.Task[None] | None = None
         self.waiting: Coroutine[object, object, None] | None = None
-        """What it will run, while it waits for the end of another."""
+        """Its coroutine, while it waits for the end of another attempt."""
         self.thread: StepThread | None = None
-        """Where a blocking function runs."""
+        """The thread of a blocking function."""
         self.begun = self.over = False
         self.waited = False
-        """It has waited for something outside itself: a coroutine that never does has made no call."""
+        """Whether its coroutine has suspended: one that never does has made no call."""
         self.overdue: Callable[[], Envelope] | None = None
         """Makes the report of an attempt whose time is over."""
         self.stuck: Callable[[Attempt], None] | None = None
-        """Told when it goes on although its time is over and it was cancelled."""
+        """Called when it still runs after its timeout and cancellation."""
         self.cut: Cut | None = None
         self.ended: list[Callable[[], None]] = []
-        """What waits for its end."""
+        """Called at its end."""
 
     def expire(self) -> None:
-        """Its time is over."""
-        self.told = self.told or f"it took longer than {self.timeout_s:g} s"
+        """Cancel it because of its timeout."""
+        self.timeout_reason = self.timeout_reason or f"it took longer than {self.timeout_s:g} s"
         self.cancel("expired")
         if self.task is not None and self.stuck is not None:
-            # A thread cannot be cancelled: its workflow need not wait to find that out.
+            # A thread cannot be cancelled: waiting for its end would only delay the workflow.
             self.task.get_loop().call_later(0.0 if self.in_thread else IGNORED_S, self.stuck, self)
 
     @property
     def in_thread(self) -> bool:
-        """Whether a thread is at work for it."""
+        """Whether a thread runs for it."""
         return self.thread is not None and self.thread.running
 
     def begin(self) -> None:
-        """The first line of the task. A task that is cancelled before it has begun would never say that it ended."""
+        """Mark it as begun, in the first line of the task. A task cancelled before that would never report its end."""
         self.begun = True
         if self.cut is not None:
             raise asyncio.CancelledError
-        if self._held.line is not None and self.task is not None:
+        if self._permit.line is not None and self.task is not None:
             # The loop runs this when the coroutine suspends for the first time, and before it goes on.
             self.task.get_loop().call_soon(self._note_wait)
 
@@ -150,12 +150,12 @@ class Attempt:
         self.waited = True
 
     def beat(self) -> None:
-        """It is at work. From any thread."""
+        """Record a heartbeat. From any thread."""
         if self.task is not None:
             self._beat_s = self.task.get_loop().time()
 
     def listen(self) -> None:
-        """End it when it is silent for too long."""
+        """Expire it when its last heartbeat is older than `heartbeat_s`."""
         assert self.task is not None
         assert self.heartbeat_s is not None
         loop = self.task.get_loop()
@@ -165,51 +165,51 @@ class Attempt:
         if left_s > 0:
             self._listening = loop.call_later(left_s, self.listen)
             return
-        self.told = f"no sign of life for {self.heartbeat_s:g} s"
+        self.timeout_reason = f"no sign of life for {self.heartbeat_s:g} s"
         self.expire()
 
     def judged(self, failure: Failure) -> Failure:
-        """Take notice of how it failed. A probe that finds its dependency still down costs no attempt (C4)."""
+        """Record its failure. A probe that finds its dependency still down does not count as an attempt (C4)."""
         self._why = failure.text
         self.failure = failure
         if self.cut == "moved_on":
             return failure
         self.outcome = OUTCOMES[failure.kind]
-        if self.outcome == "failed" and self._held.is_probe:
+        if self.outcome == "failed" and self._permit.is_probe:
             return msgspec.structs.replace(failure, counted=False)
         return failure
 
     def leave(self, now_s: float) -> None:
-        """Give its place back, and say how it went."""
+        """Return its permit with its outcome."""
         if self._listening is not None:
             self._listening.cancel()
         if self.thread is not None and self.thread.running:
-            self.thread.held = self._held
-            self._held.stay(self.outcome, now_s - self.born_s, self._why)
+            self.thread.held = self._permit
+            self._permit.stay(self.outcome, now_s - self.born_s, self._why)
         else:
-            self._held.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
+            self._permit.leave(self.outcome, now_s - self.born_s, self._why, reached=self._reached)
         if self._traced is not None and self._tracing is not None:
             error = None if self.failure is None else self.failure.error
-            self._tracing.ended(self._traced, self._ending(), error, self._why)
+            self._tracing.ended(self._traced, self._span_outcome(), error, self._why)
 
     def follow(
         self, tracing: Guarded, row: Row, stored: str, step: str, kind: str, number: int, *, first: bool
     ) -> None:
-        """Have it traced, from its beginning to its end."""
+        """Trace it from its beginning to its end."""
         self._tracing = tracing
         self.context, self._traced = tracing.began(row, stored, step, kind, number, first=first)
 
     @property
     def _reached(self) -> bool:
-        """Whether its end tells something about the dependency (C19).
+        """Whether its end counts for the breaker of the dependency (C19).
 
-        A step or effect that worked has called it: that is what they are for. An undo may have had nothing to take
-        back, and a refusal may be the step's own: these count if the attempt has waited for something.
+        A step or effect that succeeded has called it. An undo may have had nothing to undo, and a refusal may be the
+        step's own: these count only if the coroutine has suspended.
         """
-        return self.waited or (self.outcome == "done" and self._held.kind != "undo")
+        return self.waited or (self.outcome == "done" and self._permit.kind != "undo")
 
-    def _ending(self) -> str:
-        """How it ended, in the words of StepAttempted."""
+    def _span_outcome(self) -> str:
+        """Return its outcome as an `outcome` of StepAttempted."""
         if self.outcome == "done":
             return "done"
         if self.failure is None or self.cut in {"moved_on", "stopping"}:
@@ -217,12 +217,12 @@ class Attempt:
         return self.failure.outcome
 
     def step_aside(self) -> None:
-        """Give the place at its dependency back: it waits for an attempt that may never end, and others need not."""
+        """Release its slot at the dependency, because it waits for an attempt that may never end."""
         self.is_aside = True
-        self._held = self._held.without_place()
+        self._permit = self._permit.without_place()
 
     def cancel(self, why: Cut) -> None:
-        """End it. The first reason counts."""
+        """Cancel it. The first reason counts."""
         if self.cut is None:
             self.cut = why
         if self.task is not None and self.begun:
@@ -232,56 +232,56 @@ class Attempt:
 
 
 class Judge:
-    """Says what an error means for the attempt that raised it (C3)."""
+    """Classifies the errors of attempts (C3)."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._doubted: dict[int, Classify] = {}
-        """Classifiers that were told to be wrong, by their id. They are kept, so that no other can have it."""
+        self._warned: dict[int, Classify] = {}
+        """Classifiers that were logged as wrong, by `id()`. Keeping them prevents the reuse of an id."""
 
     def failure(self, error: BaseException, retry: Retry, attempt: int, classify: Classify | None = None) -> Failure:
-        """Whether to try again, when, and what to tell."""
+        """Return the failure for an error: its kind, text, whether to retry, and the delay."""
         kind, asked_s = kind_of(error)
         if classify is not None and isinstance(error, Exception):
-            kind = self._classified(error, classify) or kind
+            kind = self._kind_by_classifier(error, classify) or kind
         delay_s = retry.delay_s(attempt, self._chance.fraction())
         if asked_s is not None and asked_s > delay_s:
             delay_s = min(asked_s, DELAY_S_MAX)
         name = error.code if isinstance(error, InterlockError) else type(error).__name__
-        # G5: known without effect is only what the dependency, the step or its classifier refuses for good.
+        # G5: only a permanent refusal by the dependency, the step or its classifier is known to have no effect.
         again, unknown = kind not in {Kind.BUSINESS, Kind.MISTAKE}, kind is not Kind.BUSINESS
         traceback = "" if again and not retry.exhausted(attempt) else bounded_traceback(error)
         return Failure(name, _text_of(error), again, delay_s, unknown=unknown, kind=kind, traceback=traceback)
 
-    def _classified(self, error: Exception, classify: Classify) -> Kind | None:
-        """What the step's own classifier says, if it has an opinion."""
+    def _kind_by_classifier(self, error: Exception, classify: Classify) -> Kind | None:
+        """Return the kind from the step's own classifier; None if it returns None or is wrong."""
         try:
             verdict: object = classify(error)
-        except Exception as wrong:  # noqa: BLE001 -- a classifier that raises has no opinion.
-            self._doubt(classify, f"raised {type(wrong).__name__} ({_text_of(wrong)})")
+        except Exception as wrong:  # noqa: BLE001 -- a classifier that raises decides nothing.
+            self._warn_once(classify, f"raised {type(wrong).__name__} ({_text_of(wrong)})")
             return None
         if verdict is None:
             return None
         if not isinstance(verdict, Classification):
-            self._doubt(classify, f"returned {type(verdict).__name__} instead of a Classification or None")
+            self._warn_once(classify, f"returned {type(verdict).__name__} instead of a Classification or None")
             return None
         return Kind.INFRASTRUCTURE if verdict is Classification.RETRYABLE else Kind.BUSINESS
 
-    def _doubt(self, classify: Classify, what: str) -> None:
-        if id(classify) in self._doubted:
+    def _warn_once(self, classify: Classify, what: str) -> None:
+        if id(classify) in self._warned:
             return
-        self._doubted[id(classify)] = classify
+        self._warned[id(classify)] = classify
         name = getattr(classify, "__qualname__", type(classify).__name__)
-        log.warning("The classifier %s %s. It is told once; the usual classification applies.", name, what)
+        log.warning("The classifier %s %s. This is logged once; the usual classification applies.", name, what)
 
-    def timeout(self, told: str, retry: Retry, attempt: int, error: BaseException | None = None) -> Failure:
-        """An attempt that took too long, or was silent for too long: retryable, of unknown outcome (C2)."""
+    def timeout(self, text: str, retry: Retry, attempt: int, error: BaseException | None = None) -> Failure:
+        """Return the failure of an attempt that timed out: retryable, of unknown outcome (C2)."""
         delay_s = retry.delay_s(attempt, self._chance.fraction())
         traceback = bounded_traceback(error) if error is not None and retry.exhausted(attempt) else ""
-        return Failure("timeout", told, retryable=True, delay_s=delay_s, traceback=traceback)
+        return Failure("timeout", text, retryable=True, delay_s=delay_s, traceback=traceback)
 
 
 def _text_of(error: BaseException) -> str:
-    """The text of an error as every store takes it: bounded, with secrets masked."""
+    """Return the text of an error for the store: bounded, with secrets masked."""
     text = error.what if isinstance(error, InterlockError) else error_text(error)
     return storable_text(bounded_text(text, ERROR_CHARACTERS_MAX))

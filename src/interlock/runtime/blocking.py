@@ -1,4 +1,4 @@
-"""`BlockingEngine`: the engine for code that is not async. The same calls, by portal.
+"""`BlockingEngine`: the engine for code that is not async, with the same calls.
 
 with BlockingEngine.open("lanes:///var/shop", machines=[order]) as engine:
     engine.start(order, "o-1", Order())
@@ -22,7 +22,7 @@ from interlock.core.values import ContextT, StateT
 from interlock.runtime.engine import Engine
 from interlock.runtime.leases import LEASE_S, WAIT_S, Lease, Leasing
 from interlock.runtime.opening import Opening
-from interlock.runtime.portal import Behind, Portal, blocking, plain
+from interlock.runtime.portal import BlockingProxy, Portal, blocking, plain
 from interlock.runtime.transactions.blocks import BlockingTransaction
 from interlock.runtime.typed import Workflows
 
@@ -30,7 +30,7 @@ EventT = TypeVar("EventT", bound=Event)
 P = ParamSpec("P")
 
 
-class BlockingWorkflows(Behind[Workflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]):
+class BlockingWorkflows(BlockingProxy[Workflows[StateT, ContextT, EventT]], Generic[StateT, ContextT, EventT]):
     """The workflows of one machine. Made by `engine.of(machine)`."""
 
     start = blocking(Workflows[StateT, ContextT, EventT].start)
@@ -43,22 +43,22 @@ class BlockingWorkflows(Behind[Workflows[StateT, ContextT, EventT]], Generic[Sta
     allowed = blocking(Workflows[StateT, ContextT, EventT].allowed)
 
 
-class BlockingLease(Behind[Lease]):
-    """A lease that was given. Made by `engine.lease(…)`, and given up when its block is left."""
+class BlockingLease(BlockingProxy[Lease]):
+    """A granted lease. Made by `engine.lease(…)`, and released when its block is left."""
 
     @property
     def name(self) -> str:
-        """As it was asked for."""
+        """The name of the lease."""
         return self._inside.name
 
     @property
     def token(self) -> int:
-        """Higher than that of anybody who has held this name before."""
+        """Higher than the token of every earlier holder of this name."""
         return self._inside.token
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else may have it by now, as far as is known here."""
+        """Whether another owner may have it by now, as far as this process knows."""
         return self._inside.lost
 
     def check(self) -> None:
@@ -68,29 +68,29 @@ class BlockingLease(Behind[Lease]):
     held = blocking(Lease.held)
 
 
-class BlockingLeasing(Behind[Leasing]):
-    """A lease that is about to be held: `with engine.lease(…) as lease`."""
+class BlockingLeasing(BlockingProxy[Leasing]):
+    """Context manager that acquires a lease: `with engine.lease(…) as lease`."""
 
     def __enter__(self) -> BlockingLease:
-        """Wait for it. Raises LeaseHeld when the time is over."""
+        """Acquire the lease. Raises LeaseHeld after `wait_s`."""
         return BlockingLease(self._portal, self._portal.call(self._inside.__aenter__))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it up, whatever happened inside. A closed engine has given it up before."""
+        """Release the lease, also after an error in the block. A closed engine has released it already."""
         if not self._portal.is_forked and not self._portal.is_stopped:
             self._portal.call(self._inside.__aexit__, kind, error, trace)
 
 
-def _opened(open_engine: Callable[P, Opening[Engine]]) -> Callable[P, "BlockingEngine"]:
+def _blocking_open(open_engine: Callable[P, Opening[Engine]]) -> Callable[P, "BlockingEngine"]:
     @functools.wraps(open_engine)
     def opened(*args: P.args, **kwargs: P.kwargs) -> "BlockingEngine":
-        # What is wrong with the arguments is said before there is a thread.
+        # Invalid arguments raise here, before a thread is started.
         opening = open_engine(*args, **kwargs)
         portal = Portal("interlock-engine")
         try:
-            return BlockingEngine(portal, portal.call(_entered, opening))
+            return BlockingEngine(portal, portal.call(_await_engine, opening))
         except BaseException:
             portal.stop()
             raise
@@ -99,18 +99,18 @@ def _opened(open_engine: Callable[P, Opening[Engine]]) -> Callable[P, "BlockingE
     return opened
 
 
-async def _entered(opening: Opening[Engine]) -> Engine:
+async def _await_engine(opening: Opening[Engine]) -> Engine:
     return await opening
 
 
-class BlockingEngine(Behind[Engine]):
+class BlockingEngine(BlockingProxy[Engine]):
     """An open engine for code that is not async. Make one with `BlockingEngine.open`."""
 
     def __init__(self, portal: Portal, engine: Engine) -> None:
         super().__init__(portal, engine)
         self._closing = threading.Lock()
 
-    open = staticmethod(_opened(Engine.open))
+    open = staticmethod(_blocking_open(Engine.open))
 
     start = blocking(Engine.start)
     send = blocking(Engine.send)
@@ -145,32 +145,32 @@ class BlockingEngine(Behind[Engine]):
         return BlockingLeasing(self._portal, self._inside.lease(name, wait_s=wait_s, lease_s=lease_s))
 
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> BlockingWorkflows[StateT, ContextT, EventT]:
-        """The same calls, typed by the machine."""
+        """Return the same calls, typed by the machine."""
         return BlockingWorkflows(self._portal, self._inside.of(machine))
 
     def transaction(self, connection: object) -> AbstractContextManager[BlockingTransaction]:
-        """As `Engine.transaction`, for connections without an event loop; it does not go through the engine's own."""
+        """As `Engine.transaction`, for connections without an event loop. It does not run in the engine's loop."""
         return self._inside.transaction(connection)
 
     def close(self) -> None:
-        """As `Engine.close`; then the thread ends. Twice is once, and the second waits for the first."""
+        """As `Engine.close`; then the thread ends. Idempotent: a second call waits for the first."""
         self._portal.refuse_for_ever()
         with self._closing:
             try:
                 if not self._portal.is_stopped:
                     self._portal.call(self._inside.close)
             finally:
-                # Also when Ctrl-C has cut the closing short: the store is given up in the loop before it ends.
+                # Also when Ctrl-C has interrupted the closing: the store is closed in the loop before it ends.
                 self._portal.stop()
 
     def __enter__(self) -> Self:
-        """It is open already; leaving the block closes it."""
+        """Return the engine, which is open already; leaving the block closes it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, whatever happened inside. In a forked child there is nothing to close."""
+        """Close it, also after an error in the block. In a forked child there is nothing to close."""
         del kind, error, trace
         if not self._portal.is_forked:
             self.close()

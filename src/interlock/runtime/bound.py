@@ -1,7 +1,7 @@
-"""A machine bound to an engine: its table and codec, and the way between its values and a store's bytes.
+"""A machine bound to an engine: its table and codec, and the conversion between values and stored bytes.
 
-An engine has machines of any types side by side, so here a context is just a value. What the types promise was checked
-when the machine was declared, and is checked again where values come from outside.
+An engine has machines of any types side by side, so here a context is just a value. Types are checked when the machine
+is declared, and again where values come from outside.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,21 +27,21 @@ from interlock.store.values import Row
 
 
 class AnyMachine(Protocol):
-    """What an engine needs of a machine, whatever its states, contexts and events are."""
+    """The part of a machine that an engine uses, for any types of states, contexts and events."""
 
     @property
     def name(self) -> str:
-        """What its workflows are stored under."""
+        """The name that its workflows are stored with."""
         ...
 
     @property
     def compiled(self) -> Table:
-        """What `decide` looks things up in."""
+        """The table that `decide` uses."""
         ...
 
     @property
     def codec(self) -> object:
-        """How its contexts and events are written and read."""
+        """The encoder and decoder of its contexts and events."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class AnyMachine(Protocol):
         ...
 
     def describe(self) -> MachineDescription:
-        """It, as plain data."""
+        """Return its description as plain data."""
         ...
 
 
@@ -61,12 +61,12 @@ _decode_failure = msgspec.json.Decoder(StepFailure).decode
 
 
 TEXTS_MAX = 4_096
-"""Names of events that are remembered."""
+"""The number of cached event names."""
 
 _TEXTS: dict[type[Event], str] = {}
 
 Strategy = Callable[..., Awaitable[object]]
-"""The function behind a step, an undo or an effect. What it is given is checked where it is declared."""
+"""The function of a step, an undo or an effect. Its signature is checked where it is declared."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, gc=False):
-    """A workflow in memory: its row as it is stored, and the same as values."""
+    """A workflow in memory: its stored row, and its decoded values."""
 
     bound: "Bound"
     row: Row
@@ -95,7 +95,7 @@ class Live(msgspec.Struct, gc=False):
 
 
 class NotCompared(Exception):
-    """A row is of a version that this machine was not compared with yet."""
+    """Raised for a row of a version that this machine was not compared with yet."""
 
 
 class Bound:
@@ -109,13 +109,13 @@ class Bound:
         self.opening = machine.opening
         self.version = self.table.version
         self.plans: dict[int, Plan | str | None] = {}
-        """Plans from other versions to this one, or why there is none; None for a lower version without description."""
+        """Plans from other versions to this one, or why a plan is missing; None for a lower, undescribed version."""
         self.accepted: set[int] = set()
         """Other versions whose losses were accepted when the engine was opened."""
         self.verdicts: dict[tuple[int, str], str] = {}
-        """By version and state of stored workflows: why this process may not decide on them; empty if it may."""
+        """Why this process may not decide on workflows of a version and state; empty if it may."""
         self.stored = {str(node.state.value): node for node in self.table.nodes.values()}
-        """The nodes by the names under which they may be stored: their own, and those they had before."""
+        """The nodes by stored name: their current names and earlier ones."""
         for old, new in self.table.declared.renamed.items():
             self.stored.setdefault(old, self.table.nodes[new.name])
         self.threads: StepThreads | None = None
@@ -124,7 +124,7 @@ class Bound:
         self.steps: dict[str, Strategy] = {}
         self.undos: dict[tuple[str, str], Strategy] = {}
         self.undo_retries: dict[tuple[str, str], Retry] = {}
-        """Of the undos that declare one; the others have that of the engine."""
+        """The retries of undos that declare one; the others use that of the engine."""
         for name, node in self.table.steps.items():
             assert node.step is not None
             chosen = swapped.get((self.name, name), swapped.get(name, node.step.function))
@@ -145,45 +145,45 @@ class Bound:
         }
 
         self.timers = self.table.declared.timers
-        self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _nothing_in_the_way
-        """Why a call of a dependency would have to wait, for people."""
+        self.why: Callable[[str, Literal["first", "retry", "undo"]], str | None] = _no_reason
+        """Returns the reason why a call of a dependency would have to wait, for people."""
 
     def _runnable(self, function: Strategy, *, blocking: bool) -> Strategy:
-        """The function as an attempt awaits it: a plain one, where that was declared, in a thread."""
+        """Return the function as an awaitable one. A blocking function runs in a thread."""
         return threaded(function, lambda: self.threads) if blocking and not is_async(function) else function
 
     def dependencies(self) -> set[str]:
-        """Everything outside that its steps and effects say they call."""
+        """Return the names of the dependencies of its steps and effects."""
         steps = (node.step.dependency for node in self.table.steps.values() if node.step is not None)
         effects = (each.dependency for each in self.table.declared.effects)
         return {name for name in (*steps, *effects) if name is not None}
 
     def unwinding(self) -> list[str]:
-        """The names of the states in which workflows are undone."""
+        """Return the names of the states in which workflows are undone."""
         return [node.name for node in self.table.nodes.values() if node.unwinds_to is not None]
 
     def swappable(self) -> set[object]:
-        """What a strategy can be given for: steps by machine and name, undos and effects by their function."""
+        """Return the keys of `strategies`: steps by machine and name, undos and effects by their function."""
         undos = {undo.function for node in self.table.steps.values() if node.step for undo in node.step.undos}
         effects = {effect.function for effect in self.table.declared.effects}
         found: set[object] = {(self.name, name) for name in self.steps}
         return found | undos | effects
 
     def node(self, state: Enum) -> Node:
-        """The node of a state. Raises InvalidPayload for one of another machine."""
-        given: object = state  # Not every caller has a type checker.
-        node = self.table.node(state) if isinstance(given, Enum) else None
+        """Return the node of a state. Raises InvalidPayload for a state of another machine."""
+        value: object = state  # Not every caller has a type checker.
+        node = self.table.node(state) if isinstance(value, Enum) else None
         if node is None:
             raise foreign_state(self.table, state)
         return node
 
     def node_of(self, state: str) -> Node:
-        """The node of a stored state."""
+        """Return the node of a stored state. Raises CorruptionError for an unknown one."""
         node = self.stored.get(state)
         if node is None:
             raise CorruptionError(
                 f"a workflow of {self.name!r} is stored in state {state!r}, which the machine does not have.",
-                why="The definition has changed under a workflow that is parked there.",
+                why="The definition was changed while a workflow was in that state.",
                 fix="Run `interlock plan OLD NEW`, and give the new version a place for it (renamed=).",
             )
         return node
@@ -210,7 +210,7 @@ class Bound:
         return row.machine_version != self.version and self.verdicts.get((row.machine_version, row.state)) != ""
 
     def live(self, row: Row) -> Live:
-        """The workflow in this row. Raises CorruptionError, with its id, when the machine cannot read it.
+        """Decode the workflow in this row. Raises CorruptionError, with its id, when the machine cannot read it.
 
         Raises MachineMismatch instead when a newer version has written it.
         """
@@ -249,7 +249,7 @@ class Bound:
         node = self.node_of(row.state)
         context = self.codec.decode_context(row.context)
         if row.machine_version != self.version:
-            context = completed(context)  # Written back, it has the fields that this version has added.
+            context = completed(context)  # Add the fields of this version, so that they are written back.
         if node.name != row.state:
             # With the new name it is a row of this version: an older process must not take it for its own.
             stored, context = self.codec.stored_context(context)
@@ -259,7 +259,7 @@ class Bound:
         return Live(self, row, snapshot, owed)
 
     def payload(self, value: Event | StepFailure | StoredJson | None) -> bytes:
-        """The payload of a record as JSON; empty when it has none."""
+        """Return the payload of a record as JSON; empty when it has none."""
         if value is None:
             return b""
         if isinstance(value, StoredJson):
@@ -267,27 +267,27 @@ class Bound:
         return _encode_failure(value) if isinstance(value, StepFailure) else self.codec.stored_event(value)
 
     def read_payload(self, event: str, data: bytes) -> Event | StepFailure | StoredJson | None:
-        """The payload that was written, perhaps by an earlier version of the machine."""
+        """Decode a stored payload, perhaps of an earlier version of the machine."""
         if not data:
             return None
         return _decode_failure(data) if event == "STEP_FAILED" else self.codec.read_event(event, data)
 
     def context_text(self, context: object) -> bytes:
-        """The context of a row of history as JSON."""
+        """Return the context of a row of history as JSON."""
         return context.text.encode() if isinstance(context, StoredJson) else self.codec.encode_context(context)
 
 
-def _nothing_in_the_way(dependency: str, kind: str) -> None:
+def _no_reason(dependency: str, kind: str) -> None:
     del dependency, kind
 
 
 def state_text(state: Enum) -> str:
-    """A state as it is stored."""
+    """Return the stored name of a state."""
     return str(state.value)
 
 
 def event_text(event: Event) -> str:
-    """An event's name as it is stored."""
+    """Return the stored name of an event."""
     kind = type(event)
     text = _TEXTS.get(kind)
     if text is None:

@@ -1,12 +1,12 @@
-"""What an error of a step says about the dependency behind it, where the step itself does not say (C3).
+"""Classification of a step's errors, where the step has no classifier of its own (C3).
 
-Only a sick dependency may trip its breaker, only what may work next time is tried again, and only what is known to have
-had no effect is not undone. Four kinds keep these apart. A mistake of the program is not tried again and never moves a
-workflow to `failed=` (C18): it is a dead letter until the program is fixed. It says nothing about the world outside,
-so it is undone like a failure of the network.
+Only failures of the dependency trip its breaker. Only failures that may pass are retried. Only calls known to have had
+no effect are not undone. Four kinds keep these apart. A mistake of the program is not retried and never moves a
+workflow to `failed=` (C18): it is a dead letter until the program is fixed. Whether it had an effect is unknown, so it
+is undone like a failure of the network.
 
-Libraries are recognised by the names of their classes and by what their errors carry (the status of an HTTP answer, an
-SQLSTATE), never by an import: what the user has not installed is not loaded. Where in doubt, the outcome is unknown.
+Libraries are recognised by the names of their classes and the attributes of their errors: an HTTP status, an SQLSTATE.
+Nothing is imported, so packages that are not installed are not needed. In doubt, the outcome is unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,16 +15,16 @@ from typing import cast
 
 
 class Kind(Enum):
-    """What an error tells about the dependency."""
+    """The kind of an error: retried or not, counted by the breaker or not, with or without a possible effect."""
 
     INFRASTRUCTURE = "infrastructure"
-    """It is sick, or nobody can know: tried again, counted by its breaker, may have had an effect."""
+    """The dependency failed, or may have: retried, counted by its breaker, may have had an effect."""
     BUSINESS = "business"
-    """It is well and says no: not tried again, not counted, known to have had no effect."""
+    """The dependency refused: not retried, not counted, known to have had no effect."""
     UNEXPECTED = "unexpected"
-    """The answer or the place is wrong, perhaps for a while: tried again, not counted, may have had an effect."""
+    """The answer or the address is wrong, perhaps for a while: retried, not counted, may have had an effect."""
     MISTAKE = "mistake"
-    """The program is wrong: not tried again, not counted, may have had an effect."""
+    """The program is wrong: not retried, not counted, may have had an effect."""
 
     @property
     def is_operators(self) -> bool:
@@ -33,7 +33,7 @@ class Kind(Enum):
 
 
 Verdict = tuple[Kind, float | None]
-"""The kind, and how many seconds the dependency asked to be left alone."""
+"""The kind, and the seconds of the dependency's Retry-After."""
 
 _Reader = Callable[[BaseException], Verdict]
 
@@ -43,25 +43,25 @@ _UNEXPECTED: Verdict = (Kind.UNEXPECTED, None)
 _MISTAKE: Verdict = (Kind.MISTAKE, None)
 
 CLASSES_MAX = 1_024
-"""Classes of errors whose rule is remembered. A program that makes more at run time has them looked up again."""
+"""The number of error classes whose rule is cached. More classes at run time clear the cache."""
 
 RETRIED_STATUSES = frozenset({408, 425, 429})
-"""Statuses of HTTP below 500 that say "not now"; all others from 400 to 499 say no."""
+"""HTTP statuses below 500 that are temporary; all others from 400 to 499 are refusals."""
 
 ASKING_STATUSES = frozenset({429, 503})
-"""Statuses whose Retry-After is heeded."""
+"""Statuses whose Retry-After is used."""
 
 SQLSTATES: dict[str, Kind] = {
-    # The connection, the server or a rival transaction. 25 is also what a server says that is a standby since a moment.
+    # The connection, the server or a conflicting transaction. 25 is also the answer of a server that became a standby.
     **dict.fromkeys(("08", "25", "40", "53", "55", "57", "58", "72", "F0", "XX"), Kind.INFRASTRUCTURE),
     # Data, constraints, rights and statements: the statement was refused, and nothing of its transaction remains.
     **dict.fromkeys(("22", "23", "28", "42501", "44"), Kind.BUSINESS),
-    # The server is well and the program uses it wrongly: a wrong statement, a table or column that does not exist.
+    # The program is wrong: an invalid statement, a table or column that does not exist.
     **dict.fromkeys(("0A", "21", "24", "2B", "2D", "34", "3B", "3F", "42", "54"), Kind.MISTAKE),
     # A pooler has lost a prepared statement (26), a database is not there (3D), a function of it has raised (P0).
     **dict.fromkeys(("26", "3D", "P0"), Kind.UNEXPECTED),
 }
-"""By all five characters or by the first two; of other classes the class of the error decides."""
+"""Kinds by all five characters of an SQLSTATE or the first two; for others the class of the error decides."""
 
 _DATABASE_CLASSES: dict[str, Verdict] = {
     "IntegrityError": _BUSINESS,
@@ -73,23 +73,23 @@ _DATABASE_CLASSES: dict[str, Verdict] = {
 """The names that PEP 249 gives to the errors of every driver, for errors without an SQLSTATE."""
 
 _IN_GROUPS = (Kind.INFRASTRUCTURE, Kind.MISTAKE, Kind.UNEXPECTED, Kind.BUSINESS)
-"""The first of these that one member of a group has is that of the group."""
+"""The kind of a group: the first of these that one of its members has."""
 
 _SQLITE_ERROR = 1
 """The code of a statement that SQLite cannot compile: wrong syntax, no such table."""
 
 _THROTTLED = ("Throttl", "LimitExceeded", "ThroughputExceeded", "SlowDown", "TooManyRequests", "RequestTimeout")
-"""Parts of the codes with which services of Amazon say "not now" under a status of 400."""
+"""Parts of the codes of temporary errors of Amazon services with status 400."""
 
 
 def kind_of(error: BaseException) -> Verdict:
-    """The kind of an error, and the seconds that the dependency asked to be left alone. It never raises."""
+    """Return the kind of an error, and the seconds of the dependency's Retry-After. Never raises."""
     rule = _remembered.get(type(error)) or _rule_of(type(error))
     return rule(error) if callable(rule) else rule
 
 
 def _rule_of(cls: type[BaseException]) -> Verdict | _Reader:
-    """Of the classes that it descends from, the nearest with a rule decides; the end of a program is nobody's fault."""
+    """Return the rule of the nearest base class that has one; unexpected without one, as for SystemExit."""
     if len(_remembered) >= CLASSES_MAX:
         _remembered.clear()
     rule = next((_RULES[name] for name in map(_name, cls.__mro__) if name in _RULES), _UNEXPECTED)
@@ -102,9 +102,9 @@ def _name(cls: type) -> tuple[str, str]:
 
 
 def _of_group(error: BaseException) -> Verdict:
-    """One of many that may have had an effect makes it so for all, and one sick dependency is one too many."""
+    """Classify an exception group by its most severe member (`_IN_GROUPS`), with the longest Retry-After."""
     found: set[Kind] = set()
-    asked: list[float] = []
+    delays_s: list[float] = []
     waiting = [error]
     while waiting:
         each = waiting.pop()
@@ -113,9 +113,9 @@ def _of_group(error: BaseException) -> Verdict:
             continue
         kind, seconds = kind_of(each)
         found.add(kind)
-        asked += () if seconds is None else (seconds,)
+        delays_s += () if seconds is None else (seconds,)
     kind = next(each for each in _IN_GROUPS if each in found)
-    return kind, max(asked, default=None)
+    return kind, max(delays_s, default=None)
 
 
 def _of_retry_after(error: BaseException) -> Verdict:
@@ -127,7 +127,7 @@ def _of_overloaded(error: BaseException) -> Verdict:
 
 
 def _of_wrapper(error: BaseException) -> Verdict:
-    """An error of SQLAlchemy that wraps the one of the driver, or of what prepares a statement for it."""
+    """Classify an error of SQLAlchemy by the wrapped error of the driver or of the statement's preparation."""
     if _read(error, "connection_invalidated") is True:
         return _INFRASTRUCTURE
     wrapped = _read(error, "orig")
@@ -142,17 +142,17 @@ def _of_sqlite(error: BaseException) -> Verdict:
 
 
 def _of_client_response(error: BaseException) -> Verdict:
-    """As aiohttp has it: the status of the answer is the error's own."""
+    """Classify an error of aiohttp by its `status`."""
     return _of_status(_read(error, "status"), _read(error, "headers")) or _INFRASTRUCTURE
 
 
 def _of_http_error(error: BaseException) -> Verdict:
-    """As urllib has it: the same under another name."""
+    """Classify an error of urllib by its `code`."""
     return _of_status(_read(error, "code"), _read(error, "headers")) or _INFRASTRUCTURE
 
 
 def _of_any(error: BaseException) -> Verdict:
-    """An error that nothing is known of by its name: what it carries may tell. If not, the dependency is to blame."""
+    """Classify an error of an unknown class by its attributes; without any, as infrastructure."""
     return _of_sqlstate(error) or _of_answer(error) or _of_database_class(type(error)) or _INFRASTRUCTURE
 
 
@@ -165,7 +165,7 @@ def _of_sqlstate(error: BaseException) -> Verdict | None:
 
 
 def _of_answer(error: BaseException) -> Verdict | None:
-    """By the status of the HTTP answer that the error carries, if it carries one."""
+    """Classify by the status of the error's HTTP response, if it has one."""
     response = _read(error, "response")
     if isinstance(response, dict):
         return _of_amazon(cast("dict[object, object]", response))
@@ -190,7 +190,7 @@ def _of_status(status: object, headers: object) -> Verdict | None:
         return None
     if status >= 500 or status in RETRIED_STATUSES:  # noqa: PLR2004 -- an error of the server.
         return Kind.INFRASTRUCTURE, _retry_after(headers) if status in ASKING_STATUSES else None
-    # Anything below 400 is no refusal: a redirect, or an answer that could not be read, may come after the effect.
+    # A status below 400 does not refuse: a redirect, or an unreadable answer, may come after the effect.
     return _BUSINESS if status >= 400 else _UNEXPECTED  # noqa: PLR2004 -- an error of the caller.
 
 
@@ -202,7 +202,7 @@ def _of_database_class(cls: type[BaseException]) -> Verdict | None:
 
 
 def _retry_after(headers: object) -> float | None:
-    """The seconds of a Retry-After; a date is ignored, because the two clocks need not agree."""
+    """Return the seconds of a Retry-After; a date is ignored, because the two clocks need not agree."""
     for name in ("retry-after", "Retry-After"):
         value = _item(headers, name)
         if isinstance(value, str) and value.isascii() and value.strip().isdigit():
@@ -215,15 +215,15 @@ def _number(value: object) -> float | None:
 
 
 def _read(thing: object, name: str) -> object:
-    """An attribute of somebody else's object, which may be a property that raises."""
+    """Read an attribute of a foreign object, which may be a property that raises."""
     try:
         return getattr(thing, name, None)
-    except Exception:  # noqa: BLE001 -- an error that cannot be read says nothing.
+    except Exception:  # noqa: BLE001 -- an unreadable attribute decides nothing.
         return None
 
 
 def _item(thing: object, name: str) -> object:
-    """A value of somebody else's mapping."""
+    """Read a value of a foreign mapping."""
     get = _read(thing, "get")
     if not callable(get):
         return None
@@ -247,7 +247,7 @@ _RULES: dict[tuple[str, str], Verdict | _Reader] = dict(
         *_rules("builtins", _MISTAKE, "TypeError AttributeError NameError AssertionError LookupError ValueError"),
         *_rules("builtins", _MISTAKE, "ArithmeticError NotImplementedError RecursionError ImportError"),
         *_rules("builtins", _MISTAKE, "SyntaxError BufferError"),
-        # What could not be read is a ValueError too, and a gateway that is sick sends such answers.
+        # Subclasses of ValueError, but a failing gateway may send undecodable answers.
         *_rules("builtins", _UNEXPECTED, "MemoryError UnicodeError"),
         *_rules("json", _UNEXPECTED, "JSONDecodeError"),
         *_rules("asyncio", _INFRASTRUCTURE, "CancelledError IncompleteReadError LimitOverrunError"),
@@ -259,7 +259,7 @@ _RULES: dict[tuple[str, str], Verdict | _Reader] = dict(
         *_rules("interlock", _UNEXPECTED, "RequestError"),
         *_rules("interlock", _MISTAKE, "DefinitionError UserCodeError InvalidPayload BadUsage DialectError"),
         *_rules("httpx", _BUSINESS, "InvalidURL UnsupportedProtocol"),
-        # A redirect may follow upon the effect (a form that was taken sends its reader on), so nothing is known.
+        # A redirect may come after the effect (an accepted form redirects its reader), so the outcome is unknown.
         *_rules("httpx", _UNEXPECTED, "TooManyRedirects StreamError CookieConflict"),
         *_rules("httpcore", _BUSINESS, "UnsupportedProtocol"),
         *_rules("aiohttp", _INFRASTRUCTURE, "ClientError"),

@@ -1,9 +1,9 @@
-"""An engine in a cluster: what of it is shared through Redis, and who is told when Redis is gone and when it is back.
+"""Leases, limits and breakers that an engine shares through Redis, and alerts when Redis is lost and back.
 
-Redis is an option. An engine that has been given its address opens without it as well, and says so.
+Redis is optional. An engine with the address of a Redis that does not answer opens too, and raises an alert.
 
-A home is a store, whoever has it open. Its name is noted in it when it first meets a Redis, so that the engines of one
-home know each other there.
+A home is a store, for all engines that open it. Its name is noted in the store at the first connection to a Redis, so
+that the engines of one home recognise each other there.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ HOME = "redis:home"
 """The note with the name of the home."""
 
 SEVERAL = "redis:several"
-"""The note that tells whether other homes share the leases."""
+"""The note that is "yes" if other homes share the leases."""
 
 GONE = "redis:gone"
-"""The note that tells whether somebody was told that Redis is gone, and nobody that it is back."""
+"""The note that is "yes" while an alert about a lost Redis is open."""
 
 NAMING = "interlock.redis.home"
 """The lease under which a home is named, so that it is named once."""
@@ -45,31 +45,31 @@ NAMING = "interlock.redis.home"
 NAMING_WAIT_S, NAMING_LEASE_S = 10.0, 5.0
 
 LEARN_BEATS = 10
-"""Every five seconds the store is asked whether somebody who is cut off from Redis has had leases from it."""
+"""Every ten beats, five seconds, the store is asked for leases granted to engines that are cut off from Redis."""
 
 LEAVE_S = 2.0
-"""How long saying goodbye may take."""
+"""The longest time for leaving the cluster."""
 
 
 class Clustered:
     """The part of one engine that is shared with others. Lives in one event loop."""
 
-    def __init__(self, store: Store, given: Given, address: Address) -> None:
+    def __init__(self, store: Store, config: Given, address: Address) -> None:
         self._store = store
-        self._given = given
+        self._config = config
         self._address = address
         self._noted_several = False
         self._beats = 0
-        self._alerted = self._noted_gone = False
+        self._alerted = self._noted_alert = False
         self._noting: asyncio.Task[None] | None = None
         self._shared: list[Shared] = []
         self._ingress: SharedTokens | None = None
         self._cluster = Cluster(
             address,
             store.leases,
-            clock=given.clock,
-            chance=given.chance,
-            ids=given.ids,
+            clock=config.clock,
+            chance=config.chance,
+            ids=config.ids,
             notes=store,
             changed=self._changed,
         )
@@ -87,62 +87,62 @@ class Clustered:
 
     @property
     def reason(self) -> str:
-        """Why Redis is taken for gone, while it is."""
+        """Why Redis is considered lost, while it is."""
         return self._cluster.link.reason
 
     # --- leases ------------------------------------------------------------------------------------------------------
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """A lease of the cluster; while Redis is gone, of the store."""
+        """Acquire a lease of the cluster; while Redis is lost, of the store."""
         return await self._cluster.leases.acquire(name, owner, lease_s)
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on."""
+        """Renew a lease for `lease_s` from now on."""
         return await self._cluster.leases.renew(name, token, lease_s)
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up."""
+        """Release a lease."""
         return await self._cluster.leases.release(name, token)
 
     # --- limits and breakers -----------------------------------------------------------------------------------------
 
     def share(self, outlets: Iterable[Outlet]) -> None:
-        """Have these breakers and rates in common with the others."""
-        given = self._given
-        self._shared += [Shared(outlet, self._cluster.link, given.clock, given.ids) for outlet in outlets]
+        """Share these breakers and rates with the other engines."""
+        config = self._config
+        self._shared += [Shared(outlet, self._cluster.link, config.clock, config.ids) for outlet in outlets]
 
     def ingress(self, rate: TokenRate | None) -> SharedTokens | None:
-        """The tokens for what the engine takes in."""
+        """Return the shared tokens of the engine's admission rate; None without a rate."""
         if self._ingress is not None:
             self._ingress.retire()
-        link, clock = self._cluster.link, self._given.clock
-        self._ingress = None if rate is None else SharedTokens(link, INGRESS, rate, clock, _nobody)
+        link, clock = self._cluster.link, self._config.clock
+        self._ingress = None if rate is None else SharedTokens(link, INGRESS, rate, clock, _wake_no_caller)
         return self._ingress
 
     # --- beginning and end -------------------------------------------------------------------------------------------
 
-    async def begin(self, noted: Mapping[str, str], leases: LeaseBook) -> None:
-        """Connect, if Redis is there."""
-        home = noted.get(HOME) or await self._named(leases)
-        self._noted_several = noted.get(SEVERAL) == "yes"
-        # What the last life has told is not told again; and if Redis is back by now, that is.
-        self._alerted = self._noted_gone = noted.get(GONE) == "yes"
-        await self._cluster.begin(home, highest=read_highest(noted), several=self._noted_several)
+    async def begin(self, notes: Mapping[str, str], leases: LeaseBook) -> None:
+        """Connect, if Redis answers."""
+        home = notes.get(HOME) or await self._name_home(leases)
+        self._noted_several = notes.get(SEVERAL) == "yes"
+        # An alert of the last engine is not repeated; if Redis is back by now, the alert is resolved.
+        self._alerted = self._noted_alert = notes.get(GONE) == "yes"
+        await self._cluster.begin(home, highest=read_highest(notes), several=self._noted_several)
 
-    async def _named(self, leases: LeaseBook) -> str:
-        """Name the home, unless somebody was faster."""
+    async def _name_home(self, leases: LeaseBook) -> str:
+        """Name the home, unless another engine was faster."""
         async with Leasing(leases, NAMING, wait_s=NAMING_WAIT_S, lease_s=NAMING_LEASE_S):
             home = (await self._store.noted()).get(HOME)
             if home is None:
-                home = self._given.ids.text()
+                home = self._config.ids.text()
                 await self._store.note(HOME, home)
         return home
 
     async def returned(self) -> None:
-        """Redis is there."""
+        """Do nothing when Redis is back: each part reacts by itself."""
 
     async def beat(self) -> None:
-        """Note what the next life needs to know, if it has changed, and see what others have noted."""
+        """Note what the next engine needs, if it has changed, and read the notes of the others."""
         several = self._cluster.leases.several
         self._beats += 1
         with contextlib.suppress(InterlockError):
@@ -154,7 +154,7 @@ class Clustered:
                 self._noted_several = several
 
     async def close(self) -> None:
-        """Leave the cluster: say what is owed to the others, unless that takes too long, and go."""
+        """Leave the cluster. Return permits and tokens to the others, for at most `LEAVE_S`."""
         leaving = [each.close() for each in self._shared]
         if self._ingress is not None:
             leaving.append(self._ingress.close())
@@ -163,7 +163,9 @@ class Clustered:
                 await asyncio.gather(*leaving)
         except TimeoutError:
             log.warning(
-                "Redis at %s did not take a leave in %g s; what is held there ends by itself.", self.where, LEAVE_S
+                "Redis at %s did not answer within %g s while leaving; leases there expire by themselves.",
+                self.where,
+                LEAVE_S,
             )
         finally:
             await self._cluster.close()
@@ -172,30 +174,30 @@ class Clustered:
                 await asyncio.wait([self._noting])
 
     def _changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 -- the one thing that changes.
-        given = self._given
-        given.subscribers.emit(RedisChanged(self.where, up=up, reason=reason))
+        config = self._config
+        config.subscribers.emit(RedisChanged(self.where, up=up, reason=reason))
         if up != self._alerted:
-            return  # It was there from the beginning.
+            return  # Redis was up from the beginning.
         self._alerted = not up
-        given.alarms.tell(redis_alert(self.where, reason, int(given.clock.wall_s() * 1_000_000), resolved=up))
+        config.alarms.tell(redis_alert(self.where, reason, int(config.clock.wall_s() * 1_000_000), resolved=up))
         if self._noting is None or self._noting.done():
-            self._noting = asyncio.get_running_loop().create_task(self._note_gone())
+            self._noting = asyncio.get_running_loop().create_task(self._note_alert())
         for shared in self._shared:
-            shared.stir()  # What waits for a permit or a token of the others need not wait for them now.
+            shared.stir()  # Calls that wait for a permit or a token of the others can go on without them.
 
-    async def _note_gone(self) -> None:
-        """For the next life. A store that cannot take it is no reason to stop."""
+    async def _note_alert(self) -> None:
+        """Note whether the alert is open, for the next engine. Errors of the store are ignored."""
         with contextlib.suppress(InterlockError):
-            while self._noted_gone != self._alerted:
-                told = self._alerted
-                await self._store.note(GONE, "yes" if told else "no")
-                self._noted_gone = told
+            while self._noted_alert != self._alerted:
+                alerted = self._alerted
+                await self._store.note(GONE, "yes" if alerted else "no")
+                self._noted_alert = alerted
 
 
-def clustered(store: Store, given: Given) -> Clustered | None:
-    """The cluster of an engine; None without Redis."""
-    return None if given.redis is None else Clustered(store, given, given.redis)
+def clustered(store: Store, config: Given) -> Clustered | None:
+    """Return the cluster of an engine; None without Redis."""
+    return None if config.redis is None else Clustered(store, config, config.redis)
 
 
-def _nobody() -> None:
-    """Nobody waits at the ingress: whoever is refused comes back."""
+def _wake_no_caller() -> None:
+    """Do nothing: no call waits at the gate. Refused callers retry."""

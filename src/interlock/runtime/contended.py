@@ -1,12 +1,12 @@
-"""Which workflows events wait for each other on: the contention signal of an engine (D9).
+"""Contention of events on workflows: the contention signal of an engine (D9).
 
 An event is a *hand-off* when another event of its workflow was decided while it waited already: in the same group
-before it, or in a group that was still under way when it came. It counts how long it then waited to be decided. A
-*conflict* is an event that had to be decided again on a shared store, because another process had moved the workflow.
-Many events of many workflows are volume, and show neither.
+before it, or in a group that was still under way when it arrived. Its waiting time until the decision is counted. A
+*conflict* is an event that was decided again on a shared store, because another process had changed the workflow. Many
+events of many workflows are volume, and cause neither.
 
-Looking costs about as much as a hundredth of the time may cost: after a look the next ones are passed over for a while,
-and counted by what the next look shows. So an event itself pays for one look at the clock.
+Groups are sampled, to limit the cost to about one percent of the time. Events that are not sampled are counted by the
+weight of the next sample. So an event itself costs one reading of the clock.
 """
 
 import math
@@ -20,31 +20,31 @@ from interlock.runtime.staging import Staged
 
 LOOK_S = 0.002
 LOOK_AT_ONE_S = 0.000_15
-"""No more than one look in so long, and the longer the more events were looked at: it takes up to two microseconds
-each, where many workflows are hot."""
+"""Pauses between two samples: the minimum, and per sampled event. A sampled event takes up to two microseconds when
+many workflows are hot."""
 
 GROUPS_REMEMBERED = 2
-"""Groups that may have been under way when an event came: the default of `groups_max`."""
+"""Groups that may have been under way when an event arrived: the default of `groups_max`."""
 
 NEVER: frozenset[str] = frozenset()
 
 
 class Waited(Protocol):
-    """As much of an envelope as is looked at here."""
+    """The attributes of an envelope that are used here."""
 
     @property
     def workflow(self) -> str:
-        """Whom it is for."""
+        """The id of its workflow."""
         ...
 
     @property
     def look(self) -> bool:
-        """It was decided upon a fresh row, because what memory had was behind it or refused it."""
+        """Whether it was decided on a fresh row, because the cached row was stale or refused it."""
         ...
 
     @property
     def since_s(self) -> float:
-        """When it came, by the event loop's clock; infinite for what nobody sent."""
+        """When it arrived, by the event loop's clock; infinite for an envelope without a sender."""
         ...
 
 
@@ -55,7 +55,7 @@ class Contended:
         self.contention = Contention.watching(settings or LaneSettings(), source="workflow")
         self._next_s = -math.inf
         self._events = 0
-        """Those that came since the last look."""
+        """Events since the last sample."""
         self._recent: deque[tuple[list[str], float]] = deque(maxlen=GROUPS_REMEMBERED)
         """The workflows of the last groups, and when each group was durable."""
 
@@ -69,7 +69,7 @@ class Contended:
         lost: Collection[str] = (),
         fresh: frozenset[str] = NEVER,
     ) -> None:
-        """A group is durable; what is `lost` of it is not, and `fresh` was read for it from a shared store."""
+        """Count a durable group. Workflows in `lost` were not committed; those in `fresh` were loaded for it."""
         size = len(envelopes)
         self._events += size
         if now_s >= self._next_s:
@@ -77,13 +77,13 @@ class Contended:
             weight, self._events = self._events / size, 0
             self._look(envelopes, changed, decided_s, now_s, weight, lost, fresh)
         if lost and fresh:
-            # Decided upon what the store had a moment ago, and still too late. Rare enough to be seen always.
-            behind = {staged.live.row.id: staged.live.bound.name for staged in changed if staged.live.row.id in lost}
-            self.contention.conflicted([(behind[each], each) for each in fresh if each in behind], now_s=now_s)
+            # Decided on a fresh row, and still in conflict. Rare enough to count without sampling.
+            conflicts = {staged.live.row.id: staged.live.bound.name for staged in changed if staged.live.row.id in lost}
+            self.contention.conflicted([(conflicts[each], each) for each in fresh if each in conflicts], now_s=now_s)
         self._recent.append(([each.workflow for each in envelopes], now_s))
 
     def worst(self, now_s: float) -> list[HotRow]:
-        """The workflows that events wait for each other on, worst first."""
+        """Return the workflows with the most contention, worst first."""
         return self.contention.worst(now_s)
 
     def _look(
@@ -100,10 +100,10 @@ class Contended:
         for staged in changed:
             live = staged.live
             machines[live.row.id] = live.bound.name
-        for gone in lost:
-            machines.pop(gone, None)
+        for workflow in lost:
+            machines.pop(workflow, None)
         under_way: dict[str, float] = {}
-        """When a workflow was durable last, of those in the last groups."""
+        """The time of the last commit of each workflow in the last groups."""
         for workflows, done_s in self._recent:
             under_way.update(dict.fromkeys(workflows, done_s))
         met: dict[str, list[float]] = {}

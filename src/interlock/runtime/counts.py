@@ -1,4 +1,4 @@
-"""Counts of events that changed nothing (B5), which memory has before the store; see also `sharing.counting`."""
+"""Saving of counts of events that changed nothing (B5), kept in memory first; see also `sharing.counting`."""
 
 from interlock.runtime.pipeline import Group
 from interlock.runtime.reports import Report
@@ -8,12 +8,12 @@ COUNTS_SAVED_S = 1.0
 
 
 class SaveCounts(Report):
-    """Counts that have changed without the workflow having moved."""
+    """Saves the counts of a workflow that has not changed otherwise."""
 
     __slots__ = ()
 
     def decide(self, group: Group) -> object:
-        """Write the row as it is."""
+        """Write the row with its counts."""
         staged = group.stage(self.workflow)
         if staged is not None:
             staged.touch()

@@ -1,4 +1,4 @@
-"""What runs in this context: the workflow and the step, for whoever writes a log line in the middle of it."""
+"""The workflow and step that run in the current context, for log lines written inside a step."""
 
 from contextvars import Context, ContextVar, copy_context
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Current(msgspec.Struct, frozen=True, gc=False):
-    """An attempt under way."""
+    """The running attempt of a context."""
 
     workflow: str
     machine: str
@@ -18,7 +18,7 @@ CURRENT: ContextVar[Current | None] = ContextVar("interlock_current", default=No
 
 
 def outside() -> Context:
-    """The context of whoever opens an engine. A group decides for many, and is in the context of none of them."""
+    """Return a copy of this context without an attempt. A group decides for many workflows and runs in this one."""
     found = copy_context()
     found.run(CURRENT.set, None)
     return found

@@ -1,7 +1,7 @@
-"""The time limits of attempts: one timer of the event loop per length of timeout, however many attempts run.
+"""Timeouts of attempts: one timer of the event loop per length of timeout, for any number of attempts.
 
 `asyncio.timeout` costs a timer in the event loop's heap per attempt. Attempts with the same timeout end in the order in
-which they began, so a dictionary in that order and one timer for its first entry do the same for a fraction.
+which they began. So a dictionary in that order and one timer for its first entry do the same at lower cost.
 """
 
 import asyncio
@@ -9,17 +9,17 @@ from typing import Protocol
 
 
 class Limited(Protocol):
-    """Something that has a time limit."""
+    """An object with a timeout."""
 
     timeout_s: float
 
     def expire(self) -> None:
-        """The time is over."""
+        """Handle the timeout."""
         ...
 
 
 class Deadlines:
-    """Calls `expire` on whatever has not been removed in time."""
+    """Calls `expire` on each object that was not removed before its timeout."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ class Deadlines:
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
     def add(self, limited: Limited) -> None:
-        """Its time runs from now on."""
+        """Start the timeout of an object."""
         timeout_s = limited.timeout_s
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
@@ -38,13 +38,13 @@ class Deadlines:
             self._timers[timeout_s] = self._loop.call_at(deadline_s, self._look, timeout_s)
 
     def remove(self, limited: Limited) -> None:
-        """It has ended; not being there is no error."""
+        """Stop the timeout of an object, if it runs."""
         waiting = self._by_timeout.get(limited.timeout_s)
         if waiting is not None:
             waiting.pop(limited, None)
 
     def close(self) -> None:
-        """Nothing expires any more."""
+        """Cancel all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,9 +1,9 @@
-"""Live workflows are checked against their machine when an engine opens.
+"""Check of stored workflows against their machines when an engine opens.
 
-A store keeps the description of every machine that has ever written to it. Where the description has changed and
-workflows of the old one are there, the two are compared; unless it is proved that every stored workflow can be read and
-can go on, opening is refused with the plan that says what is in the way. Versions are declared, never derived from the
-source: an edit that changes nothing strands nobody.
+A store keeps the description of every machine that has ever written to it. Where the description has changed and has
+workflows, the two are compared. Unless every stored workflow provably can be read and can go on, opening is refused
+with the plan, which lists the problems. Versions are declared, never derived from the source: an edit that changes
+nothing blocks no workflow.
 """
 
 import logging
@@ -27,58 +27,58 @@ EVERYWHERE = frozenset({"rename-ambiguous"})
 log = logging.getLogger("interlock.operators")
 
 OWING = "owing/"
-"""Notes of the states in which a definition that was replaced could owe something."""
+"""Prefix of the notes with the states in which a replaced definition could owe something."""
 
 
 async def check_definitions(
-    store: Store, machines: Iterable[Bound], noted: dict[str, str], *, accept_changes: bool, worker: bool
+    store: Store, machines: Iterable[Bound], notes: dict[str, str], *, accept_changes: bool, worker: bool
 ) -> list[Plan]:
-    """Compare each machine with those that have written here before; returns the plans that were accepted anyway.
+    """Compare each machine with its stored descriptions; return the plans with losses that were accepted.
 
-    Only whoever runs steps replaces a description; the others write down what nobody has written before.
+    Only workers replace a description; other engines only add a missing one. Raises DefinitionError for losses.
     """
     living: dict[tuple[str, int, str], int] | None = None
     accepted: list[Plan] = []
     for bound in machines:
         described = bound.machine.describe()
-        for old in _before(bound.name, noted):
+        for old in _descriptions_of(bound.name, notes):
             if old == described:
                 continue
             if living is None:
                 living = await store.living()
             if accept_changes:
                 bound.accepted.add(old.version)
-            accepted += _compared(bound, old, described, living, accept_changes=accept_changes)
+            accepted += _compare(bound, old, described, living, accept_changes=accept_changes)
         name = f"{PREFIX}{bound.name}/{described.version}"
         text = described.to_json().decode()
-        if name not in noted or (worker and noted[name] != text):
-            if name in noted:
-                # The old text goes, and what it may have left owed is looked for by every later life all the same.
-                owing = msgspec.json.encode(sorted(owing_before(bound, noted))).decode()
+        if name not in notes or (worker and notes[name] != text):
+            if name in notes:
+                # The old text is replaced; later engines still look for what it may have left owed.
+                owing = msgspec.json.encode(sorted(owing_before(bound, notes))).decode()
                 await store.note(f"{OWING}{bound.name}", owing)
             await store.note(name, text)
     return accepted
 
 
-def owing_before(bound: Bound, noted: dict[str, str]) -> set[str]:
-    """The states in which any definition of the machine, so far, could owe a workflow something."""
-    replaced = msgspec.json.decode(noted.get(f"{OWING}{bound.name}", "[]"), type=set[str])
+def owing_before(bound: Bound, notes: dict[str, str]) -> set[str]:
+    """Return the states in which any definition of the machine so far could owe a workflow something."""
+    replaced = msgspec.json.decode(notes.get(f"{OWING}{bound.name}", "[]"), type=set[str])
     return replaced | {
         state.name
-        for old in _before(bound.name, noted)
+        for old in _descriptions_of(bound.name, notes)
         for state in old.states
         if state.step is not None or state.timers or state.unwinds_to is not None
     }
 
 
-def compare_version(bound: Bound, version: int, state: str, noted: dict[str, str]) -> None:
-    """Find out whether this process may decide on workflows that another version has stored in this state.
+def compare_version(bound: Bound, version: int, state: str, notes: dict[str, str]) -> None:
+    """Decide whether this process may decide on workflows that another version has stored in this state.
 
     Processes of several versions run side by side during a rollout, so a version may appear after an engine was
     opened. Its description is in the store before its first workflow is.
     """
     if version not in bound.plans:
-        bound.plans[version] = _planned(bound, version, noted)
+        bound.plans[version] = _plan_from(bound, version, notes)
     compared = bound.plans[version]
     problems: list[str] = []
     if version in bound.accepted:
@@ -103,23 +103,23 @@ def compare_version(bound: Bound, version: int, state: str, noted: dict[str, str
         )  # fmt: skip
 
 
-def _planned(bound: Bound, version: int, noted: dict[str, str]) -> Plan | str | None:
-    text = noted.get(f"{PREFIX}{bound.name}/{version}")
+def _plan_from(bound: Bound, version: int, notes: dict[str, str]) -> Plan | str | None:
+    text = notes.get(f"{PREFIX}{bound.name}/{version}")
     if text is None:
         return f"the store has no description of version {version}" if version > bound.version else None
     try:
         old = description_from_json(text.encode())
-    except msgspec.MsgspecError as error:  # A later release has written it. It concerns the rows of its version alone.
+    except msgspec.MsgspecError as error:  # Written by a later release. It concerns the rows of its version only.
         return f"the description of version {version} cannot be read here: {error}"
     return plan(old, bound.machine.describe())
 
 
-def _before(machine: str, noted: dict[str, str]) -> list[MachineDescription]:
-    found = [text for name, text in noted.items() if name.rpartition("/")[0] == f"{PREFIX}{machine}"]
+def _descriptions_of(machine: str, notes: dict[str, str]) -> list[MachineDescription]:
+    found = [text for name, text in notes.items() if name.rpartition("/")[0] == f"{PREFIX}{machine}"]
     return [description_from_json(text.encode()) for text in found]
 
 
-def _compared(
+def _compare(
     bound: Bound,
     old: MachineDescription,
     new: MachineDescription,
@@ -137,24 +137,24 @@ def _compared(
     found = plan(old, new)
     problems = [finding for finding in found.findings if _concerns(finding, old, stored)]
     if problems and not accept_changes:
-        raise _refused(old, new, stored, found, problems)
+        raise _mismatch_error(old, new, stored, found, problems)
     bound.verdicts.update({(old.version, state): "" for state in stored})
     return [found] if problems else []
 
 
 def _concerns(finding: Finding, old: MachineDescription, stored: dict[str, int]) -> bool:
-    """Whether a finding is about workflows that are there."""
+    """Return whether a finding concerns stored workflows."""
     if not _is_problem(finding):
         return False
     return old.state(finding.location) is None or finding.location in stored or finding.code in EVERYWHERE
 
 
 def _is_problem(finding: Finding) -> bool:
-    """Whether it keeps workflows from being read here. How versions are numbered is for `interlock plan`."""
+    """Return whether it prevents reading workflows here. Version numbers are checked by `interlock plan`."""
     return finding.code not in {"version-same", "version-lower"} and not proves_safe((finding,))
 
 
-def _refused(
+def _mismatch_error(
     old: MachineDescription, new: MachineDescription, stored: dict[str, int], found: Plan, problems: list[Finding]
 ) -> DefinitionError:
     where = ", ".join(f"{count:,} in {state!r}" for state, count in sorted(stored.items()))

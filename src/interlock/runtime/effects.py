@@ -1,7 +1,6 @@
-"""What becomes of an effect: begun, done, to be tried again, or a dead letter (B12). The machine never moves by it.
+"""Reports of effects: begun, done, to be retried, or a dead letter (B12). They never move the machine.
 
-Attempts are counted before they begin, like those of steps: an effect that takes the process with it is not tried for
-ever.
+Attempts are counted before they begin, like those of steps: an effect that kills the process is not retried for ever.
 """
 
 from abc import abstractmethod
@@ -22,7 +21,7 @@ class _EffectReport(Report):
         self.effect = effect
 
     def decide(self, group: Group) -> object:
-        """Write it, on the row of its workflow."""
+        """Apply the report on the row of its workflow."""
         staged = group.stage(self.workflow)
         if staged is not None:
             self.apply(staged, group)
@@ -30,11 +29,11 @@ class _EffectReport(Report):
 
     @abstractmethod
     def apply(self, staged: Staged, group: Group) -> None:
-        """What becomes of the effect."""
+        """Stage the change of the effect."""
 
 
 class EffectBegun(_EffectReport):
-    """There is a slot for the next attempt; if it is gone by then, the effect waits again."""
+    """Begins the next attempt in a free slot; if the slot is taken by then, the effect waits again."""
 
     __slots__ = ("wait",)
 
@@ -43,7 +42,7 @@ class EffectBegun(_EffectReport):
         self.wait = wait
 
     def decide(self, group: Group) -> object:
-        """As the others; a workflow that cannot be read must not keep a place for ever."""
+        """Apply the report; a workflow that cannot be read must not keep a slot for ever."""
         try:
             staged = group.stage(self.workflow)
         except Exception:
@@ -56,7 +55,7 @@ class EffectBegun(_EffectReport):
         return None
 
     def apply(self, staged: Staged, group: Group) -> None:
-        """Count the attempt, which begins when that is durable."""
+        """Count the attempt, which begins when the count is durable."""
         if staged.begin_effect(self.effect, group.means, again=True):
             staged.touch()
         else:
@@ -68,19 +67,19 @@ class EffectBegun(_EffectReport):
 
 
 class EffectDone(_EffectReport):
-    """The side message is out."""
+    """Ends an effect that succeeded."""
 
     __slots__ = ()
 
     def apply(self, staged: Staged, group: Group) -> None:
-        """It is owed no more."""
+        """Remove the effect from what is owed."""
         del group
         staged.effects_done += (self.effect.id,)
         staged.touch()
 
 
 class EffectFailed(_EffectReport):
-    """An attempt has failed."""
+    """Retries or ends an effect whose attempt failed."""
 
     __slots__ = ("attempts_max", "counted", "failure")
 
@@ -89,10 +88,10 @@ class EffectFailed(_EffectReport):
         self.failure = failure
         self.attempts_max = attempts_max
         self.counted = counted
-        """False for an attempt that was cancelled because the engine stops, or that probed a dependency in vain."""
+        """False for an attempt that was cancelled because the engine stops, or whose probe of a dependency failed."""
 
     def apply(self, staged: Staged, group: Group) -> None:
-        """Try again later, or leave it to a person."""
+        """Schedule a retry, or write a dead letter."""
         effect, failure = self.effect, self.failure
         staged.touch()
         if not self.counted:

@@ -1,4 +1,4 @@
-"""`Engine`: machines as durable workflows. The façade; the data path is `pipeline`, the acting is `runner`.
+"""`Engine`: the public class that runs machines as durable workflows. `pipeline` decides, `runner` runs steps.
 
 async with Engine.open("lanes:///var/shop", machines=[order]) as engine:
     await engine.start(order, "o-1", Order())
@@ -81,8 +81,8 @@ class Engine(Operating):
 
         `steps` swaps strategies: a step, an undo's function or an effect's function for another function. With
         `worker=False` events are taken and no step runs. Settings are those of `EngineSettings`, and of `LaneSettings`
-        for the store. `observers` are functions, or names: "prometheus", "logs", and "otel", which is there by itself
-        where the program has set a provider. `alerts` are told of stalled workflows and dead letters: `AlertWebhook`,
+        for the store. `observers` are functions, or names: "prometheus", "logs", and "otel", which is the default
+        where the program has set a provider. `alerts` receive stalled workflows and dead letters: `AlertWebhook`,
         `PagerDuty`. `accept_changes` opens although the plan has losses. With `redis`, or INTERLOCK_REDIS, leases,
         limits and breakers are those of a cluster: "redis://127.0.0.1:6379/0?prefix=shop".
         """
@@ -105,7 +105,7 @@ class Engine(Operating):
             settings=settings,
         )
 
-    # --- moving ------------------------------------------------------------------------------------------------------
+    # --- starting and sending ----------------------------------------------------------------------------------------
 
     async def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
@@ -122,7 +122,7 @@ class Engine(Operating):
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[Enum]:
-        """Send an event; returns when what it does is durable. Raises the refusal when it does nothing.
+        """Send an event; returns when its effect is durable. Raises the refusal if it is refused.
 
         A `key` makes the delivery idempotent: the same again returns the first answer (B5). With `if_allowed` an event
         that has no transition here is answered as ignored.
@@ -138,16 +138,16 @@ class Engine(Operating):
 
         Those of one workflow are applied in the order given.
         """
-        asked: list[Send | Refused] = []
+        requests: list[Send | Refused] = []
         for item in items:
             try:
                 self._check_known(item[0])
-                asked.append(Send(item[0], item[1], key=item[2] if len(item) > 2 else None))  # noqa: PLR2004 -- as typed.
+                requests.append(Send(item[0], item[1], key=item[2] if len(item) > 2 else None))  # noqa: PLR2004 -- as typed.
             except InterlockError as error:
-                asked.append(Refused(error))
-        answers = self._admit_many(asked)
+                requests.append(Refused(error))
+        answers = self._admit_many(requests)
         for answer in answers:
-            # Most are told together, so whoever waits for the first finds the others done.
+            # Most are answered together: after the wait for the first, the others are done.
             if not isinstance(answer, Refused) and not answer.done():
                 await asyncio.wait([answer])
         return [answer if isinstance(answer, Refused) else _moved_or_refused(answer) for answer in answers]
@@ -161,15 +161,15 @@ class Engine(Operating):
         deciding = Deciding(self._inside, self._pipeline.means.ids)
         return TransactionBlock(Acting(deciding, self._bound), connection)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     @repeated
     async def get(self, workflow: str) -> View[Enum, object]:
-        """The workflow as it is durable."""
+        """Return the durable state of the workflow."""
         return view_of(await self._load(workflow))
 
     def of(self, machine: Machine[StateT, ContextT, EventT]) -> Workflows[StateT, ContextT, EventT]:
-        """The same calls, typed by the machine."""
+        """Return the same calls, typed by the machine."""
         self._bound(machine)
         return Workflows(self, machine)
 
@@ -189,11 +189,11 @@ class Engine(Operating):
             if live is None or waiter.arrived(live):
                 live = await self._load(workflow)
             for state in states:
-                live.bound.node(state)  # One that the machine does not have would be waited for in vain.
+                live.bound.node(state)  # Raises: a wait for a state of another machine would never end.
             if waiter.arrived(live):
                 return view_of(live)
             if timeout_s is not None:
-                timer = self._loop.call_later(timeout_s, self._over, workflow, waiter, timeout_s)
+                timer = self._loop.call_later(timeout_s, self._time_out, workflow, waiter, timeout_s)
             return view_of(await waiter.future)
         finally:
             waiters.remove(workflow, waiter)
@@ -204,7 +204,7 @@ class Engine(Operating):
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[Enum, object]]:
-        """What happened to the workflow behind a version, in the order of versions (B3, B8); all unless limited."""
+        """Return the history of the workflow after a version, in the order of versions (B3, B8); all unless limited."""
         bound = (await self._load(workflow)).bound
         rows: list[HistoryRow[Enum, object]] = []
         while limit is None or len(rows) < limit:
@@ -224,7 +224,7 @@ class Engine(Operating):
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[StateT, ContextT]:
-        """The workflows of a machine, page by page: `cursor` is that of the page before, None at the end (B8)."""
+        """Return a page of the workflows of a machine. Pass the `cursor` of the page before; None at the end (B8)."""
         bound = self._bound(machine)
         self._inside.refuse_if_closed()
         wanted = None if state is None else bound.node(state).name
@@ -241,7 +241,7 @@ class Engine(Operating):
         states: Iterable[StateT] | None = None,
         limit: int = 1_000,
     ) -> list[View[StateT, ContextT]]:
-        """The active workflows that have been in their state for too long; without a time, longer than declared (B7).
+        """Return active workflows that have been in their state for too long; by default, longer than declared (B7).
 
         Those that have waited longest come first.
         """
@@ -260,13 +260,13 @@ class Engine(Operating):
 
     @repeated
     async def allowed(self, workflow: str, event: Event | None = None) -> list[Allowed[Enum]]:
-        """The events that have a transition from where the workflow stands (A6)."""
+        """Return the events that have a transition from the workflow's state (A6)."""
         live = await self._load(workflow)
         return allowed_here(live.bound.table, live.snapshot, event)
 
     @repeated
     async def stats(self, workflow: str) -> Counts:
-        """What became of the events sent to it (B5)."""
+        """Return the counts of applied, duplicate, ignored and refused events (B5)."""
         row, more = await self._inside.counted(workflow, partial(self._load, workflow))
         duplicate, ignored, refused = (stored + here for stored, here in zip(row.counts, more, strict=True))
         return Counts(applied=row.version - 1, duplicate=duplicate, ignored=ignored, refused=refused)
@@ -279,26 +279,26 @@ class Engine(Operating):
         """Stop calling `observer`."""
         self._inside.subscribers.unsubscribe(observer)
 
-    # --- one at a time -----------------------------------------------------------------------------------------------
+    # --- leases and closing ------------------------------------------------------------------------------------------
 
     def lease(self, name: str, *, wait_s: float = WAIT_S, lease_s: float = LEASE_S) -> Leasing:
-        """Do something in one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
+        """Acquire a lease, held by one process at a time (C10): `async with engine.lease("nightly-report") as lease`.
 
-        Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and ends after
-        `lease_s` when this process does not live. `lease.token` grows with every holder, `lease.check()` raises Fenced
+        Waits up to `wait_s`, then raises LeaseHeld; 0 asks once. It is renewed while the block runs, and expires after
+        `lease_s` when this process dies. `lease.token` grows with every holder, `lease.check()` raises Fenced
         when it was lost.
         """
         self._inside.refuse_if_closed()
         return Leasing(self._inside.leases, name, wait_s=wait_s, lease_s=lease_s)
 
     async def close(self) -> None:
-        """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and give the store up."""
+        """Stop claiming, wait for running steps for `drain_s`, cancel the rest, and close the store."""
         if self._follower is None:
             await self._inside.close()
         else:
             await self._follower.close()
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------
 
     def _admit(self, envelope: Start | Send) -> "asyncio.Future[object]":
         self._inside.refuse_if_closed()
@@ -308,16 +308,16 @@ class Engine(Operating):
             self._inside.tracing.called(envelope.workflow)
         return self._pipeline.admit(envelope)
 
-    def _admit_many(self, asked: "Sequence[Send | Refused]") -> "list[asyncio.Future[object] | Refused]":
-        """The same for many in their order; those for whom there is room are let in together."""
+    def _admit_many(self, requests: "Sequence[Send | Refused]") -> "list[asyncio.Future[object] | Refused]":
+        """Admit many events in their order; those for which there is room are admitted together."""
         inside, admit, since_s = self._inside, self._pipeline.admit, self._loop.time()
         room = 0
         if inside.tracing is None:
-            with suppress(InterlockError):  # Each is told, below.
+            with suppress(InterlockError):  # Each event gets its own error below.
                 inside.refuse_if_closed()
-                room = inside.gate.enter_many(sum(type(each) is Send for each in asked))
+                room = inside.gate.enter_many(sum(type(each) is Send for each in requests))
         answers: list[asyncio.Future[object] | Refused] = []
-        for each in asked:
+        for each in requests:
             if isinstance(each, Refused):
                 answers.append(each)
             elif room:
@@ -331,8 +331,8 @@ class Engine(Operating):
                     answers.append(Refused(error))
         return answers
 
-    def _over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
-        self._inside.over(workflow, waiter, timeout_s)  # Of now: the workflows may have moved since the wait began.
+    def _time_out(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+        self._inside.over(workflow, waiter, timeout_s)  # The workflows may have moved since the wait began.
 
     def _check_known(self, workflow: str) -> None:
         if self._pipeline.known(workflow) is None:
@@ -353,8 +353,8 @@ class Engine(Operating):
         return live
 
     def _bound(self, machine: AnyMachine) -> Bound:
-        given: object = machine  # Not every caller has a type checker.
-        name = machine.name if isinstance(given, Machine) else repr(given)
+        value: object = machine  # Not every caller has a type checker.
+        name = machine.name if isinstance(value, Machine) else repr(value)
         bound = self._inside.machines.get(name)
         if bound is None or bound.machine is not machine:
             known = ", ".join(sorted(self._inside.machines)) or "none"

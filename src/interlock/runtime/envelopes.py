@@ -1,7 +1,7 @@
-"""What wants to move a workflow from outside: a start and an event. Each decides on the staged state of its group.
+"""Commands of callers: a start and an event. Each decides on the staged state of its group.
 
-Both may be repeated: a start by its id and input (B4), an event by its delivery key (B5). A repetition is answered as
-the first time, from what is stored.
+Both are idempotent: a start by its id and input (B4), an event by its delivery key (B5). A repetition gets the first
+answer, from the store.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ from interlock.store.values import Delivered, Row
 ID_CHARACTERS_MAX = 200
 
 DOT_SEGMENTS = frozenset({".", ".."})
-"""Clients remove them from an address before they send it (RFC 3986), so no URL can name such a workflow."""
+"""Path segments that clients remove from a URL (RFC 3986), so no URL can name such a workflow."""
 
 DIGEST_BYTES = 16
 
 
 class Start:
-    """The beginning of a workflow. Idempotent on its id (B4)."""
+    """Starts a workflow. Idempotent on its id (B4)."""
 
     __slots__ = ("bound", "conflicts", "context", "digest", "encoded", "future", "key", "look", "since_s", "workflow")
 
     admitted = True
     begins = True
     since_s: float
-    """When it was admitted; what is decided inside a transaction of the caller's never is."""
+    """When it was admitted. Not set inside a transaction of the caller."""
 
     def __init__(self, bound: Bound, workflow: str, context: object) -> None:
         check_id(workflow, "the id of a workflow")
@@ -57,7 +57,7 @@ class Start:
         self.bound = bound
         self.workflow = workflow
         self.encoded = bound.codec.checked_context(context)
-        # What can be changed in place stays the caller's: the workflow begins with what is stored.
+        # A mutable context stays with the caller: the workflow begins with a copy of what is stored.
         self.context = context if bound.table.copy_context is None else bound.codec.decode_context(self.encoded)
         self.digest = digest_of(bound.name, self.encoded)
         self.key: str | None = None
@@ -66,7 +66,7 @@ class Start:
         self.look = False
 
     def decide(self, group: Group) -> View[Enum, object]:
-        """Begin, or find that it has begun."""
+        """Start the workflow, or return the one that exists. Raises WorkflowExists for other input."""
         staged = group.stage(self.workflow)
         if staged is not None:
             if staged.live.row.digest != self.digest:
@@ -93,7 +93,7 @@ class Start:
         staged = Staged(Live(bound, empty, replace(decision.snapshot, version=0, visit=0), NOTHING), 0, NOTHING)
         staged.move(decision, group.means)
         if bound.opening is not None:
-            # A pipeline begins at once, in the same commit: a crash cannot leave it unbegun.
+            # A pipeline begins in the same commit: a crash cannot leave it unbegun.
             staged.move(decide.decide(bound.table, staged.live.snapshot, bound.opening), group.means)
         group.staged[self.workflow] = staged
         return view_of(staged.live)
@@ -107,7 +107,7 @@ class Send:
     admitted = True
     begins = False
     since_s: float
-    """As above."""
+    """As in `Start`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Send:
         self.look = False
 
     def decide(self, group: Group) -> Moved[Enum]:
-        """Apply the event, or say why not."""
+        """Apply the event, or raise the refusal."""
         staged = group.stage(self.workflow)
         if staged is None:
             raise no_workflow(self.workflow)
@@ -158,7 +158,7 @@ class Send:
             count(live, 2, group.means)
             raise
         if key is not None:
-            # One byte more for each state that was passed on the way: a duplicate is told where the first one got to.
+            # One byte more for each further transition: a duplicate returns the final state of the first delivery.
             digest += bytes(len(decision.records) - 1)
         staged.move(decision, group.means, key=key, key_digest=digest)
         if key is not None:
@@ -185,29 +185,29 @@ class Send:
 
 
 def digest_of(name: str, data: bytes) -> bytes:
-    """A digest of what was asked, to tell a repetition from a mistake."""
+    """Return a digest of a request, which distinguishes a repetition from a reused id or key."""
     return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=DIGEST_BYTES).digest()
 
 
-def check_id(given: object, what: str, *, slash: bool = False) -> None:
-    """Refuse what is no id of a workflow, or no key."""
+def check_id(value: object, what: str, *, slash: bool = False) -> None:
+    """Raise InvalidPayload unless the value is a valid id or key."""
     if (
-        isinstance(given, str)
-        and 0 < len(given) <= ID_CHARACTERS_MAX
-        and given.isprintable()
-        and (slash or "/" not in given)
+        isinstance(value, str)
+        and 0 < len(value) <= ID_CHARACTERS_MAX
+        and value.isprintable()
+        and (slash or "/" not in value)
     ):
         return
     without = "" if slash else " without a slash"
     raise InvalidPayload(
-        f"{given!r:.300} is not {what}.",
+        f"{value!r:.300} is not {what}.",
         why="It is shown in addresses, logs and listings.",
         fix=f"Use 1 to {ID_CHARACTERS_MAX} printable characters{without}.",
     )
 
 
 def no_workflow(workflow: str) -> WorkflowNotFound:
-    """The answer about an id that nobody has started."""
+    """Return the error for an id without a workflow."""
     return WorkflowNotFound(f"there is no workflow {workflow!r:.300}.")
 
 

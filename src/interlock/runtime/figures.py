@@ -1,8 +1,8 @@
-"""What an engine can be asked at any moment, in numbers: for exporters, which sample it.
+"""Gauges of an engine, for exporters that sample them.
 
-What is in memory is read at once. What must be counted in the store is counted by a query (never by a row that every
-transition would write), and each such query has a bound, except the count of workflows by state, which is one scan of
-an index: whoever asks keeps the answer for a while.
+Gauges in memory are read immediately. The others are counted by queries of the store, never in a row that every
+transition would write. Each query has a bound, except the count of workflows by state, which scans an index: exporters
+cache its result.
 """
 
 from typing import cast
@@ -14,17 +14,17 @@ from interlock.runtime.resilience.views import Breakers, view_of_line
 from interlock.store.memory import MemoryStore
 
 LETTERS_MAX = 10_000
-"""More dead letters than this are not counted; a person is needed long before."""
+"""The highest count of dead letters."""
 
 STALLED_MAX = 1_000
-"""The same for stalled workflows, of each machine."""
+"""The highest count of stalled workflows of each machine."""
 
 
 class Depth(msgspec.Struct, frozen=True):
-    """What was counted in the store."""
+    """Counts from the store."""
 
     workflows: dict[tuple[str, str], int]
-    """By machine and state."""
+    """Workflows by machine and state."""
     unwinding: dict[str, int]
     """Workflows whose undos are pending or being tried, by machine: the debt of compensation."""
     letters: dict[str, int]
@@ -34,13 +34,13 @@ class Depth(msgspec.Struct, frozen=True):
 
 
 class Figures:
-    """The numbers of one engine."""
+    """The gauges of one engine."""
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
 
     def enter(self, inside: Inside) -> None:
-        """The engine has another inside from now on."""
+        """Use the new inside of the engine after a move."""
         self._inside = inside
 
     def breakers(self) -> Breakers:
@@ -55,12 +55,12 @@ class Figures:
 
     @property
     def refused(self) -> int:
-        """Calls that were not taken in."""
+        """Calls that were refused."""
         return self._inside.gate.refused
 
     @property
     def waiting(self) -> int:
-        """Workflows and effects that wait for a place to run."""
+        """Workflows and effects that wait for a slot."""
         return self._inside.places.waiting
 
     @property
@@ -76,15 +76,15 @@ class Figures:
 
     @property
     def observer_failures(self) -> int:
-        """How often an observer has raised."""
+        """The number of exceptions of observers."""
         return self._inside.subscribers.failures
 
     def now_s(self) -> float:
-        """The event loop's clock."""
+        """Return the event loop's time."""
         return self._inside.now_s()
 
     async def depth(self) -> Depth:
-        """Count what is in the store."""
+        """Count workflows, undos, dead letters and stalls in the store."""
         inside = self._inside
         inside.refuse_if_closed()
         workflows: dict[tuple[str, str], int] = {}
@@ -106,7 +106,7 @@ class Figures:
         return Depth(workflows, unwinding, letters, await self._stalled())
 
     def depth_at_once(self) -> Depth | None:
-        """The same for whoever cannot wait, where nothing has to be waited for: in memory. None elsewhere."""
+        """Return the counts of a store in memory without waiting; None for other stores."""
         if not isinstance(self._inside.store, MemoryStore):
             return None
         counting = self.depth()

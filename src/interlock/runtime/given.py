@@ -1,4 +1,4 @@
-"""What an engine is given when it is opened, beside its store and its machines."""
+"""Configuration of an engine, besides its store and its machines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from interlock.signals import Subscribers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The settings of one engine, and its seams to the world."""
+    """The settings, clock, observers and alerts of one engine."""
 
     settings: EngineSettings
     admission: Admission
@@ -29,4 +29,4 @@ class Given:
     contended: Contended = field(default_factory=Contended)
     redis: Address | None = None
     waiters: Waiters = field(default_factory=Waiters)
-    """Who waits: they go along when the workflows are elsewhere."""
+    """Callers that wait for workflows. They move along to another store."""

@@ -1,7 +1,7 @@
-"""The inside of an open engine: its parts, wired together, and what happens between them.
+"""The parts of an open engine, their wiring and their lifecycle.
 
-`Engine` is what users call; this is what it is made of. It listens to the data path: when a workflow has changed
-durably, the runner acts on it, observers are told, and those who wait for it are woken.
+`Engine` is the public class; `Inside` holds its parts and listens to the pipeline. After a durable change of a workflow
+the runner acts on it, observers receive it, and its waiters are woken.
 """
 
 import asyncio
@@ -58,36 +58,36 @@ log = logger_of("interlock.operators")
 PAGE = 1_000
 
 UNBLOCKED_S = 300.0
-"""How long a step has not blocked the event loop when its alert is over."""
+"""An alert ends when its step has not blocked the event loop for this time."""
 
 
 class Inside:
     """The parts of one engine. Lives in one event loop."""
 
-    def __init__(self, store: Store, machines: dict[str, Bound], given: Given) -> None:
+    def __init__(self, store: Store, machines: dict[str, Bound], config: Given) -> None:
         self.store = store
         self.machines = machines
-        self.subscribers = given.subscribers
-        self.tracing = tracer_of(given.subscribers)
-        self.waiters = given.waiters
+        self.subscribers = config.subscribers
+        self.tracing = tracer_of(config.subscribers)
+        self.waiters = config.waiters
         self.waiters.added = None
-        self.teller = Teller(given.subscribers, given.clock)
-        self.alarms = given.alarms
-        self.cluster = clustered(store, given)
-        self.own_leases = LeaseBook(store.leases, chance=given.chance, ids=given.ids)
-        """For what the engines of one store arrange among themselves: others who share a Redis are not concerned."""
+        self.teller = Teller(config.subscribers, config.clock)
+        self.alarms = config.alarms
+        self.cluster = clustered(store, config)
+        self.own_leases = LeaseBook(store.leases, chance=config.chance, ids=config.ids)
+        """Leases among the engines of one store, never shared through Redis."""
         self.leases = self.own_leases
         if self.cluster is not None:
-            self.leases = LeaseBook(self.cluster, chance=given.chance, ids=given.ids)
-        self.minding = Minding(store, given.subscribers, given.alarms, given.clock, worker=given.worker)
-        self._given = given
-        self._settings = given.settings
-        self._worker = given.worker
+            self.leases = LeaseBook(self.cluster, chance=config.chance, ids=config.ids)
+        self.minding = Minding(store, config.subscribers, config.alarms, config.clock, worker=config.worker)
+        self._given = config
+        self._settings = config.settings
+        self._worker = config.worker
         self.follow: Callable[[UnavailableError], bool] | None = None
-        """Told when the workflows are elsewhere; whether it follows them there."""
+        """Called when the workflows were moved; returns whether the engine follows them."""
         self.parted = False
         self.late: MovedElsewhere | None = None
-        """Why nothing is taken: the workflows are elsewhere, and were not reached there for too long."""
+        """The error for all calls while a switch to the moved workflows takes too long."""
         self._closed = False
         self._recovered = False
         self._detector: StallDetector | None = None
@@ -99,24 +99,24 @@ class Inside:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.wakes = Wakes(store.now_us)
-        self.places = self._placed()
+        self.places = self._make_places()
         if self.cluster is not None:
             self.cluster.share(line.outlet for line in self.places.lines.values())
         self.gate = Gate(
-            given.admission, given.clock, self.places, None if self.cluster is None else self.cluster.ingress
+            config.admission, config.clock, self.places, None if self.cluster is None else self.cluster.ingress
         )
-        self.pipeline, self.runner = self._wired(Judge(given.chance))
-        if isinstance(given.clock, SystemClock):
+        self.pipeline, self.runner = self._wired(Judge(config.chance))
+        if isinstance(config.clock, SystemClock):
             for bound in machines.values():
                 bound.threads = self.runner.threads
         if isinstance(store, SqliteStore):
-            store.publish(lambda: given.contended.worst(self.now_s()))
+            store.publish(lambda: config.contended.worst(self.now_s()))
 
-    def _placed(self) -> Places:
-        given, settings = self._given, self._settings
+    def _make_places(self) -> Places:
+        config, settings = self._given, self._settings
         called = sorted({name for bound in self.machines.values() for name in bound.dependencies()})
         lines = lines_of(
-            called, given.dependencies, clock=given.clock, chance=given.chance, changed=self.breaker_changed
+            called, config.dependencies, clock=config.clock, chance=config.chance, changed=self.breaker_changed
         )
         for bound in self.machines.values():
             bound.why = lambda dependency, kind: lines[dependency].outlet.why(kind)
@@ -125,31 +125,31 @@ class Inside:
         return Places(settings.steps_max, settings.undos_max, settings.effects_max, lines)
 
     def _wired(self, judge: Judge) -> tuple[Pipeline, Runner]:
-        given, means = self._given, Means(self._given.ids, self.places, tracing=self.tracing)
-        pipeline = Pipeline(self.store, self.machines, means, self._settings, self, given.contended)
+        config, means = self._given, Means(self._given.ids, self.places, tracing=self.tracing)
+        pipeline = Pipeline(self.store, self.machines, means, self._settings, self, config.contended)
         runner = Runner(
             pipeline, self.wakes, judge=judge, teller=self.teller, settings=self._settings, working=self._worker
         )
         return pipeline, runner
 
     async def begin(self, *, accept_changes: bool) -> None:
-        """Check the machines against what is stored, and take up what the last life of the store has left owed."""
-        noted = await self.store.noted()
-        self.minding.remember(self.places.lines, noted)
+        """Check the machines against the stored definitions, and recover what earlier engines left owed."""
+        notes = await self.store.noted()
+        self.minding.remember(self.places.lines, notes)
         if self.cluster is not None:
-            await self.cluster.begin(noted, self.own_leases)
-        elif HIGHEST in noted:
-            # Redis has given leases of this home: those of the store go on above them.
+            await self.cluster.begin(notes, self.own_leases)
+        elif HIGHEST in notes:
+            # Redis has granted leases of this home: tokens of the store continue above them.
             chance, ids, store = self._given.chance, self._given.ids, self.store
-            epochs = Epochs(store.leases, chance, ids, highest=read_highest(noted), notes=store)
+            epochs = Epochs(store.leases, chance, ids, highest=read_highest(notes), notes=store)
             self.leases = LeaseBook(StoreLeases(store.leases, epochs), chance=chance, ids=ids)
         for plan in await check_definitions(
-            self.store, self.machines.values(), noted, accept_changes=accept_changes, worker=self._worker
+            self.store, self.machines.values(), notes, accept_changes=accept_changes, worker=self._worker
         ):
             log.warning("opened with accept_changes although the plan has losses:\n%s", plan.text())
         if not self._worker:
             return
-        await self._take_up(noted)
+        await self._take_up(notes)
         self._recovered = True
         if self._settings.stall_check_s > 0:
             detector = StallDetector(
@@ -166,7 +166,7 @@ class Inside:
             self._unwatch = watch_loop(self.loop_blocked)
 
     def loop_blocked(self, blocked: Blocked) -> None:
-        """The event loop was blocked, by a step of this engine or by other code: tell observers and on-call."""
+        """Report a blocked event loop to observers and alerts. A step of this engine or other code blocked it."""
         current = blocked.attempt
         if current is not None and current.machine not in self.machines:
             return
@@ -179,22 +179,22 @@ class Inside:
             self.alarms.tell(alert)
         else:
             known[1].cancel()
-        timer = self._loop.call_later(UNBLOCKED_S, self._loop_turns, alert.dedup_key)
+        timer = self._loop.call_later(UNBLOCKED_S, self._end_block_alert, alert.dedup_key)
         self._blocking[alert.dedup_key] = (alert, timer)
 
-    def _loop_turns(self, key: str) -> None:
-        """The step has not blocked the loop for a while, or the engine closes."""
+    def _end_block_alert(self, key: str) -> None:
+        """End the alert of a step that has not blocked the loop for `UNBLOCKED_S`, or when the engine closes."""
         alert, timer = self._blocking.pop(key)
         timer.cancel()
         self.alarms.tell(alert.over(int(self._given.clock.wall_s() * 1_000_000)))
 
     async def _watched(self, detector: StallDetector) -> None:
-        """Look for what stays too long, until the engine closes."""
+        """Run the stall detector until the engine closes."""
         await detector.run()
 
     async def _take_up(self, noted: dict[str, str]) -> None:
-        """Take up what the last life of the store has left owed, and begin."""
-        alive_us = int(noted.get(ALIVE, "0"))  # Without the mark nobody was ever there: no time has counted yet.
+        """Recover what earlier engines left owed, and begin."""
+        alive_us = int(noted.get(ALIVE, "0"))  # No note: no engine was open before, and no time has counted yet.
         recovery = Recovery(
             self.store,
             self.machines,
@@ -206,18 +206,18 @@ class Inside:
         await recovery.run(alive_us, noted)
         self.runner.open(held_s(noted, self.store.now_us()))
         if self._saves_time():
-            self.keep(self._live())
+            self.keep(self._save_time())
 
     def keep(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Run something beside everything else until the engine closes."""
+        """Run a background task until the engine closes."""
         self._tasks.append(self._loop.create_task(coroutine))
 
     async def close(self) -> None:
-        """Stop claiming, wait for running steps, cancel the rest, and give the store up. Twice is once."""
+        """Stop claiming, wait for running steps, cancel the rest, and close the store. Idempotent."""
         self._closed = True
         if self._ending is None:
             self._ending = self._loop.create_task(self._end())
-        await asyncio.shield(self._ending)  # Whoever loses patience leaves it to its end.
+        await asyncio.shield(self._ending)  # Closing completes even if this caller is cancelled.
 
     async def _end(self) -> None:
         for task in self._tasks:
@@ -242,10 +242,10 @@ class Inside:
                 await self.alarms.close()
 
     async def _parted(self, *, elsewhere: bool = False) -> None:
-        """Give up what is of this store; leases that go along to another are not given up."""
+        """Close the parts that belong to this store. Leases that move to another store are kept."""
         self._unwatch()
         for key in tuple(self._blocking):
-            self._loop_turns(key)
+            self._end_block_alert(key)
         if self.tracing is not None:
             self.tracing.stopped()
         self.places.close()
@@ -260,20 +260,20 @@ class Inside:
         await self.store.close()
 
     async def leave(self) -> None:
-        """End everything as when an engine stops, at once: the workflows are elsewhere, and callers go there (G5)."""
+        """End everything immediately, as when an engine stops: the workflows were moved, and callers follow (G5)."""
         if self._ending is None:
-            self._ending = self._loop.create_task(self._go())
+            self._ending = self._loop.create_task(self._leave_store())
         await asyncio.shield(self._ending)
 
     def go_along(self, old: "Inside") -> None:
-        """Be the inside of the engine instead of another one: with its callers, and the leases it holds."""
+        """Take over the calls in flight and the leases of the inside that this one replaces."""
         self.gate.go_along(old.gate)
         old.own_leases.go_along(self.own_leases.keeper)
         if old.leases is not old.own_leases:
             old.leases.go_along(self.leases.keeper)
         self.own_leases, self.leases = old.own_leases, old.leases
 
-    async def _go(self) -> None:
+    async def _leave_store(self) -> None:
         self.parted = self.leases.between = self.own_leases.between = True
         self.pipeline.leave()
         for task in self._tasks:
@@ -288,13 +288,13 @@ class Inside:
             await self._parted(elsewhere=True)
 
     async def _given_up(self) -> None:
-        """Everything is in the store, which is still ours: write when that was."""
+        """Note the time of closing, after everything is durable and before the store is closed."""
         if self._saves_time():
             with contextlib.suppress(UnavailableError):
                 await self.store.note(ALIVE, str(self.store.now_us()))
 
     def refuse_if_closed(self) -> None:
-        """Raise UnavailableError when there is nothing to be had here any more."""
+        """Raise UnavailableError when the engine is closed, stopped or switching for too long."""
         if self._closed:
             raise closed()
         if self.pipeline.dead is not None:
@@ -303,17 +303,17 @@ class Inside:
             raise self.late
 
     def now_s(self) -> float:
-        """The event loop's time, by which waits are measured."""
+        """Return the event loop's time, by which waits are measured."""
         return self._loop.time()
 
     def breaker_changed(self, change: Change) -> None:
-        """The breaker of something that these machines call has changed."""
+        """Handle a change of the breaker of a dependency."""
         self.minding.changed(change)
 
-    # --- what the data path tells ------------------------------------------------------------------------------------
+    # --- the listener of the pipeline --------------------------------------------------------------------------------
 
     def durable(self, staged: Staged) -> None:
-        """The workflow has changed, and nothing can take that back."""
+        """Act on a committed change of a workflow."""
         self.runner.act(staged)
         if self._detector is not None and self._detector.still:
             self._detector.stir()
@@ -327,7 +327,7 @@ class Inside:
 
     def _tell_moves(self, staged: Staged) -> None:
         if not self.subscribers.moves:
-            self.teller.applied(staged, 0.0)  # Who only counts is told how long when all of the group is.
+            self.teller.applied(staged, 0.0)  # Counting observers get the duration with the whole group.
             return
         duration_s = self.measured_s() - self.pipeline.group_begun_s
         if self.tracing is None:
@@ -336,24 +336,24 @@ class Inside:
             self.tracing.within(staged.live.row.id).run(self.teller.applied, staged, duration_s)
 
     def grouped(self) -> None:
-        """All of a group was acted on."""
+        """Report the duration of a group whose changes were all acted on."""
         if self.subscribers:
             self.teller.grouped(self.measured_s() - self.pipeline.group_begun_s)
 
     def measured_s(self) -> float:
-        """A clock for durations. That of uvloop has milliseconds, and a transition may take less than one."""
+        """Return the time of a clock for durations. That of uvloop has milliseconds; a transition may take less."""
         return self._given.clock.monotonic_s()
 
     def elsewhere(self, error: UnavailableError) -> bool:
-        """The store says that the workflows are not here any more; whether somebody follows them."""
+        """Handle an error of moved workflows; return whether the engine follows them."""
         return not self._closed and self.follow is not None and self.follow(error)
 
     def answered(self, envelope: Envelope, answer: object) -> None:
-        """Somebody is told something: count it, and tell observers what was refused or late."""
+        """Count an answer, and report refusals and late results to observers."""
         if envelope.admitted and envelope.future is not None:
             self.gate.leave()
         if self.pipeline.dead is not None:
-            # Nothing moves here any more, and no other engine of this process may wait for what is kept here.
+            # Nothing runs here any more: other engines of this process must not wait for slots of this one.
             self.waiters.close(stopped(self.pipeline.dead))
             self.places.close()
         if isinstance(answer, Moved):
@@ -362,7 +362,7 @@ class Inside:
                 if self.tracing is not None:
                     self.tracing.unchanged(envelope.workflow)
         elif isinstance(answer, InterlockError):
-            self._answered_with(envelope, answer)
+            self._report_error(envelope, answer)
         elif isinstance(answer, Bug):
             self.log_bug(envelope.workflow, answer.error, answer.run)
         elif isinstance(answer, Late):
@@ -370,7 +370,7 @@ class Inside:
         elif self.tracing is not None and isinstance(envelope, Start):
             self.tracing.unchanged(envelope.workflow)  # It may have been there before.
 
-    def _answered_with(self, envelope: Envelope, answer: InterlockError) -> None:
+    def _report_error(self, envelope: Envelope, answer: InterlockError) -> None:
         if self.tracing is None:
             self.teller.rejected(envelope.workflow, answer)
         else:
@@ -406,35 +406,35 @@ class Inside:
         )
 
     def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
-        """The time of a wait is over."""
+        """Fail a waiter whose timeout is over."""
         if not waiter.future.done():
             waiter.future.set_exception(too_long(workflow, self.pipeline.known(workflow), timeout_s))
 
     def settled(self, letter: Letter, note: str) -> None:
-        """A person has dealt with a dead letter."""
+        """Log that an operator has resolved a dead letter."""
         log.info("dead letter %s (%s %r of workflow %r): resolved: %s", letter.id, letter.kind, letter.name,
                  letter.workflow, note)  # fmt: skip
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, row: Row) -> Live:
-        """The workflow in a row."""
+        """Decode the workflow in a row."""
         bound = self.machines.get(row.machine)
         if bound is None:
             raise unknown_machine(row)
         return bound.live(row)
 
     def supposed(self, workflow: str) -> Live | None:
-        """The workflow as this process left it, where others may have moved it since; None where nobody else can."""
+        """Return the cached, possibly stale workflow of a shared store; None where this engine is the only writer."""
         del workflow
         return None
 
     async def row(self, workflow: str) -> Row | None:
-        """The row of a workflow as it is in the store."""
+        """Load the row of a workflow from the store."""
         return (await self.store.load([workflow])).get(workflow)
 
     def readable(self, bound: Bound, rows: Sequence[Row]) -> list[Live]:
-        """The workflows in these rows. One that cannot be read is left out, and told to the log: it hides no other."""
+        """Decode the workflows in these rows. One that cannot be read is logged and left out."""
         lives: list[Live] = []
         for row in rows:
             try:
@@ -444,7 +444,7 @@ class Inside:
         return lives
 
     async def all_in(self, bound: Bound, node: Node) -> list[Row]:
-        """Every workflow of a machine in a state."""
+        """Load every workflow of a machine in a state."""
         rows: list[Row] = []
         cursor: str | None = None
         while True:
@@ -454,10 +454,10 @@ class Inside:
             if cursor is None:
                 return rows
 
-    # --- beside everything else --------------------------------------------------------------------------------------
+    # --- background work ---------------------------------------------------------------------------------------------
 
     async def counted(self, workflow: str, load: Callable[[], Awaitable[Live]]) -> tuple[Row, tuple[int, int, int]]:
-        """The row of a workflow, and what was counted here and is not in it; here everything is."""
+        """Return the row of a workflow, and counts that are not in it yet: none, on a store with one owner."""
         del workflow
         return (await load()).row, (0, 0, 0)
 
@@ -477,8 +477,8 @@ class Inside:
     def _saves_time(self) -> bool:
         return any(timer.policy == "remaining" for bound in self.machines.values() for timer in bound.timers)
 
-    async def _live(self) -> None:
-        """Save, every few seconds, that the time of timers with the policy "remaining" goes on."""
+    async def _save_time(self) -> None:
+        """Save the time every few seconds, for timers with the policy "remaining"."""
         while True:
             with contextlib.suppress(UnavailableError):
                 await self.store.note(ALIVE, str(self.store.now_us()))
@@ -486,4 +486,4 @@ class Inside:
 
 
 def _nothing() -> None:
-    """No event loop is watched."""
+    """Do nothing: no event loop is watched."""

@@ -1,12 +1,12 @@
-"""Leases as programs use them: wait for one, hold it while a block runs, give it up. Over any keeper of leases (C10).
+"""Leases for programs: wait for one, hold it while a block runs, release it. Over any keeper of leases (C10).
 
-Whoever finds a lease held asks again after 100 to 300 ms, by chance, so that those who wait do not ask in step. What is
-held is renewed in the background, three times in the time it lasts. A lease is lost when its keeper says so, and also
-when it could not be renewed in time: then somebody else may have it. How long it lasts is counted here from before each
-request left, by this process's own monotonic clock, so that a holder gives up no later than its keeper does (C11).
+A caller that finds a lease held retries after 100 to 300 ms, at random, so that waiters do not retry in step. A held
+lease is renewed in the background, three times in its duration. A lease is lost when its keeper refuses the renewal, or
+when it was not renewed in time: then another owner may have it. Its duration is counted from before each request,
+by this process's monotonic clock. So the holder stops no later than the keeper expires it (C11).
 
-A lost lease stays lost. The block is not interrupted, for nobody knows where that would be safe: it asks `check()`
-before what must not happen twice, and hands `token` to whoever can refuse a lower one.
+A lost lease stays lost. The block is not interrupted, because no point in it is known to be safe: it calls `check()`
+before each write that must not happen twice, and passes `token` to systems that refuse lower tokens.
 """
 
 import asyncio
@@ -40,21 +40,21 @@ LEASE_S_MIN = 1.0
 
 PAUSE_S = 0.1
 PAUSE_MORE_S = 0.2
-"""Between two requests for what somebody else holds: 100 ms, and up to 200 ms more by chance."""
+"""Pause between two requests for a lease of another owner: 100 ms, plus up to 200 ms at random."""
 
 RENEWALS = 3
-"""In the time that a lease lasts: one that fails leaves time for another."""
+"""Renewals in the duration of a lease: a failed one leaves time for another."""
 
 DAY_S = 86_400
 
 
 class Lease:
-    """A lease that was given. Made by `engine.lease(…)`, and given up when its block is left."""
+    """A granted lease. Made by `engine.lease(…)`, and released when its block is left."""
 
     def __init__(self, leases: Leases, name: str, token: int, *, lease_s: float, until_s: float) -> None:
         self.name = name
         self.token = token
-        """Higher than that of anybody who has held this name before."""
+        """Higher than the token of every earlier holder of this name."""
         self._leases = leases
         self._lease_s = lease_s
         self._until_s = until_s
@@ -63,18 +63,18 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else may have it by now, as far as is known here. Once lost it stays lost."""
+        """Whether another owner may have it by now, as far as this process knows. Once lost it stays lost."""
         if self._loop.time() >= self._until_s:
             self._ended = True
         return self._ended
 
     def check(self) -> None:
-        """Raise Fenced when it is lost. Asks nobody: cheap enough to stand before every write."""
+        """Raise Fenced when it is lost. Sends no request: cheap enough to call before every write."""
         if self.lost:
             raise Fenced(
                 f"lease {self.name!r} with token {self.token} is lost.",
-                why="It was given to somebody else, or could not be renewed before its time was over.",
-                fix="Stop what it was held for; somebody else may be doing it. Ask for the lease again to go on.",
+                why="It was granted to another owner, or could not be renewed before it expired.",
+                fix="Stop the work that it protects; another owner may be doing it. Acquire the lease again to go on.",
             )
 
     async def held(self) -> bool:
@@ -88,16 +88,16 @@ class Lease:
         return not self.lost
 
     def go_along(self, leases: Leases) -> None:
-        """Another keeper has it from now on, under the same token."""
+        """Use another keeper from now on, with the same token."""
         self._leases = leases
 
     def end(self) -> None:
-        """It is over, whatever its time."""
+        """Mark it as lost before it expires."""
         self._ended = True
 
 
 class Leasing:
-    """A lease that is about to be held: `async with engine.lease(…) as lease`."""
+    """Context manager that acquires a lease: `async with engine.lease(…) as lease`."""
 
     def __init__(self, book: "LeaseBook", name: str, *, wait_s: float, lease_s: float) -> None:
         check_id(name, "the name of a lease")
@@ -112,14 +112,14 @@ class Leasing:
         self._lease: Lease | None = None
 
     async def __aenter__(self) -> Lease:
-        """Wait for it. Raises LeaseHeld when the time is over."""
+        """Acquire the lease. Raises LeaseHeld after `wait_s`."""
         self._lease = await self._book.take(self._name, wait_s=self._wait_s, lease_s=self._lease_s)
         return self._lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it up, whatever happened inside. Raises nothing of its own."""
+        """Release the lease, also after an error in the block. Raises nothing of its own."""
         del kind, error, trace
         assert self._lease is not None
         await self._book.give_up(self._lease)
@@ -132,45 +132,45 @@ class LeaseBook:
         self._leases = leases
         self._chance = chance
         self._ids = ids
-        self._held: dict[Lease, asyncio.Task[None]] = {}
-        """With what renews it."""
-        self._beside: set[asyncio.Task[None]] = set()
+        self._renewals: dict[Lease, asyncio.Task[None]] = {}
+        """Held leases, each with the task that renews it."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self.between = False
-        """Whether its keeper is gone, and another is on its way."""
+        """Whether the keeper is being replaced: the workflows were moved."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def keeper(self) -> Leases:
-        """Who gives them."""
+        """The store or cluster that grants the leases."""
         return self._leases
 
     def go_along(self, leases: Leases) -> None:
-        """Another keeper has them from now on. One that does not know of a lease that is held here ends it."""
+        """Use another keeper from now on. A lease that the new keeper does not know is lost at its next renewal."""
         self._leases, self.between = leases, False
-        for lease in self._held:
+        for lease in self._renewals:
             lease.go_along(leases)
 
     async def take(self, name: str, *, wait_s: float, lease_s: float) -> Lease:
-        """Wait for the lease and hold it. Raises LeaseHeld when the time is over."""
-        # Its own for each request: tasks of one process are kept apart, and a request of which nobody knows whether it
-        # was granted is granted when it is repeated.
+        """Acquire the lease and keep it renewed. Raises LeaseHeld after `wait_s`."""
+        # An owner for each request keeps tasks of one process apart. A repeated request with an unknown outcome is
+        # granted, because its owner is the same.
         owner = f"{socket.gethostname()}:{os.getpid()}/{self._ids.text()[:8]}"
         end_s = self._loop.time() + wait_s
         while True:
             asked_s = self._loop.time()
-            answer = await self._ask(name, owner, lease_s)
+            answer = await self._acquire(name, owner, lease_s)
             now_s = self._loop.time()
             if isinstance(answer, Granted) and now_s < asked_s + lease_s:
                 lease = Lease(self._leases, name, answer.token, lease_s=lease_s, until_s=asked_s + lease_s)
-                self._held[lease] = self._loop.create_task(self._renew(lease, lease_s / RENEWALS))
+                self._renewals[lease] = self._loop.create_task(self._renew(lease, lease_s / RENEWALS))
                 return lease
             if now_s >= end_s:
-                raise _not_given(name, answer, wait_s)
+                raise _not_granted(name, answer, wait_s)
             await asyncio.sleep(min(end_s - now_s, self._pause_s()))
 
     async def give_up(self, lease: Lease) -> None:
-        """Release it, unless it was given up before. What goes wrong is told to the log: it ends by itself."""
-        renewing = self._held.pop(lease, None)
+        """Release it, unless it was released before. A failure is only logged: the lease expires by itself."""
+        renewing = self._renewals.pop(lease, None)
         if renewing is None:
             return
         renewing.cancel()
@@ -182,12 +182,12 @@ class LeaseBook:
         await asyncio.shield(self._start(self._release(lease.name, lease.token)))
 
     async def close(self) -> None:
-        """Give everything up that is still held: nobody renews it any more."""
-        await asyncio.gather(*map(self.give_up, list(self._held)))
-        while self._beside:
-            await asyncio.wait(self._beside)
+        """Release all leases that are still held, and stop renewing them."""
+        await asyncio.gather(*map(self.give_up, list(self._renewals)))
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
-    async def _ask(self, name: str, owner: str, lease_s: float) -> Granted | Held | UnavailableError:
+    async def _acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held | UnavailableError:
         asking = asyncio.ensure_future(self._leases.acquire(name, owner, lease_s))
         try:
             return await asyncio.shield(asking)
@@ -195,14 +195,14 @@ class LeaseBook:
             return error
         except UnavailableError as error:
             if self.between or isinstance(error, MovedElsewhere):
-                return error  # Asked again, there is another keeper.
+                return error  # The next request goes to the new keeper.
             raise
         except asyncio.CancelledError:
-            # It may be granted all the same, and nobody would give it up.
-            _ = self._start(self._disown(name, asking))
+            # It may still be granted, and must then be released.
+            _ = self._start(self._release_if_granted(name, asking))
             raise
 
-    async def _disown(self, name: str, asking: "asyncio.Future[Granted | Held]") -> None:
+    async def _release_if_granted(self, name: str, asking: "asyncio.Future[Granted | Held]") -> None:
         try:
             answer = await asking
         except InterlockError:
@@ -217,8 +217,8 @@ class LeaseBook:
             log.warning("lease %r with token %d could not be released and ends by itself: %s", name, token, error.what)
 
     async def _renew(self, lease: Lease, every_s: float) -> None:
-        """Renew it until it is lost or given up."""
-        pause_s, problem = every_s, "it was given to somebody else"
+        """Renew it until it is lost or released."""
+        pause_s, problem = every_s, "it was granted to another owner"
         while not lease.lost:
             await asyncio.sleep(pause_s)
             pause_s = every_s
@@ -233,20 +233,20 @@ class LeaseBook:
 
     def _start(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
 
-def _not_given(name: str, answer: Granted | Held | UnavailableError, wait_s: float) -> InterlockError:
+def _not_granted(name: str, answer: Granted | Held | UnavailableError, wait_s: float) -> InterlockError:
     match answer:
         case UnavailableError():
             return answer
         case Granted():
             return UnavailableError(
-                f"lease {name!r} was given, and was over before the answer was here.",
+                f"lease {name!r} was granted, and expired before the answer arrived.",
                 why="The store took longer to answer than the lease lasts.",
-                fix="Ask for a longer lease (lease_s), and look at why the store is slow.",
+                fix="Pass a longer lease_s, and find out why the store is slow.",
             )
         case Held(owner, since_us, now_us):
             since, for_s = datetime.fromtimestamp(since_us / 1_000_000, UTC), (now_us - since_us) / 1_000_000
@@ -260,9 +260,9 @@ def _not_given(name: str, answer: Granted | Held | UnavailableError, wait_s: flo
             )
 
 
-def _out_of_range(name: str, given: float, allowed: str) -> BadUsage:
+def _out_of_range(name: str, value: float, allowed: str) -> BadUsage:
     return BadUsage(
-        f"{name} of a lease is {given!r}; it must be {allowed}.",
-        why="A lease is waited for, and lasts, for a number of seconds.",
-        fix=f"Give {name} a value that is allowed.",
+        f"{name} of a lease is {value!r}; it must be {allowed}.",
+        why="The wait for a lease and its duration are numbers of seconds.",
+        fix=f"Pass an allowed value for {name}.",
     )

@@ -1,8 +1,7 @@
-"""What a person does about a dead letter: have it tried again, or say that it is dealt with.
+"""Commands of operators on dead letters: retry or resolve.
 
-Trying again keeps the idempotency key and begins the count of attempts anew. Dealing with an undo goes on with the
-older ones; dealing with a step leaves the workflow where it is, for an event to move it on: what the step may have done
-stays in the undo log.
+A retry keeps the idempotency key and resets the count of attempts. Resolving an undo continues with the older undos.
+Resolving a step leaves the workflow in its state, until an event moves it: the run of the step stays in the undo log.
 """
 
 import asyncio
@@ -19,8 +18,8 @@ PAGE = 1_000
 KINDS = ("step", "effect", "undo")
 
 
-class _Ruling(Report):
-    """What a person has said about one letter."""
+class _LetterCommand(Report):
+    """A command of an operator on one letter."""
 
     __slots__ = ("letter",)
 
@@ -30,27 +29,27 @@ class _Ruling(Report):
         self.future: asyncio.Future[object] | None = None
 
     def decide(self, group: Group) -> object:
-        """Take the letter away and do what was said."""
+        """Remove the letter and apply the command. Raises WorkflowNotFound for a letter that is not there."""
         staged = group.stage(self.workflow)
         owed = None if staged is None else staged.live.owed
         if staged is None or owed is None or (self.letter.kind != "effect" and owed.letter != self.letter.id):
             raise no_letter(self.letter.id)
         staged.letters_gone += (self.letter.id,)
-        self._rule(staged, group)
+        self._apply(staged, group)
         staged.touch()
         return None
 
     @abstractmethod
-    def _rule(self, staged: Staged, group: Group) -> None:
-        """Do what was said."""
+    def _apply(self, staged: Staged, group: Group) -> None:
+        """Apply the command."""
 
 
-class TryAgain(_Ruling):
-    """It is worth another try."""
+class TryAgain(_LetterCommand):
+    """Retries the step, undo or effect of a letter."""
 
     __slots__ = ()
 
-    def _rule(self, staged: Staged, group: Group) -> None:
+    def _apply(self, staged: Staged, group: Group) -> None:
         letter, owed = self.letter, staged.live.owed
         if letter.kind == "effect":
             effect = OwedEffect(
@@ -68,12 +67,12 @@ class TryAgain(_Ruling):
         staged.begin(group.means, called=False)
 
 
-class Settle(_Ruling):
-    """A person has dealt with it."""
+class Settle(_LetterCommand):
+    """Resolves a letter that an operator has dealt with."""
 
     __slots__ = ()
 
-    def _rule(self, staged: Staged, group: Group) -> None:
+    def _apply(self, staged: Staged, group: Group) -> None:
         if self.letter.kind == "undo":
             undone(staged, group)
         elif self.letter.kind == "step":
@@ -81,17 +80,17 @@ class Settle(_Ruling):
 
 
 def check_kind(kind: object) -> None:
-    """Refuse what is no kind of dead letter: nobody would ever find one."""
+    """Raise InvalidPayload unless the value is a kind of dead letter, or None."""
     if kind not in {None, *KINDS}:
         raise InvalidPayload(
-            f"{kind!r} is no kind of dead letter.",
-            why="Steps, effects and undos give up; nothing else does.",
+            f"{kind!r} is not a kind of dead letter.",
+            why="Only steps, effects and undos become dead letters.",
             fix=f"Use one of {', '.join(map(repr, KINDS))}, or None for all.",
         )
 
 
 async def find_letter(store: Store, letter_id: str) -> Letter:
-    """The letter of that id. Raises WorkflowNotFound when there is none."""
+    """Return the letter of that id. Raises WorkflowNotFound if it does not exist."""
     after = None
     while letters := await store.letters(after=after, limit=PAGE):
         for letter in letters:
@@ -102,7 +101,7 @@ async def find_letter(store: Store, letter_id: str) -> Letter:
 
 
 def no_letter(letter_id: str) -> WorkflowNotFound:
-    """The answer about a letter that is not there."""
+    """Return the error for an id without a dead letter."""
     return WorkflowNotFound(
         f"there is no dead letter {letter_id!r}.",
         why="It was retried or resolved before, its workflow has moved on, or the id is wrong.",

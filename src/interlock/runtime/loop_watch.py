@@ -1,12 +1,12 @@
-"""Notice that the event loop does not turn, within a second, and name the step that blocks it (C20).
+"""Detection of a blocked event loop, within a second, and of the step that blocks it (C20).
 
-A timer of the loop counts its turns; a thread reads the count and sleeps. When the count has stood still for three
-readings, the thread takes the stack of the loop's thread, finds the attempt in it, and logs both immediately. Observers
-and alerts live in the event loop: they get it as soon as the loop turns again.
+A timer of the loop counts its turns; a thread reads the count and sleeps. After three readings without a turn, the
+thread takes the stack of the loop's thread, finds the attempt in it, and logs both immediately. Observers and alerts
+run in the event loop: they get the report when the loop turns again.
 
-A reading that comes late itself says that the process was suspended or the machine is starved: then the count begins
-anew, so that neither is blamed on a step. The same holds for a loop that nothing runs at the moment. There is one
-thread per event loop, however many engines it has; it ends with the loop.
+A late reading means that the process was suspended or the machine is overloaded: the count begins anew, so that neither
+is attributed to a step. The same holds for a loop that is not running. There is one thread per event loop, for all its
+engines; it ends with the loop.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ OTHER_READINGS_MIN = 20
 """The same for code that is not a step: five seconds. A program that starts on a busy machine may take a second."""
 
 LATE_S = 0.2
-"""A reading that is later than this counts for nothing."""
+"""A reading that is later than this is ignored."""
 
 FRAMES_MAX = 20
 
@@ -42,14 +42,14 @@ log = logger_of("interlock.steps")
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """The event loop did not turn."""
+    """A blocked event loop."""
 
     stack: str
-    """Of the loop's thread, the innermost frame last."""
+    """The stack of the loop's thread, the innermost frame last."""
     attempt: Current | None
-    """What ran; None for code that is no step, undo or effect."""
+    """The running attempt; None for code other than a step, undo or effect."""
     duration_s: float = 0.0
-    """For how long; 0 while it goes on."""
+    """How long it was blocked; 0 while it still is."""
 
     @property
     def name(self) -> str:
@@ -63,16 +63,16 @@ Listener = Callable[[Blocked], None]
 
 
 class Readings:
-    """What the thread has read of the count of turns."""
+    """The thread's readings of the count of turns."""
 
     def __init__(self, turns: int, now_s: float) -> None:
         self._turns = turns
         self._last_s = now_s
         self.missed = 0
-        """Readings without a turn, one after the other."""
+        """Consecutive readings without a turn."""
 
     def found_blocked(self, turns: int, now_s: float, *, running: bool = True) -> bool:
-        """Take one more reading; True once for each time that the loop is blocked. Not `running`: nothing runs it."""
+        """Take one more reading; return True once per blockage. A loop that is not `running` is not blocked."""
         late = now_s - self._last_s > TICK_S + LATE_S
         self._last_s = now_s
         if late or not running or turns != self._turns:
@@ -107,11 +107,11 @@ class LoopWatch:
         self._timer = self._loop.call_later(TICK_S, self._turn)
 
     def _read(self) -> None:
-        """Read the count of turns again and again. In the thread."""
+        """Read the count of turns periodically. In the thread."""
         readings, reported = Readings(self._turns, self._clock.monotonic_s()), False
         while not self._stop.wait(TICK_S):
             now_s = self._clock.monotonic_s()
-            if self._loop.is_closed():  # Its engines were not closed before.
+            if self._loop.is_closed():  # Its engines were not closed.
                 with _LOCK:
                     _WATCHES.pop(self._loop, None)
                 return
@@ -121,10 +121,10 @@ class LoopWatch:
                 self._report(now_s - OTHER_READINGS_MIN * TICK_S, step=False)
 
     def _report(self, since_s: float, *, step: bool) -> bool:
-        """Log what blocks the loop, if it is a step or need not be one; return whether that was done."""
+        """Log the code that blocks the loop and return True. With `step`, only if that is an attempt."""
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the one way to see another thread's stack.
         if frame is None or _is_idle(frame):
-            return False  # It waits for events, and would turn if it were let.
+            return False  # It waits for events, and is not blocked.
         stack = redacted_text("".join(traceback.format_stack(frame, limit=FRAMES_MAX)).rstrip("\n"))
         blocked = Blocked(stack, running_attempt(frame))
         current = blocked.attempt
@@ -132,18 +132,18 @@ class LoopWatch:
             return False
         fields = None if current is None else {"order_id": current.workflow, "machine": current.machine}
         log.error(
-            "the event loop is blocked by %s: nothing else moves and no timeout is kept. Await what it waits for, "
+            "the event loop is blocked by %s: nothing else runs and no timeout fires. Await what it waits for, "
             "or declare it with blocking=True. It is here:\n%s",
             blocked.name,
             stack,
             extra=fields if current is None else {**(fields or {}), "state": current.state, "step": current.step},
         )
         with contextlib.suppress(RuntimeError):  # The loop was closed meanwhile.
-            self._loop.call_soon_threadsafe(self._over, blocked, since_s)
+            self._loop.call_soon_threadsafe(self._report_end, blocked, since_s)
         return True
 
-    def _over(self, blocked: Blocked, since_s: float) -> None:
-        """The loop turns again: tell the engines. In the loop's thread."""
+    def _report_end(self, blocked: Blocked, since_s: float) -> None:
+        """Report the end of a blockage to the engines. In the loop's thread."""
         blocked = msgspec.structs.replace(blocked, duration_s=self._clock.monotonic_s() - since_s)
         for listener in tuple(self.listeners):
             listener(blocked)
@@ -159,7 +159,7 @@ _LOCK = threading.Lock()
 
 
 def watch_loop(listener: Listener) -> Callable[[], None]:
-    """Call the listener after the running event loop was blocked; returns the function that ends that."""
+    """Call the listener after each blockage of the running event loop; return a function that ends the watch."""
     loop = asyncio.get_running_loop()
     with _LOCK:
         watch = _WATCHES.get(loop)

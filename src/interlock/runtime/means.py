@@ -1,7 +1,6 @@
-"""What deciding needs from the engine: ids, the time of the group, and the places where attempts begin.
+"""The context of decisions: ids, the time of the group, and the slots in which attempts begin.
 
-Deciding is the same wherever it happens. Inside a transaction of the caller's own there are no places: whatever is owed
-then is left to an engine.
+Inside a transaction of the caller there are no slots: an engine begins what is owed then.
 """
 
 import msgspec
@@ -20,7 +19,7 @@ replace = msgspec.structs.replace
 
 
 class Means:
-    """What staging needs from the engine, for one group."""
+    """The ids, time and slots of the engine, for one group."""
 
     __slots__ = ("ids", "now_us", "owner", "places", "recovered", "tracing")
 
@@ -28,31 +27,31 @@ class Means:
         self.ids = ids
         self.tracing = tracing
         self.owner = owner
-        """Who leases what begins here, on a store that is shared; empty where nobody else could."""
+        """The lease owner of attempts that begin here, on a shared store; empty on a store with one owner."""
         self.places = places
         self.now_us = 0
         self.recovered: set[str] = set()
-        """Effects that were found tried when the engine opened: a crash may have ended that, and it is no retry."""
+        """Effects with attempts from before the engine opened. A crash may have ended them: the next is not a retry."""
 
     def line(self, dependency: str | None) -> Line | None:
-        """The line at a dependency; None without one."""
+        """Return the wait queue of a dependency; None without one."""
         return None if dependency is None else self.places.lines.get(dependency)
 
 
 def place_of(live: Live, means: Means) -> tuple[Slots, Line | None, Kind]:
-    """Where the next attempt of a workflow's step or undo begins."""
+    """Return the slots, wait queue and kind of the next attempt of a workflow's step or undo."""
     return place_in(live.bound, live.row.state, live.owed, means)
 
 
 def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots, Line | None, Kind]:
-    """The same for a row that was not read any further. An undo calls what its step has called."""
+    """Return the same for a row that is not decoded. An undo calls the dependency of its step."""
     places = means.places
     if owed.run is not None:
         node = bound.stored.get(state)
         step = None if node is None else node.step
         line = None if step is None else means.line(step.dependency)
-        # Only what has failed is a retry. An attempt that a crash has ended says nothing about its dependency, and a
-        # budget that counted it would keep all who were under way then waiting for minutes.
+        # Only a failed attempt makes the next one a retry. A crash says nothing about the dependency. Counting it in
+        # the retry budget would delay all attempts that were under way for minutes.
         return places.steps, line, "retry" if owed.run.is_retry else "first"
     node = bound.table.steps.get(owed.undos[0].step) if owed.undos else None
     step = None if node is None else node.step
@@ -60,25 +59,25 @@ def place_in(bound: Bound, state: str, owed: Owed, means: Means) -> tuple[Slots,
 
 
 def effect_line(bound: Bound, effect: OwedEffect, means: Means) -> Line | None:
-    """The line at what an effect calls."""
+    """Return the wait queue of the dependency that an effect calls."""
     declared = bound.effects.get(effect.name)
     return None if declared is None else means.line(declared.dependency)
 
 
 def effect_kind(effect: OwedEffect, means: Means) -> Kind:
-    """Whether the next attempt of an effect is a retry."""
+    """Return whether the next attempt of an effect is a retry."""
     return "retry" if effect.attempts and effect.id not in means.recovered else "first"
 
 
 def later_us(means: Means, wait_s: float) -> int:
-    """So many seconds from now, by the store's clock."""
+    """Return the time `wait_s` from now, by the store's clock."""
     return means.now_us + int(wait_s * 1_000_000)
 
 
 def count(live: Live, which: int, means: Means) -> None:
     """Count a duplicate, ignored or refused event (0, 1, 2). Written with the workflow's next change (B5).
 
-    On a shared store memory is no place to count in: see `sharing.counting`.
+    Does nothing on a shared store: see `sharing.counting`.
     """
     if means.owner:
         return
@@ -88,6 +87,6 @@ def count(live: Live, which: int, means: Means) -> None:
 
 
 def uncount(live: Live | None, counts: tuple[int, int, int] | None, means: Means) -> None:
-    """Take back what a group has counted that is decided again, or it would count twice."""
+    """Restore the counts before a group that is decided again, or its events would count twice."""
     if live is not None and counts is not None and not means.owner:
         live.row = replace(live.row, counts=counts)

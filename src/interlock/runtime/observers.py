@@ -1,10 +1,10 @@
-"""Observers by name: the runtime knows no exporter, and loads one only when somebody asks for it.
+"""Observers by name: the runtime imports no exporter, and loads one only when it is named.
 
-`Engine.open(observers=["prometheus", "otel"])` names those of Interlock; other packages add theirs as entry points of
+`Engine.open(observers=["prometheus", "otel"])` names those of Interlock. Other packages add theirs as entry points of
 the group `interlock.observers`, each a callable without arguments that makes an observer.
 
 OpenTelemetry is the default (C13): where the program has set a provider, or the environment names an exporter, an
-engine speaks to it without being asked. Everywhere else that costs a look at two dictionaries.
+engine uses it by default. Everywhere else that costs two lookups in dictionaries.
 """
 
 import importlib
@@ -29,40 +29,40 @@ OURS = {
 
 
 THEIR_SDK = ("opentelemetry.sdk.trace", "opentelemetry.sdk.metrics")
-"""A program that has set a provider has loaded one of these."""
+"""Modules of which a program that has set a provider has loaded one."""
 
 
 class Opened(Protocol):
-    """An observer that also looks: it is given the figures of each engine that it observes."""
+    """An observer that also samples: it receives the gauges of each engine that it observes."""
 
     def opened(self, figures: Figures, /) -> None:
-        """The engine is open."""
+        """Receive the gauges of an engine that was opened."""
         ...
 
 
-def observers_of(given: Iterable[Observer | str]) -> tuple[Observer, ...]:
-    """The observers, those that are named made. Raises MissingExtra when the package of one is not installed."""
-    several: object = given
+def observers_of(observers: Iterable[Observer | str]) -> tuple[Observer, ...]:
+    """Return the observers, and load those that are names. Raises MissingExtra for a package that is missing."""
+    several: object = observers
     if isinstance(several, str):
         raise DefinitionError(
             f"observers= is the text {several!r}.",
             why="An engine takes any number of observers.",
-            fix=f'Give a list: observers=["{several}"].',
+            fix=f'Pass a list: observers=["{several}"].',
             rule="unknown-observer",
         )
-    return tuple(loaded(each) if isinstance(each, str) else each for each in given)
+    return tuple(loaded(each) if isinstance(each, str) else each for each in observers)
 
 
-def by_default(given: Iterable[Observer]) -> tuple[Observer, ...]:
-    """OpenTelemetry, if the program or its environment has set it up and nobody else speaks to it; else nothing.
+def by_default(observers: Iterable[Observer]) -> tuple[Observer, ...]:
+    """Return OpenTelemetry, if the program or its environment has set it up and no other observer traces.
 
-    OTEL_SDK_DISABLED=true is the way to say no.
+    OTEL_SDK_DISABLED=true disables it.
     """
     wanted = any(name in sys.modules for name in THEIR_SDK) or any(
         name.startswith("OTEL_") and name.endswith(("_EXPORTER", "_ENDPOINT")) for name in os.environ
     )
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if not wanted or disabled or any(hasattr(each, "tracing") for each in given):
+    if not wanted or disabled or any(hasattr(each, "tracing") for each in observers):
         return ()
     try:
         otel = loaded("otel")
@@ -72,7 +72,7 @@ def by_default(given: Iterable[Observer]) -> tuple[Observer, ...]:
 
 
 def loaded(name: str) -> Observer:
-    """A new observer of that name."""
+    """Make a new observer of that name. Raises DefinitionError for an unknown one."""
     if name in OURS:
         module, attribute = OURS[name]
         make = cast("Callable[[], Observer]", getattr(importlib.import_module(module), attribute))
@@ -82,13 +82,13 @@ def loaded(name: str) -> Observer:
         known = [*OURS, *others]
         raise DefinitionError(
             f"there is no observer {name!r}.{suggestion(name, known)}",
-            why="A name that nobody has would silently observe nothing.",
-            fix=f"Use one of {', '.join(known)}, or give an observer itself: any function that takes a signal.",
+            why="An unknown name would silently observe nothing.",
+            fix=f"Use one of {', '.join(known)}, or pass an observer itself: any function that takes a signal.",
             rule="unknown-observer",
         )
     return cast("Callable[[], Observer]", others[name].load())()
 
 
 def looks(observer: object) -> TypeGuard[Opened]:
-    """Whether the observer wants the figures of its engine."""
+    """Return whether the observer takes the gauges of its engine."""
     return hasattr(observer, "opened")

@@ -1,7 +1,7 @@
-"""`Engine.open`: from an address and machines to an engine that runs.
+"""`Engine.open`: check the arguments, open the store and begin the engine.
 
-What is given is checked before anything is opened: a misspelt setting, two machines of one name, a strategy for a step
-that no machine has. Whatever fails on the way, the store is given up again.
+Arguments are checked before anything is opened: a misspelt setting, two machines of one name, a strategy for a step
+that no machine has. If opening fails, the store is closed again.
 """
 
 import difflib
@@ -38,10 +38,10 @@ SETTINGS: dict[str, type[float]] = {field.name: field.type for field in msgspec.
 
 
 class Closing(Protocol):
-    """What an opening hands out."""
+    """An object that can be closed: the result of an opening."""
 
     async def close(self) -> None:
-        """Give it up."""
+        """Close it."""
         ...
 
 
@@ -49,7 +49,7 @@ EngineT = TypeVar("EngineT", bound=Closing)
 
 
 class Opening(Generic[EngineT]):
-    """An engine that is about to be open: enter it, or await it."""
+    """Awaitable and async context manager that opens an engine."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class Opening(Generic[EngineT]):
         self._admission = admission
         self._subscribers = Subscribers()
         self._clock = clock or SystemClock()
-        given = observers_of(observers)
-        # The environment is that of the real world: a simulation in virtual time has only what it is given.
-        defaults = by_default(given) if isinstance(self._clock, SystemClock) else ()
-        for observer in (*given, *defaults):
+        chosen = observers_of(observers)
+        # A simulation in virtual time ignores the environment, and has only the observers of its caller.
+        defaults = by_default(chosen) if isinstance(self._clock, SystemClock) else ()
+        for observer in (*chosen, *defaults):
             self._subscribers.subscribe(observer)
         self._chance = chance or SystemChance()
         self._ids = ids or RandomIds()
@@ -94,7 +94,7 @@ class Opening(Generic[EngineT]):
         self._engine: EngineT | None = None
 
     def __enter__(self) -> None:
-        """Refused: an engine lives in an event loop."""
+        """Raise BadUsage: an engine lives in an event loop."""
         raise BadUsage(
             "an engine was entered with `with`.",
             why="An engine lives in an event loop.",
@@ -116,27 +116,27 @@ class Opening(Generic[EngineT]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, whatever happened inside."""
+        """Close it, also after an error in the block."""
         del kind, error, trace
         assert self._engine is not None
         await self._engine.close()
 
     async def _open(self) -> EngineT:
-        given = self._given()
+        config = self._config()
         trail = Trail(self._url, [*self._machines])
         try:
             await trail.begin()
-            inside = await trail.open(lambda trail: self._begun(trail, given))
+            inside = await trail.open(lambda trail: self._open_inside(trail, config))
         except BaseException:
-            await given.alarms.close()
+            await config.alarms.close()
             raise
         follower = Follower(
             inside,
             trail,
-            make=lambda trail: self._made(trail, given),
+            make=lambda trail: self._make_inside(trail, config),
             begin=lambda inside: inside.begin(accept_changes=self._accept_changes),
             chance=self._chance,
-            clock=given.clock,
+            clock=config.clock,
         )
         engine, figures = self._make(inside, follower), Figures(inside)
         follower.entered.append(figures.enter)
@@ -145,7 +145,7 @@ class Opening(Generic[EngineT]):
                 observer.opened(figures)
         return engine
 
-    def _given(self) -> Given:
+    def _config(self) -> Given:
         return Given(
             settings=self._settings,
             admission=self._admission,
@@ -160,9 +160,9 @@ class Opening(Generic[EngineT]):
             contended=Contended(lane_settings({**configured(NAME, KINDS), **self._lane_settings})),
         )
 
-    async def _begun(self, trail: Trail, given: Given) -> Inside:
-        """The inside at the place, begun."""
-        inside = await self._made(trail, given)
+    async def _open_inside(self, trail: Trail, config: Given) -> Inside:
+        """Open and begin the inside at the current place of the workflows."""
+        inside = await self._make_inside(trail, config)
         try:
             await inside.begin(accept_changes=self._accept_changes)
         except BaseException:
@@ -170,47 +170,47 @@ class Opening(Generic[EngineT]):
             raise
         return inside
 
-    async def _made(self, trail: Trail, given: Given) -> Inside:
-        """An inside at the place, which has not begun."""
+    async def _make_inside(self, trail: Trail, config: Given) -> Inside:
+        """Open the inside at the current place of the workflows, without beginning it."""
         store = await open_store(
             trail.url, clock=self._clock, settings=self._lane_settings, cache=self._cache, epoch=trail.seen_epoch
         )
         try:
-            return inside_of(store, self._machines, given)
+            return inside_of(store, self._machines, config)
         except BaseException:
             await store.close()
             raise
 
 
 def check_dependencies(dependencies: Sequence[Dependency], machines: Mapping[str, Bound]) -> tuple[Dependency, ...]:
-    """Refuse what is not a dependency, two of one name, and one that no step or effect of the machines names (C19)."""
+    """Raise DefinitionError for a wrong type, two of one name, and one that no step or effect names (C19)."""
     several: object = dependencies  # Not every caller has a type checker.
     if not isinstance(several, Iterable):
         raise DefinitionError(
-            f"dependencies= is {several!r}, which is no list.",
+            f"dependencies= is {several!r}, which is not a list.",
             why="An engine takes any number of them.",
-            fix='Give a list: dependencies=[Dependency("gateway", concurrency_max=20)].',
+            fix='Pass a list: dependencies=[Dependency("gateway", concurrency_max=20)].',
             rule="bad-dependency",
         )
     names: set[str] = set()
     for each in dependencies:
-        given: object = each  # Not every caller has a type checker.
-        if not isinstance(given, Dependency) or given.name in names:
+        value: object = each  # Not every caller has a type checker.
+        if not isinstance(value, Dependency) or value.name in names:
             raise DefinitionError(
-                f"dependencies= has {given!r}, "
-                + ("a second time." if isinstance(given, Dependency) else "which is no Dependency."),
+                f"dependencies= has {value!r}, "
+                + ("a second time." if isinstance(value, Dependency) else "which is not a Dependency."),
                 why="A dependency has one breaker and one set of limits in the whole process.",
-                fix='Give each once: dependencies=[Dependency("gateway", concurrency_max=20)].',
+                fix='Pass each once: dependencies=[Dependency("gateway", concurrency_max=20)].',
                 rule="bad-dependency",
             )
-        names.add(given.name)
+        names.add(value.name)
     known = {name for bound in machines.values() for name in bound.dependencies()}
     for name in sorted(names - known):
         near = difflib.get_close_matches(name, known, n=1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise DefinitionError(
             f"dependencies= has {name!r}, which no step or effect of these machines names.{meant}",
-            why="Its limits and its breaker would hold for nothing, while the real dependency has the defaults.",
+            why="Its limits and its breaker would have no effect, and the real dependency would have the defaults.",
             fix=f"Use one of: {', '.join(map(repr, sorted(known))) or 'none, no step names one'}; or leave it out.",
             rule="unknown-dependency",
         )
@@ -218,15 +218,15 @@ def check_dependencies(dependencies: Sequence[Dependency], machines: Mapping[str
 
 
 def bind(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> dict[str, Bound]:
-    """The machines with their strategies, by name. Raises DefinitionError for what cannot be meant."""
+    """Bind the machines to their strategies, by name. Raises DefinitionError for invalid arguments."""
     if not machines:
         raise DefinitionError(
             "an engine was opened without a machine.",
-            why="An engine runs the machines that it is given, and without one there is nothing to run.",
+            why="An engine runs the machines that it is opened with, and without one there is nothing to run.",
             fix="Pass them: Engine.open(url, machines=[order]).",
             rule="no-machine",
         )
-    strategies = {_key(step): strategy for step, strategy in steps.items()}
+    strategies = {_strategy_key(step): strategy for step, strategy in steps.items()}
     bound: dict[str, Bound] = {}
     used: set[object] = set()
     for machine in machines:
@@ -239,11 +239,11 @@ def bind(machines: Sequence[AnyMachine], steps: Mapping[object, Strategy]) -> di
             )
         bound[machine.name] = Bound(machine, strategies)
         used |= bound[machine.name].swappable()
-    for key, given in zip(strategies, steps, strict=True):
+    for key, step in zip(strategies, steps, strict=True):
         if key not in used and not (isinstance(key, str) and any(name == key for _, name in _names(bound))):
             raise DefinitionError(
-                f"steps= has {given!r}, which is no step, undo or effect of these machines.",
-                why="A strategy that replaces nothing would never run, and nobody would notice.",
+                f"steps= has {step!r}, which is not a step, undo or effect of these machines.",
+                why="A strategy that replaces nothing would silently never run.",
                 fix="Use the step as it was declared: steps={charge: fake}.",
                 rule="unknown-step",
             )
@@ -254,28 +254,28 @@ def _names(bound: Mapping[str, Bound]) -> list[tuple[str, str]]:
     return [(name, step) for name, each in bound.items() for step in each.steps]
 
 
-def _key(step: object) -> object:
+def _strategy_key(step: object) -> object:
     if isinstance(step, Step):
         return step.machine, step.name
     return step.name if isinstance(step, PipelineStep) else step
 
 
-def split_settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
-    """The settings of the engine, and those of the lane below it."""
+def split_settings(settings: Mapping[str, float]) -> tuple[EngineSettings, dict[str, float]]:
+    """Split settings into those of the engine and those of its lane. Raises DefinitionError for invalid ones."""
     known = {**SETTINGS, **KINDS}
-    for name in given:
+    for name in settings:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             meant = f" Did you mean {near[0]}?" if near else ""
             raise DefinitionError(
                 f"an engine has no setting {name!r}.{meant}",
-                why="A setting that nobody reads would silently not hold.",
+                why="An unknown setting would silently have no effect.",
                 fix=f"Use one of: {', '.join(sorted(SETTINGS))}; or one of the lane's: {', '.join(sorted(KINDS))}.",
                 rule="unknown-setting",
             )
-    mine = {**configured_engine(SETTINGS), **{name: value for name, value in given.items() if name in SETTINGS}}
+    mine = {**configured_engine(SETTINGS), **{name: value for name, value in settings.items() if name in SETTINGS}}
     try:
-        settings = msgspec.convert(mine, EngineSettings, strict=True)
+        engine = msgspec.convert(mine, EngineSettings, strict=True)
     except msgspec.ValidationError as error:
         raise DefinitionError(
             f"a setting of the engine is wrong: {error}.",
@@ -283,4 +283,4 @@ def split_settings(given: Mapping[str, float]) -> tuple[EngineSettings, dict[str
             fix="Give it a number within its range; docs/reference/settings.md has them all.",
             rule="setting-out-of-range",
         ) from error
-    return settings, {name: value for name, value in given.items() if name not in SETTINGS}
+    return engine, {name: value for name, value in settings.items() if name not in SETTINGS}

@@ -1,6 +1,6 @@
-"""What an operator does with an engine: what is owed or has given up, and what may go.
+"""Engine calls for operators: compensations, dead letters, breakers, limits and pruning.
 
-These calls are the engine's own; they stand apart because a program that takes events has no use for them.
+They are methods of the engine, separate because a program that sends events does not need them.
 """
 
 import difflib
@@ -37,14 +37,14 @@ P = ParamSpec("P")
 def repeated(
     call: Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]],
 ) -> Callable[Concatenate[OperatingT, P], Coroutine[Any, Any, ResultT]]:
-    """A call that looks, and is made again where the workflows are now if they were moved meanwhile.
+    """Repeat a reading call at the new place of the workflows if they were moved meanwhile.
 
-    What moves a workflow needs none of this: it waits in the data path, which hands it over.
+    Calls that change a workflow do not need this: they wait in the pipeline, which hands them over.
     """
 
     @functools.wraps(call)
     async def again(self: OperatingT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        while True:  # As below, without another coroutine in between: `wait` is called for every order.
+        while True:  # As `_repeated`, without another coroutine: `wait` is called for every order.
             inside = self._inside
             try:
                 return await call(self, *args, **kwargs)
@@ -56,15 +56,15 @@ def repeated(
 
 
 class Operating:
-    """The calls of an engine that need a person."""
+    """The operators' calls of an engine."""
 
     def __init__(self, inside: Inside, follower: Follower | None = None) -> None:
         self._follower = follower
         if follower is not None:
             follower.entered.append(self._enter)
         self._enter(inside)
-        self._ruled: set[str] = set()
-        """Dead letters about which somebody has just said something."""
+        self._in_command: set[str] = set()
+        """Dead letters with a command under way."""
 
     async def _repeated(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         while True:
@@ -82,7 +82,7 @@ class Operating:
 
     @repeated
     async def compensations(self) -> list[Compensation]:
-        """The undos that are pending or being tried, of all workflows that unwind."""
+        """Return the pending and running undos of all workflows that unwind."""
         self._inside.refuse_if_closed()
         found: list[Compensation] = []
         for bound in self._inside.machines.values():
@@ -95,24 +95,24 @@ class Operating:
 
     @repeated
     async def dead_letters(self, kind: str | None = None, *, limit: int = 1_000) -> list[DeadLetter]:
-        """What gave up and waits for a person, oldest first; `kind` is "step", "effect", "undo" or None for all."""
+        """Return the dead letters, oldest first; `kind` is "step", "effect", "undo" or None for all."""
         self._inside.refuse_if_closed()
         check_kind(kind)
         return [letter_of(letter) for letter in await self._store.letters(kind, limit=max(1, min(limit, PAGE_MAX)))]
 
     async def retry_dead_letter(self, letter_id: str) -> None:
-        """Have it tried again, with the same idempotency key and all its attempts."""
-        await self._rule(letter_id, TryAgain)
+        """Retry a dead letter, with the same idempotency key and all its attempts."""
+        await self._command_letter(letter_id, TryAgain)
 
     async def resolve_dead_letter(self, letter_id: str, *, note: str) -> None:
-        """Say that a person has dealt with it. An unwinding goes on; a step's workflow waits for an event.
+        """Mark a dead letter as dealt with. An unwinding goes on; a step's workflow waits for an event.
 
         The note goes to the log `interlock.operators` and to observers.
         """
-        self._inside.settled(await self._rule(letter_id, Settle), note)
+        self._inside.settled(await self._command_letter(letter_id, Settle), note)
 
     def breakers(self) -> Breakers:
-        """The breakers of everything that these machines call, with their limits, as this process has them (C4).
+        """Return the breakers of all dependencies of these machines, with their limits, in this process (C4).
 
         `engine.breakers()["gateway"].state` is "closed", "open" or "half_open".
         """
@@ -120,7 +120,7 @@ class Operating:
         return Breakers(view_of_line(line) for line in self._inside.places.lines.values())
 
     async def contention(self) -> list[HotRow]:
-        """The workflows that events wait for each other on, worst first, as this process has seen them (D9).
+        """Return the workflows with the most contention between events, worst first, in this process (D9).
 
         A row's `table` is the name of the machine and its `key` the id of the workflow.
         """
@@ -128,7 +128,7 @@ class Operating:
         return self._pipeline.contended.worst(self._inside.now_s())
 
     def force_breaker(self, dependency: str, state: Literal["open", "closed", "auto"]) -> None:
-        """Hold a breaker open or closed, whatever happens; "auto" lets it decide again. It survives a restart.
+        """Force a breaker open or closed; "auto" lets it decide again. It survives a restart.
 
         All engines of this process share it.
         """
@@ -136,7 +136,7 @@ class Operating:
         if state not in FORCES:
             raise BadUsage(
                 f"a breaker cannot be forced to be {state!r}.",
-                why="It is held open, held closed, or decides by itself.",
+                why="It is forced open, forced closed, or decides by itself.",
                 fix='Use "open", "closed" or "auto".',
             )
         forced = FORCES[state]
@@ -149,9 +149,9 @@ class Operating:
         concurrency_max: int | None = None,
         rate_per_s: float | EllipsisType | None = ...,
     ) -> None:
-        """Change the limits of a dependency while everything runs; what is not given stays as it is (C8).
+        """Change the limits of a dependency while the engine runs; omitted ones stay as they are (C8).
 
-        `rate_per_s=None` lifts the limit. Only this process is changed, and only until it ends.
+        `rate_per_s=None` removes the limit. Only this process is changed, and only until it ends.
         """
         outlet = self._line(dependency).outlet
         now = outlet.rate.rate_per_s if outlet.rate is not None else None
@@ -162,7 +162,7 @@ class Operating:
         outlet.limit(concurrency_max=wanted.concurrency_max, rate_per_s=wanted.rate_per_s)
 
     def set_admission(self, admission: Admission) -> None:
-        """Change what the engine takes in while it runs (C7)."""
+        """Change the admission limits of the engine while it runs (C7)."""
         self._inside.refuse_if_closed()
         self._inside.gate.set(admission)
 
@@ -190,10 +190,10 @@ class Operating:
         batch: int = BATCH,
         pause_s: float = 0.0,
     ) -> Pruned:
-        """Remove workflows of this engine's machines that ended so long ago, with their history, effects and letters.
+        """Remove workflows of these machines that ended `older_than_s` ago, with history, effects and letters.
 
         With `history_only` the workflows stay. One that owes an effect or has a dead letter stays unless `with_owed`.
-        Each batch is a transaction of its own; `pause_s` lies between two.
+        Each batch is a transaction of its own, followed by a pause of `pause_s`.
         """
         self._inside.refuse_if_closed()
         pruner = Pruner(
@@ -210,23 +210,23 @@ class Operating:
         return await pruner.run(lambda each: None if keeps else self._pipeline.forget(each.workflows))
 
     @repeated
-    async def _rule(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
-        """Have a person's word on a letter, once: of two at the same time the second finds it gone."""
+    async def _command_letter(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+        """Apply an operator's command to a letter. Of two concurrent ones the second gets WorkflowNotFound."""
         self._inside.refuse_if_closed()
-        if letter_id in self._ruled:
+        if letter_id in self._in_command:
             raise no_letter(letter_id)
-        self._ruled.add(letter_id)
+        self._in_command.add(letter_id)
         try:
             if not self._store.shared:
-                return await self._ruled_upon(letter_id, ruling)
-            # Of two engines that rule upon it at the same time, too, the second finds it gone.
+                return await self._apply_command(letter_id, ruling)
+            # The lease makes that hold for two engines of a shared store too.
             name = f"dead-letter:{digest_of('', letter_id.encode('utf-8', 'replace')).hex()}"
             async with Leasing(self._inside.own_leases, name, wait_s=WAIT_S, lease_s=LEASE_S):
-                return await self._ruled_upon(letter_id, ruling)
+                return await self._apply_command(letter_id, ruling)
         finally:
-            self._ruled.discard(letter_id)
+            self._in_command.discard(letter_id)
 
-    async def _ruled_upon(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
+    async def _apply_command(self, letter_id: str, ruling: type[TryAgain | Settle]) -> Letter:
         letter = await find_letter(self._store, letter_id)
         await self._pipeline.admit(ruling(letter))
         return letter

@@ -1,7 +1,7 @@
-"""What the runtime owes a workflow: its running step, its timers, its undo log, the undos of an unwinding.
+"""Pending work of a workflow: its running step, its timers, its undo log, the undos of an unwinding.
 
-It is written with the workflow's row, in the same commit as the transition that owes it (G3), as one value that stores
-do not look into. Keys are made here and nowhere else: once, from random ids, and written before the first attempt (C6).
+It is written with the workflow's row, in the same commit as the transition that owes it (G3). Stores do not
+decode it. Idempotency keys are made only here: once, from random ids, and written before the first attempt (C6).
 """
 
 from typing import Literal
@@ -19,20 +19,20 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attempts: int = 0
     """Attempts that were begun; counted before they begin, so that one that kills the process counts too."""
     token: int = 0
-    """The lease of the attempt under way: one more for each, counted or not. A result with another one is late."""
+    """The token of the running attempt, one more for each, counted or not. A result with another token is late."""
     started: bool = False
-    """An attempt is under way, or was when the process died."""
+    """Whether an attempt is under way, or was when the process died."""
     retry_us: int | None = None
     unknown: bool = False
-    """An attempt may have had an effect although it failed."""
+    """Whether a failed attempt may have had an effect."""
     parked: bool = False
-    """It is not backing off: `retry_us` is when somebody looks again whether its dependency can be called."""
+    """Whether `retry_us` is the next check of its dependency, and not the end of a backoff."""
     crashed: bool = False
-    """The last attempt ended with its process, which says nothing about its dependency: the next is not a retry."""
+    """Whether the last attempt ended with its process. The next is then not a retry of a failed call."""
 
     @property
     def attempted(self) -> bool:
-        """It may have happened: an attempt is under way, or one has ended without saying that it did nothing."""
+        """Whether it may have had an effect: an attempt is under way, or one has ended with an unknown outcome."""
         return self.started or self.unknown
 
     @property
@@ -51,11 +51,11 @@ class TimerRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     at_us: int
     """When it fires, by the store's clock."""
     set_us: int = 0
-    """When `at_us` was reckoned: what counts as running time for the policy "remaining" begins there."""
+    """When `at_us` was computed: running time for the policy "remaining" counts from there."""
 
 
 class PastRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A run of the undo log: what an unwinding would have to undo."""
+    """A run in the undo log, which an unwinding would undo."""
 
     step: str
     visit: int
@@ -66,7 +66,7 @@ class PastRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An undo that is owed. The first of them is the one that runs."""
+    """A pending undo. The first of them is the one that runs."""
 
     step: str
     undo: str
@@ -83,29 +83,29 @@ class UndoRun(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Owed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Everything that is owed to one workflow, beside its effects."""
+    """All pending work of one workflow, besides its effects."""
 
     run: StepRun | None = None
     timers: tuple[TimerRun, ...] = ()
     past: tuple[PastRun, ...] = ()
     undos: tuple[UndoRun, ...] = ()
     dead: Literal["step", "undo", "settled"] | None = None
-    """What gave up and waits for a person; "settled" is a step of which a person has said that it is dealt with."""
+    """The kind of work that became a dead letter; "settled" is a step whose letter an operator has resolved."""
     letter: str = ""
     """The id of the dead letter, while there is one."""
     trace: str = ""
-    """Where somebody traces: the W3C `traceparent` of its last pass and, behind a space, that of its first if it was
-    another one. Later passes link to them, also after a crash."""
+    """With tracing, the W3C `traceparent` of its last pass and, after a space, that of its first if it differs. Later
+    passes link to them, also after a crash."""
 
     @property
     def current(self) -> StepRun | UndoRun | None:
-        """What runs or is to run next, unless it has given up: the step, or the newest undo."""
+        """The step or the newest undo that runs or is next; None for a dead letter."""
         if self.dead is not None:
             return None
         return self.run or (self.undos[0] if self.undos else None)
 
     def wake_us(self, now_us: int) -> int | None:
-        """When somebody must look at the workflow again: now, for what is under way, in case this process dies."""
+        """Return when a worker must check the workflow again; now for a running attempt, in case this process dies."""
         if self is NOTHING:
             return None
         soonest = None
@@ -126,20 +126,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_owed(owed: Owed) -> bytes:
-    """As it is written; empty when nothing is owed."""
+    """Encode it for the store; empty when nothing is owed."""
     return b"" if owed is NOTHING else _encode(owed)
 
 
 def decode_owed(data: bytes) -> Owed:
-    """As it was written."""
+    """Decode it from the store."""
     return _decoder.decode(data) if data else NOTHING
 
 
 def fresh_key(name: str, ids: Ids) -> str:
-    """A new idempotency key: the name of the step, undo or effect, and a random UUID. Never from a clock (C6)."""
+    """Make an idempotency key: the name of the step, undo or effect, and a random UUID. Never from a clock (C6)."""
     return f"{name}-{ids.text()}"
 
 
 def named_in(key: str) -> str:
-    """The name of the step, undo or effect that a key was made for."""
+    """Return the name of the step, undo or effect that a key was made for."""
     return key[: -UUID_CHARACTERS - 1]

@@ -1,11 +1,11 @@
 """The data path: `admit → load → decide → commit → acknowledge → dispatch`.
 
-Envelopes gather while a group is being written; the next group is what has gathered (natural batching). A workflow is
-in at most one group, and several of its events are decided there one after the other. Nobody is told anything before
-the group is durable: a refusal and a duplicate are reads of the staged state, and are held like all the rest (G7).
+Envelopes queue while a group is being written; the queue is the next group (natural batching). A workflow is in at most
+one group, and several of its events are decided there one after the other. No caller gets an answer before the group is
+durable: refusals and duplicates are reads of the staged state, and wait for the commit as well (G7).
 
-A delivery key is looked up only where it matters: before a refusal is told, and when the store says that the key was
-used. The id of a new workflow likewise. What applies pays for nothing but the store's own check.
+A delivery key is looked up only before a refusal is returned, and when the store reports that the key was used. The
+same holds for the id of a new workflow. An event that applies costs only the store's own check.
 """
 
 import asyncio
@@ -35,45 +35,45 @@ from interlock.store.protocol import Store
 from interlock.store.values import Delivered, Row
 
 AGAIN_S = 0.25
-"""How long a report waits before it is brought again to a store that could not take it."""
+"""Pause before a report is sent again to a store that was unavailable."""
 
 
 class Envelope(Protocol):
-    """Something that wants to move a workflow."""
+    """A command or a report that is decided on one workflow."""
 
     workflow: str
     key: str | None
     future: "asyncio.Future[object] | None"
     conflicts: int
     look: bool
-    """Its key, or its id, must be looked up before it is decided."""
+    """Whether its key, or its id, must be looked up before it is decided."""
 
     @property
     def admitted(self) -> bool:
-        """It came from outside, through the gate."""
+        """Whether a caller sent it, through the gate."""
         ...
 
     @property
     def since_s(self) -> float:
-        """When it came, by the event loop's clock; infinite for what nobody sent."""
+        """When it arrived, by the event loop's clock; infinite for an envelope without a sender."""
         ...
 
     @property
     def begins(self) -> bool:
-        """It starts a workflow: unless it must look, it is decided as if there were none; the store knows better."""
+        """Whether it starts a workflow. Unless `look` is set, it assumes that the id is free; the store checks that."""
         ...
 
     def decide(self, group: "Group") -> object:
-        """Decide on the staged state; what it returns or raises is told when the group is durable."""
+        """Decide on the staged state; the sender gets what it returns or raises when the group is durable."""
         ...
 
 
 class LookFirst(Exception):
-    """The envelope would be refused, but its key has not been looked up."""
+    """Raised by an envelope that would be refused before its key was looked up."""
 
 
 class Group:
-    """What an envelope may look at while it decides."""
+    """The workflows, delivery keys and staged changes that the envelopes of one group decide on."""
 
     __slots__ = ("broken", "deferred", "delivered", "fresh", "live", "means", "now_us", "staged")
 
@@ -82,16 +82,16 @@ class Group:
         self.now_us = means.now_us
         self.live = live
         self.broken: dict[str, Exception] = {}
-        """Why a workflow that is there cannot be read. It is the answer to its own events, and harms no other."""
+        """Errors of stored workflows that cannot be read. Each answers the events of its own workflow only."""
         self.delivered = delivered
         self.deferred: set[str] = set()
-        """Workflows of which an event must look first: those behind it wait for it, so that none overtakes another."""
+        """Workflows with an event that must look first. Later events of these wait for it, to keep their order."""
         self.fresh: frozenset[str] = frozenset()
-        """Workflows that were loaded for this group, where memory may be behind the store."""
+        """Workflows that were loaded for this group, where memory may be older than the store."""
         self.staged: dict[str, Staged] = {}
 
     def stage(self, workflow: str) -> Staged | None:
-        """The workflow as this group has it, or None when there is no such workflow."""
+        """Return the workflow as staged in this group, or None when there is no such workflow."""
         staged = self.staged.get(workflow)
         if staged is None:
             live = self.live.get(workflow)
@@ -104,26 +104,26 @@ class Group:
 
 
 class Listener(Protocol):
-    """Who acts on what has become durable, and on what was said."""
+    """Receives durable changes and answers, and acts on them."""
 
     def durable(self, staged: Staged) -> None:
-        """The workflow has changed, and nothing can take that back."""
+        """Act on a committed change of a workflow."""
         ...
 
     def answered(self, envelope: Envelope, answer: object) -> None:
-        """An answer that changed nothing, or an error, is told to somebody."""
+        """Handle an answer that changed nothing, or an error, before the sender gets it."""
         ...
 
     def grouped(self) -> None:
-        """All of a group was acted on."""
+        """Handle the end of a group: all of its changes were acted on."""
         ...
 
     def measured_s(self) -> float:
-        """A clock for what takes less than a millisecond, which is all that some event loops tell."""
+        """Return the time of a clock finer than a millisecond, the resolution of some event loops."""
         ...
 
     def elsewhere(self, error: UnavailableError) -> bool:
-        """The workflows are not here any more, and nothing of the group has happened; whether somebody follows."""
+        """Handle a group that failed because the workflows were moved; return whether the engine follows them."""
         ...
 
 
@@ -131,7 +131,7 @@ class Pipeline:
     """The data path of one engine. Lives in one event loop."""
 
     FATAL: ClassVar[tuple[type[InterlockError], ...]] = (OutcomeUnknown, Fenced, InternalError)
-    """What a store says when nobody can go on with it."""
+    """Errors of a store after which the engine cannot go on."""
 
     def __init__(
         self,
@@ -146,37 +146,37 @@ class Pipeline:
         self.means = means
         self.contended = contended
         self.dead: BaseException | None = None
-        """Why nothing can be taken any more: the outcome of a group is unknown, or something is wrong with us."""
+        """The error that stopped the pipeline: the outcome of a group is unknown, or there is a bug."""
         self.group_begun_s = 0.0
-        """When the group that is being told began, by the listener's clock."""
+        """When the group that is being answered began, by the listener's clock."""
         self._machines = machines
         self._settings = settings
         self._listener = listener
         self._waiting: list[Envelope] = []
         self._live: dict[str, Live] = {}
         self._suspects: frozenset[str] = frozenset()
-        """Workflows of which the last group was lost: whoever brings a key for them looks it up first."""
+        """Workflows whose last group was lost: delivery keys for them are looked up before deciding."""
         self._closed = False
         self.left: list[Envelope] | None = None
-        """What came when the workflows were elsewhere already: none of it has happened. None while they are here."""
+        """Envelopes that arrived after the workflows were moved, not applied. None before a move."""
         self.heir: Callable[[Envelope], None]
-        """Takes what comes then."""
+        """Receives the envelopes that arrive after a move."""
         self._later: set[Envelope] = set()
-        """Reports that wait before they are brought again."""
+        """Reports that wait for `AGAIN_S` before they are sent again."""
         self.counted: dict[str, None] = {}
-        """Those whose counts are in memory only: they stay there until their next change is durable."""
+        """Workflows whose counts are in memory only: they are not evicted until their next durable change."""
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._outside = outside()
 
     def admit(self, envelope: Envelope) -> "asyncio.Future[object]":
-        """Let the envelope join the next group; the future is its answer."""
+        """Queue the envelope for the next group and return the future of its answer."""
         future = envelope.future = self._loop.create_future()
         self.add(envelope)
         return future
 
     def add(self, envelope: Envelope) -> None:
-        """The same for one whose answer nobody waits for."""
+        """Queue an envelope whose answer is not awaited."""
         self._waiting.append(envelope)
         if self._task is None:
             self._begin()
@@ -185,14 +185,14 @@ class Pipeline:
         self._task = self._loop.create_task(self._run(), context=self._outside.copy())
 
     def leave(self) -> None:
-        """The workflows are elsewhere: what comes from now on is kept for whoever follows them, in its order."""
+        """Keep all further envelopes, in their order, for the engine at the new place of the workflows."""
         if self.left is None:
             self.left, self._later = [*self._later], set()
             self.heir = self.left.append
             self._live, self.counted = {}, {}
 
     def refuse(self, error: InterlockError) -> None:
-        """Whoever waits for a place where the workflows are waits no longer; reports, which nobody can repeat, do."""
+        """Fail the envelopes that callers await. Reports cannot be repeated, and are kept for the new place."""
         left = self.left or []
         waiting = [envelope for envelope in left if envelope.future is not None]
         left[:] = [envelope for envelope in left if envelope.future is None]
@@ -200,35 +200,35 @@ class Pipeline:
             self._tell(envelope, error)
 
     async def idle(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until the queue is empty."""
         while (task := self._task) is not None:
             await asyncio.wait([task])
 
     def known(self, workflow: str) -> Live | None:
-        """The workflow as it is durable, if it is in memory and nobody else writes to the store."""
+        """Return the durable workflow from memory; None if it is not cached or the store is shared."""
         return None if self.store.shared else self._live.get(workflow)
 
     def let_go(self, workflow: str) -> None:
-        """It waits, and may wait for long: it is read again when its turn comes."""
+        """Evict a workflow that may wait for long. It is loaded again for its next event."""
         if workflow not in self.counted:
             self._live.pop(workflow, None)
 
     def forget(self, workflows: Iterable[str]) -> None:
-        """These are gone from the store: what is in memory of them is not true any more."""
+        """Evict workflows that were removed from the store."""
         for workflow in workflows:
             self._live.pop(workflow, None)
             self.counted.pop(workflow, None)
 
     async def _run(self) -> None:
         try:
-            await asyncio.sleep(0)  # Whatever this turn of the event loop has to say is in one group.
+            await asyncio.sleep(0)  # All envelopes of this turn of the event loop are in one group.
             most = self._settings.group_max
             while self._waiting:
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
                 try:
                     await self._pass(taken)
                 except BaseException as error:
-                    # A bug of ours behind the commit, or the end of the program: nobody may wait for ever.
+                    # A bug after the commit, or the end of the program: no caller may wait for ever.
                     self._give_up(taken, None, error)
                     if not isinstance(error, Exception):
                         raise
@@ -253,7 +253,7 @@ class Pipeline:
             lost = await self._write(changed) if changed else ()
             if not (changed or is_here(self.store)):
                 await confirm(self.store)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, everybody who waits is told.
+        except Exception as error:  # noqa: BLE001 -- every awaiting caller gets it.
             self._give_up(envelopes, group, error)
             return
         reach("engine.committed")
@@ -261,7 +261,7 @@ class Pipeline:
             now_s = self._loop.time()
             self.contended.passed(envelopes, changed, decided_s=decided_s, now_s=now_s, lost=lost, fresh=group.fresh)
         self._suspects = frozenset(lost)
-        self.group_begun_s = begun_s  # Of this one: several may be under way.
+        self.group_begun_s = begun_s  # Set for each group: several may run concurrently.
         self._keep(changed, lost)
         self._listener.grouped()
         reach("engine.dispatched")
@@ -316,22 +316,22 @@ class Pipeline:
                 group.live[row.id] = self._read(row)
             except NotCompared:
                 other.append(row)
-            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it: see `broken`.
+            except Exception as error:  # noqa: BLE001 -- any error: see `broken`.
                 group.broken[row.id] = error
         if other:
             await self.compare(other)
             await self._read_into(group, other)
 
     async def compare(self, rows: Iterable[Row]) -> None:
-        """Compare the machines with the versions that have stored these rows, if that was not done before."""
-        noted: dict[str, str] | None = None
+        """Compare the machines with the versions that stored these rows, unless they are compared already."""
+        notes: dict[str, str] | None = None
         for row in rows:
             bound = self._machines.get(row.machine)
             if bound is None or bound.is_compared(row):
                 continue
-            if noted is None:
-                noted = await self.store.noted()
-            compare_version(bound, row.machine_version, row.state, noted)
+            if notes is None:
+                notes = await self.store.noted()
+            compare_version(bound, row.machine_version, row.state, notes)
 
     def _read(self, row: Row) -> Live:
         bound = self._machines.get(row.machine)
@@ -340,12 +340,12 @@ class Pipeline:
         return bound.decidable(row)
 
     def _keep(self, changed: Sequence[Staged], lost: Sequence[str]) -> None:
-        """What is durable is what memory shows; then act on it. What has ended is not kept: nothing moves it again."""
+        """Cache the durable changes and act on them. Workflows that have ended are not cached: they never change."""
         live = self._live
         for staged in changed:
             workflow = staged.live.row.id
             if lost and workflow in lost:
-                # Where nobody else writes it was a key, and memory is right; what waits there to be written stays.
+                # With a single writer, a used key lost it, and memory is right; counts that wait to be saved stay.
                 staged.give_up()
                 uncount(live.get(workflow), staged.counts, self.means)
                 continue
@@ -360,8 +360,8 @@ class Pipeline:
                 live[oldest] = kept
 
     def _again(self, envelope: Envelope, again: list[Envelope]) -> None:
-        # B2: decided again on the new state, a bounded number of times. A report is the only memory of what has
-        # happened outside, and is never dropped.
+        # B2: decided again on the new state, a bounded number of times. A report is the only record of an effect
+        # outside, and is never dropped.
         if envelope.look:
             envelope.conflicts += 1
         envelope.look = True
@@ -374,17 +374,17 @@ class Pipeline:
         return VersionConflict(f"workflow {workflow!r} kept moving while this was decided, {conflicts} times.")
 
     def close(self) -> None:
-        """Nothing is brought again: the store is given up."""
+        """Stop sending reports again: the store is being closed."""
         self._closed = True
 
     def _give_up(self, envelopes: Sequence[Envelope], group: Group | None, error: BaseException) -> None:
-        """Nothing was committed, or nobody knows: forget what was staged, tell whoever waits."""
+        """Discard a group that was not committed, or has an unknown outcome, and fail its callers."""
         if group is not None:
             for staged in group.staged.values():
                 staged.give_up()
                 self._live.pop(staged.live.row.id, None)
         if isinstance(error, MovedElsewhere | Fenced) and self._listener.elsewhere(error):
-            self._pass_on(envelopes)  # Both say for certain that nothing of the group has happened.
+            self._pass_on(envelopes)  # Both errors guarantee that nothing of the group was applied.
             return
         fatal = isinstance(error, self.FATAL) or not isinstance(error, InterlockError)
         if fatal and self.dead is None:
@@ -392,7 +392,7 @@ class Pipeline:
         for envelope in envelopes:
             if envelope.future is None and self.dead is None and not self._closed:
                 self._later.add(envelope)
-                self._loop.call_later(AGAIN_S, self._bring, envelope)
+                self._loop.call_later(AGAIN_S, self._resend, envelope)
             else:
                 self._tell(envelope, error)
 
@@ -400,7 +400,7 @@ class Pipeline:
         for envelope in envelopes:
             self.heir(envelope)
 
-    def _bring(self, envelope: Envelope) -> None:
+    def _resend(self, envelope: Envelope) -> None:
         if not self._closed and envelope in self._later:
             self._later.discard(envelope)
             self.add(envelope)

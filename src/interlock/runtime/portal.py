@@ -1,12 +1,11 @@
-"""A portal: an event loop in a thread of its own, and the way into it for code that is not async.
+"""An event loop in a thread of its own, and calls into it from code that is not async.
 
-Any number of threads may call; each call is a task in the loop, and its caller sleeps until it has ended. A caller that
-is interrupted takes its call with it. Whoever would wait for ever is told so instead: a call out of the loop's own
-thread waits for itself, and in a forked child there is no loop. The thread is a daemon: a program that forgets to stop
-it ends all the same, and what was durable is there the next time.
+Any number of threads may call; each call is a task in the loop, and its caller blocks until the task ends. Interrupting
+a caller cancels its task. Calls that would block for ever raise instead: from the loop's own thread, and in a forked
+child, which has no loop. The thread is a daemon: a program that forgets to stop it still ends, and durable changes
+are kept.
 
-`blocking` makes a method for callers that are not async out of one that is, with the same parameters and the same type;
-this is why no method is written twice.
+`blocking` turns an async method into a blocking one with the same parameters and types, so no method is written twice.
 """
 
 import asyncio
@@ -27,15 +26,15 @@ InsideT_co = TypeVar("InsideT_co", covariant=True)
 
 
 class Portal:
-    """One event loop in one thread, from the time it is made until it is stopped."""
+    """One event loop in one thread, running from construction until `stop`."""
 
     def __init__(self, name: str) -> None:
         self._process = os.getpid()
         self._submitting = threading.Lock()
         self._stopped = False
-        self._torn_by: BaseException | None = None
+        self._exit_error: BaseException | None = None
         ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=self._live, args=(ready,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, args=(ready,), name=name, daemon=True)
         self._thread.start()
         self._loop, self._end = ready.result()
 
@@ -57,7 +56,7 @@ class Portal:
     def call(
         self, function: Callable[P, Coroutine[object, object, ResultT]], *args: P.args, **kwargs: P.kwargs
     ) -> ResultT:
-        """Run it in the loop and return what it returns, or raise what it raises."""
+        """Run the function in the loop; return its result or raise its error."""
         self.refuse_for_ever()
         answer: Future[ResultT] = Future()
         context = contextvars.copy_context()
@@ -70,23 +69,23 @@ class Portal:
                 answer.cancel()
             if not answer.cancelled():
                 task = self._loop.create_task(entered(), context=context)
-                task.add_done_callback(functools.partial(_tell, answer))
+                task.add_done_callback(functools.partial(_copy_result, answer))
                 answer.add_done_callback(functools.partial(self._forget, task))
 
         try:
             with self._submitting:
                 if self._stopped:
-                    raise self._gone() from self._torn_by
+                    raise self._stopped_error() from self._exit_error
                 self._loop.call_soon_threadsafe(begin)
             return answer.result()
         except CancelledError:
-            raise self._gone() from self._torn_by
+            raise self._stopped_error() from self._exit_error
         finally:
-            # Nothing when it has ended; otherwise the caller was interrupted, and nobody waits for it any more.
+            # No effect on an ended call. After an interruption it cancels the task, which has no caller any more.
             answer.cancel()
 
     def stop(self) -> None:
-        """End what still runs, then the loop and its thread. Twice is once."""
+        """Cancel running calls, then end the loop and its thread. Idempotent."""
         self.refuse_for_ever()
         with self._submitting:
             if not self._stopped:
@@ -95,7 +94,7 @@ class Portal:
         self._thread.join()
 
     def refuse_for_ever(self) -> None:
-        """Raise where a call could never be answered."""
+        """Raise if a call from this thread or process would block for ever."""
         if self.is_forked:
             raise UnavailableError(
                 f"the engine was opened by process {self._process}, and this is a forked child of it: {os.getpid()}.",
@@ -109,16 +108,16 @@ class Portal:
                 fix="In a step, await asyncio.to_thread(engine.send, …). In an observer, hand it to another thread.",
             )
 
-    def _gone(self) -> UnavailableError:
-        if self._torn_by is not None:
+    def _stopped_error(self) -> UnavailableError:
+        if self._exit_error is not None:
             return UnavailableError(
-                f"the engine has stopped: {type(self._torn_by).__name__} has left its event loop.",
+                f"the engine has stopped: {type(self._exit_error).__name__} has left its event loop.",
                 why="User code raised it in a step, an effect, an undo or an observer, and it ends an event loop.",
                 fix="Raise an ordinary exception there; open a new engine, in a new process when the lane is owned.",
             )
         return UnavailableError(
             "the engine is closed.",
-            why="It was left or closed before the answer was there.",
+            why="It was closed before the call was answered.",
             fix="Use it inside `with`, or open it again.",
         )
 
@@ -126,7 +125,7 @@ class Portal:
         if answer.cancelled() and not task.done():
             self._loop.call_soon_threadsafe(task.cancel)
 
-    def _live(self, ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]") -> None:
+    def _run_loop(self, ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]") -> None:
         async def until_the_end() -> None:
             end = asyncio.Event()
             ready.set_result((asyncio.get_running_loop(), end))
@@ -137,15 +136,15 @@ class Portal:
             try:
                 runner.run(until_the_end())
             except (SystemExit, KeyboardInterrupt) as left:
-                # The two leave an event loop whoever catches them: user code has torn it down.
-                self._torn_by = left
+                # User code raised one of these two, which end an event loop even if they are caught.
+                self._exit_error = left
             finally:
                 with self._submitting:
                     self._stopped = True
 
 
-class Behind(Generic[InsideT_co]):
-    """Something whose methods run in a portal."""
+class BlockingProxy(Generic[InsideT_co]):
+    """A blocking counterpart of an async object, whose methods run in a portal."""
 
     def __init__(self, portal: Portal, inside: InsideT_co) -> None:
         self._portal = portal
@@ -154,11 +153,11 @@ class Behind(Generic[InsideT_co]):
 
 def blocking(
     method: Callable[Concatenate[InsideT, P], Coroutine[object, object, ResultT]],
-) -> Callable[Concatenate[Behind[InsideT], P], ResultT]:
-    """The same method for callers that are not async: it returns when the answer is there."""
+) -> Callable[Concatenate[BlockingProxy[InsideT], P], ResultT]:
+    """Turn an async method into one that blocks until its result is there."""
 
     @functools.wraps(method)
-    def call(self: Behind[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    def call(self: BlockingProxy[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return self._portal.call(method, self._inside, *args, **kwargs)
 
     return call
@@ -166,14 +165,14 @@ def blocking(
 
 def plain(
     method: Callable[Concatenate[InsideT, P], ResultT],
-) -> Callable[Concatenate[Behind[InsideT], P], ResultT]:
-    """A method that does not wait, called in the loop's thread; there, an observer may call it too."""
+) -> Callable[Concatenate[BlockingProxy[InsideT], P], ResultT]:
+    """Run a method that is not async in the loop's thread. Observers in that thread may call it too."""
 
     async def later(inside: InsideT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return method(inside, *args, **kwargs)
 
     @functools.wraps(method)
-    def call(self: Behind[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    def call(self: BlockingProxy[InsideT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         if self._portal.is_here:
             return method(self._inside, *args, **kwargs)
         return self._portal.call(later, self._inside, *args, **kwargs)
@@ -181,12 +180,12 @@ def plain(
     return call
 
 
-def _tell(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> None:
+def _copy_result(answer: "Future[ResultT]", task: "asyncio.Task[ResultT]") -> None:
     if task.cancelled():
         answer.cancel()
         return
     error = task.exception()
-    # False when the caller has left; then nobody is told.
+    # False when the caller was interrupted and has cancelled the future.
     if answer.set_running_or_notify_cancel():
         if error is not None:
             answer.set_exception(error)

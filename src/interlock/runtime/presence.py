@@ -1,21 +1,21 @@
-"""Whether the workflows are still here: what memory has of them is not true any more when they were moved.
+"""Check that the workflows were not moved to another store: a move makes cached workflows stale.
 
-A write finds out by itself, and so does a read. What is answered from memory, a view or a refusal, would show what
-others have changed since at the new place. A look costs some microseconds, beside a lane that is in use.
+Writes and reads of the store detect a move themselves. An answer from memory, a view or a refusal, would miss changes
+at the new place. A check costs some microseconds on a lane in use.
 """
 
 from interlock.store.protocol import Store
 from interlock.store.sqlite import SqliteStore
 
 NO_ID = ""
-"""No workflow has it."""
+"""An id that no workflow has."""
 
 
 def is_here(store: Store) -> bool:
-    """False: only a read can tell (`confirm`). Raises MovedElsewhere."""
+    """Return whether the workflows are known to be here; False: `confirm` must read. Raises MovedElsewhere."""
     return not isinstance(store, SqliteStore) or store.here()
 
 
 async def confirm(store: Store) -> None:
-    """Read something. Raises MovedElsewhere, or Fenced."""
+    """Read from the store. Raises MovedElsewhere or Fenced."""
     await store.load([NO_ID])

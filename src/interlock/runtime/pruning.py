@@ -1,12 +1,11 @@
-"""Retention: final workflows of a certain age leave the store, or their history does, batch by batch.
+"""Retention: removal of old final workflows, or of their history, batch by batch.
 
-Which states are final is nowhere in the rows: `active` is false for resting workflows too, and those may go on for
-years. It is read from the descriptions of the machines that have ever written to the store. A state is taken for final
-only if every one of these descriptions that knows it, under this name or the one it was given later, says so; one that
-no description knows is left alone.
+Rows do not say which states are final: `active` is false for resting workflows too, which may go on after years. The
+descriptions of all machines that have ever written to the store say it. A state counts as final only if every
+description that knows it, under this name or its later one, says so. States without a description are kept.
 
-Each batch is a short transaction of its own. Whoever stops between two has removed whole workflows, and the next run
-goes on with the rest.
+Each batch is a short transaction of its own. A run that stops between two batches has removed whole workflows, and the
+next run goes on with the rest.
 """
 
 import asyncio
@@ -26,16 +25,16 @@ BATCH_MAX = 100_000
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was removed, or with `dry_run` would be."""
+    """The amount that was removed, or with `dry_run` would be."""
 
     workflows: int = 0
-    """Those that are gone; with `history_only`, those whose history is gone."""
+    """Removed workflows; with `history_only`, workflows whose history was removed."""
     events: int = 0
     """Rows of history."""
 
 
 class Pruner:
-    """One run over a store. `done` says how far it got, also when it was stopped."""
+    """One run over a store. `done` is its progress, also when it was stopped."""
 
     def __init__(
         self,
@@ -53,14 +52,14 @@ class Pruner:
         if not older_than_s >= 0 or older_than_s == float("inf"):
             raise BadUsage(
                 f"older_than_s is {older_than_s!r}; it must be a number of seconds from 0 up.",
-                why="It is how long ago a workflow must have ended to be removed.",
-                fix="Give an age, such as 30 * 86_400 for thirty days.",
+                why="A workflow is removed if it ended longer ago than that.",
+                fix="Pass an age, such as 30 * 86_400 for thirty days.",
             )
         if not 1 <= batch <= BATCH_MAX or not pause_s >= 0:
             raise BadUsage(
-                f"a batch of {batch!r} workflows with a pause of {pause_s!r} s cannot be meant.",
+                f"a batch of {batch!r} workflows with a pause of {pause_s!r} s is out of range.",
                 why="Each batch is one transaction, and a large one is held in memory as a whole.",
-                fix=f"Give batch between 1 and {BATCH_MAX:,}, and a pause of 0 s or more.",
+                fix=f"Pass a batch between 1 and {BATCH_MAX:,}, and a pause of 0 s or more.",
             )
         self.done = Pruned()
         self._store = store
@@ -73,8 +72,8 @@ class Pruner:
         self._batch = batch
         self._pause_s = pause_s
 
-    async def run(self, gone: Callable[[Batch], None] = lambda _batch: None) -> Pruned:
-        """Remove what may go; `gone` is called behind every batch."""
+    async def run(self, removed: Callable[[Batch], None] = lambda _batch: None) -> Pruned:
+        """Remove the old workflows; call `removed` after every batch."""
         before_us = self._store.now_us() - round(self._older_than_s * 1_000_000)
         finals = final_states(await self._store.noted(), self._described)
         for machine in sorted(finals):
@@ -88,27 +87,27 @@ class Pruner:
                     history_only=self._history_only,
                     owing=self._owing,
                 )
-                await self._run(old, gone)
+                await self._run(old, removed)
         return self.done
 
-    async def _run(self, old: Old, gone: Callable[[Batch], None]) -> None:
+    async def _run(self, old: Old, removed: Callable[[Batch], None]) -> None:
         after: Cursor | None = None
         while True:
             batch = await self._store.pruning.batch(old, after=after, limit=self._batch, dry_run=self._dry_run)
             self.done = Pruned(
                 workflows=self.done.workflows + len(batch.workflows), events=self.done.events + batch.events
             )
-            gone(batch)
+            removed(batch)
             after = batch.after
             if after is None:
                 return
-            # Also without a pause: whoever else uses this event loop has a turn.
+            # Also without a pause: other tasks of this event loop get a turn.
             await asyncio.sleep(self._pause_s)
 
 
-def final_states(noted: Mapping[str, str], described: Iterable[MachineDescription] = ()) -> dict[str, set[str]]:
-    """The states of each machine, by the names they are stored with, in which a workflow has ended for good."""
-    texts = [text for name, text in noted.items() if name.startswith(PREFIX)]
+def final_states(notes: Mapping[str, str], described: Iterable[MachineDescription] = ()) -> dict[str, set[str]]:
+    """Return the final states of each machine, by their stored names."""
+    texts = [text for name, text in notes.items() if name.startswith(PREFIX)]
     known: dict[str, list[MachineDescription]] = {}
     for each in (*(description_from_json(text.encode()) for text in texts), *described):
         known.setdefault(each.name, []).append(each)

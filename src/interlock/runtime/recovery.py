@@ -1,11 +1,11 @@
-"""Taking up what the last life of a store has left owed (B6), and the three policies of timers (B9).
+"""Recovery of what the last process left owed (B6), and the three policies of timers (B9).
 
-An attempt that was under way when the process died may have happened: it is tried again with the same key, and counts.
-From the second attempt on it waits for its backoff: what kills the process must not do so as fast as it restarts.
-What was waiting for its time waits on, by the policy of its timer: "deadline" keeps the moment, "restart" begins anew,
-"remaining" goes on with what was left. For the last, one mark in the store says when the engine was last alive; what
-has passed since then does not count. The mark is written at a clean stop and every few seconds, so that after a crash
-the last saved value counts, and it is one small write however many timers run.
+An attempt that was under way when the process died may have had an effect: it is tried again with the same key, and
+counts. From the second attempt on it waits for its backoff: a step that kills the process must not do so as fast as it
+restarts. Timers go on by their policy: "deadline" keeps the moment, "restart" begins anew, "remaining" goes on with the
+time left. For the last, one mark in the store says when the engine was last alive; the time since then does not count.
+The mark is written at a clean stop and every few seconds. After a crash its last value counts, and it is one small
+write for all timers.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ from interlock.store.protocol import Store
 from interlock.store.values import OwedEffect, Row
 
 ALIVE = "alive_us"
-"""The note that says when an engine last looked after this store."""
+"""Name of the note with the time when an engine last ran on this store."""
 
 PAGE = 1_000
 
 log = logger_of("interlock.steps")
 
 
-def held_s(noted: dict[str, str], now_us: int) -> float:
-    """For how long nothing may be begun yet: others who had the workflows may not know that they moved here."""
-    return max(0, min(int(noted.get(HELD, "0")) - now_us, HELD_US)) / 1_000_000
+def held_s(notes: dict[str, str], now_us: int) -> float:
+    """Return the seconds before anything may begin: the previous owner may not yet know that the workflows moved."""
+    return max(0, min(int(notes.get(HELD, "0")) - now_us, HELD_US)) / 1_000_000
 
 
 class Rearm(Report):
-    """Timers whose policy says that the time while nobody was there does not count."""
+    """Recompute timers whose policy does not count the time without an engine."""
 
     __slots__ = ("alive_us",)
 
@@ -51,30 +51,30 @@ class Rearm(Report):
         self.alive_us = alive_us
 
     def decide(self, group: Group) -> object:
-        """Reckon their time anew."""
+        """Recompute the times of the workflow's timers."""
         staged = group.stage(self.workflow)
         if staged is not None:
             owed = staged.live.owed
-            timers = tuple(_rearmed(timer, self.alive_us, group.now_us) for timer in owed.timers)
+            timers = tuple(_rearm(timer, self.alive_us, group.now_us) for timer in owed.timers)
             staged.owe(msgspec.structs.replace(owed, timers=timers), group.now_us)
         return None
 
 
-def _rearmed(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
+def _rearm(timer: TimerRun, alive_us: int, now_us: int) -> TimerRun:
     if timer.policy == "deadline":
         return timer
-    gone_us = now_us - max(alive_us, timer.set_us)
-    at_us = now_us + timer.after_us if timer.policy == "restart" else timer.at_us + max(0, gone_us)
+    absent_us = now_us - max(alive_us, timer.set_us)
+    at_us = now_us + timer.after_us if timer.policy == "restart" else timer.at_us + max(0, absent_us)
     return msgspec.structs.replace(timer, at_us=at_us, set_us=now_us)
 
 
 class Rename(Report):
-    """A workflow is stored under a name that its state had before."""
+    """Store a workflow under the current name of its renamed state."""
 
     __slots__ = ()
 
     def decide(self, group: Group) -> object:
-        """Write the row as it was read: with the name of now."""
+        """Write the row as it was read: with the current name."""
         staged = group.stage(self.workflow)
         if staged is not None:
             staged.touch()
@@ -82,7 +82,7 @@ class Rename(Report):
 
 
 class Recovery:
-    """Brings everything that is owed back to life, page by page."""
+    """Takes up everything that is owed, page by page."""
 
     def __init__(
         self,
@@ -101,15 +101,15 @@ class Recovery:
         self._undo_attempts = undo_attempts
         self._chance = chance
 
-    async def run(self, alive_us: int, noted: dict[str, str]) -> int:
-        """Take up everything; returns how many workflows and effects were owed something.
+    async def run(self, alive_us: int, notes: dict[str, str]) -> int:
+        """Take up everything; return the number of workflows and effects that were owed something.
 
-        Slots and wakes are closed meanwhile: what this life begins must not be taken for what the last one left.
+        Slots and timers are closed meanwhile: new work must not be mistaken for work of the last process.
         """
         taken = 0
         await self.rename()
         for bound in self._machines.values():
-            before = owing_before(bound, noted)
+            before = owing_before(bound, notes)
             for state, node in bound.stored.items():
                 if node.step is not None or node.timers or node.unwinds_to is not None or state in before:
                     taken += await self._state(bound.name, state, alive_us)
@@ -118,12 +118,12 @@ class Recovery:
         return taken
 
     async def rename(self) -> None:
-        """Store workflows under the names that their states have now, so that they are found by them."""
+        """Store workflows under the current names of their states, so that they are found by them."""
         for bound in self._machines.values():
             await self._rename(bound)
 
     async def rearm(self, machine: str, alive_us: int) -> None:
-        """Only the timers of a machine that do not count the time while nobody was there."""
+        """Recompute only the machine's timers that do not count the time without an engine."""
         for state, node in self._machines[machine].stored.items():
             cursor = None
             while any(timer.policy != "deadline" for timer in node.timers):
@@ -139,7 +139,7 @@ class Recovery:
                 continue
             while rows := (await self._store.find(bound.name, old, after=None, limit=PAGE)).rows:
                 if await self._take([Rename(row.id) for row in rows]):
-                    break  # What cannot be read cannot be renamed; the log says which.
+                    break  # Unreadable workflows cannot be renamed; the log names them.
 
     async def _state(self, machine: str, state: str, alive_us: int) -> int:
         taken, cursor = 0, None
@@ -154,7 +154,7 @@ class Recovery:
                 return taken
 
     async def _take(self, reports: Sequence[Report]) -> int:
-        """Bring the reports, and leave out workflows that cannot be read; returns how many those are."""
+        """Submit the reports, and skip unreadable workflows; return the number skipped."""
         answers = await asyncio.gather(*map(self._pipeline.admit, reports), return_exceptions=True)
         broken = 0
         for report, answer in zip(reports, answers, strict=True):
@@ -201,7 +201,7 @@ class Recovery:
             if effect.attempts:
                 self._pipeline.means.recovered.add(effect.id)
             if declared is not None and effect.attempts > 1:
-                # A crash may have ended its last attempt. If it failed, its time may have come since: a little later.
+                # A crash may have ended its last attempt. If it failed, its time may have come since: wait a little.
                 delay_s = crash_of(effect.attempts, declared.retry, self._chance.fraction()).delay_s
                 wake_us = max(effect.wake_us, self._store.now_us() + int(delay_s * 1_000_000))
                 effect = msgspec.structs.replace(effect, wake_us=wake_us)

@@ -1,8 +1,8 @@
-"""What wants to move a workflow from inside: results of steps and undos, timers, slots that are free, crashes.
+"""Reports that move a workflow from inside: results of steps and undos, timers, free slots, crashes.
 
-A result belongs to one visit, one key and one lease token. If the workflow has moved on meanwhile, or another attempt
-has taken over, it is late: it is told to observers and changes nothing (G5: a result is applied at most once). Reports
-never pass admission.
+A result belongs to one visit, one key and one lease token. It is late if the workflow has moved on meanwhile, or
+another attempt has taken over. A late result changes nothing, and observers get a signal (G5: a result is applied at
+most once). Reports never pass admission.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ from interlock.runtime.staging import Staged, replace
 from interlock.store.values import Letter, letter_error
 
 ERROR_CHARACTERS_MAX = 2_000
-"""How much of an error's text is kept."""
+"""Characters kept of an error's text."""
 
 
 class Late(msgspec.Struct, frozen=True):
-    """The answer to a report that came too late."""
+    """The answer to a late report."""
 
     workflow: str
     run: str
 
 
 class Bug(msgspec.Struct, frozen=True):
-    """The answer to a report that was applied, in which code of the user went wrong."""
+    """The answer to an applied report in which user code failed."""
 
     error: InterlockError
     run: str
@@ -51,36 +51,36 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
     retryable: bool
     delay_s: float = 0.0
-    """How long to wait before the next one, if there is one."""
+    """Seconds to wait before the next attempt, if there is one."""
     unknown: bool = True
-    """It may have had an effect all the same."""
+    """Whether the attempt may have had an effect."""
     kind: Kind = Kind.INFRASTRUCTURE
     counted: bool = True
     """False for a probe of a dependency that was down: what it found out is not this workflow's fault (C4)."""
     traceback: str = ""
-    """Of the last attempt; empty for one that is retried, whose traceback no letter keeps."""
+    """Traceback of the last attempt; empty for one that is retried, whose traceback no letter keeps."""
 
     @property
     def outcome(self) -> str:
-        """In the words of StepAttempted."""
+        """The outcome as StepAttempted names it."""
         if self.error == "timeout":
             return "timeout"
         return "retryable" if self.retryable else "non_retryable"
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The error and its message in one line."""
         return f"{self.error}: {self.message}" if self.message else self.error
 
 
 CRASHED = Failure("crashed", "the process ended during the attempt", retryable=True)
 
 UNDO_RETRY = Retry()
-"""The waits of undos without a `retry`; how often they are tried is a setting of the engine."""
+"""The backoff of undos without a `retry`; their number of attempts is a setting of the engine."""
 
 
 class Report(ABC):
-    """What all reports have; nobody waits for their answer."""
+    """The fields that all reports have; no caller waits for their answer."""
 
     __slots__ = ("conflicts", "future", "key", "look", "workflow")
 
@@ -97,20 +97,20 @@ class Report(ABC):
 
     @abstractmethod
     def decide(self, group: Group) -> object:
-        """As every envelope."""
+        """Decide the report, as every envelope."""
 
 
 class Look(Report):
-    """The time of something has come, or a slot is free: fire the timer, begin the attempt."""
+    """Fire due timers and begin a due attempt, when a time has come or a slot is free."""
 
     __slots__ = ()
 
     def decide(self, group: Group) -> object:
-        """Do whatever is due. What is not due yet is looked at again when it is."""
+        """Do what is due. What is not due yet is looked at again when it is."""
         try:
             staged = group.stage(self.workflow)
         except Exception:
-            group.means.places.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            group.means.places.decline(self.workflow)  # An unreadable workflow must not keep a slot for ever.
             raise
         places = group.means.places
         if staged is None:
@@ -121,18 +121,18 @@ class Look(Report):
         if staged.live.snapshot.visit != visit:
             places.decline(self.workflow)
             return refused
-        current = None if gone(staged, group) else staged.live.owed.current
+        current = None if give_up_missing_step(staged, group) else staged.live.owed.current
         if current is not None and not current.started and due(current, group.now_us):
             if not staged.begin(group.means):
                 places.wait(self.workflow, *place_of(staged.live, group.means), staged.live.row.created_us)
         else:
-            # It may have been called to a place that it has no use for any more.
+            # It may have been called to a slot that it no longer needs.
             places.decline(self.workflow)
         return refused
 
 
 def due(current: StepRun | UndoRun, now_us: int) -> bool:
-    """Whether the next attempt may begin now. Whatever is parked begins as soon as there is a place for it."""
+    """Whether the next attempt may begin now. A parked one begins as soon as there is a slot and a permit."""
     return current.parked or (current.retry_us or 0) <= now_us
 
 
@@ -145,7 +145,7 @@ def fire_timers(staged: Staged, group: Group) -> Exception | None:
 
 
 def _fire(staged: Staged, group: Group, timer: TimerRun) -> Exception | None:
-    """Send a timer's event. A machine that says no has had its chance: the timer is gone, and the refusal is told."""
+    """Send a timer's event and remove the timer. Returns the refusal if the machine refuses it."""
     owed = staged.live.owed
     staged.owe(replace(owed, timers=tuple(each for each in owed.timers if each is not timer)), group.now_us)
     live = staged.live
@@ -163,7 +163,7 @@ def _due(timers: tuple[TimerRun, ...], now_us: int) -> TimerRun | None:
 
 
 class Result(Report):
-    """What is said of one attempt."""
+    """The result of one attempt."""
 
     __slots__ = ("lease", "run", "token", "visit")
 
@@ -171,13 +171,13 @@ class Result(Report):
         super().__init__(workflow)
         self.visit = visit
         self.lease = lease
-        """Under which the attempt ran, where others may take it over (G4)."""
+        """Lease token of the attempt, where other processes may take it over (G4)."""
         self.run = run.key
-        """The idempotency key of what is reported on."""
+        """The idempotency key of the run."""
         self.token = run.token
 
     def _staged(self, group: Group) -> Staged | None:
-        """The workflow, if it is still the visit, the run and the attempt that this is about."""
+        """Stage the workflow; None if its visit, run or attempt has changed since."""
         staged = group.stage(self.workflow)
         if staged is None or staged.live.snapshot.visit != self.visit:
             return None
@@ -187,7 +187,7 @@ class Result(Report):
         return staged if staged.live.row.lease == self.lease else None
 
     def decide(self, group: Group) -> object:
-        """Apply it, unless it is late."""
+        """Apply the result, unless it is late."""
         staged = self._staged(group)
         if staged is None:
             return Late(self.workflow, self.run)
@@ -195,7 +195,7 @@ class Result(Report):
 
     @abstractmethod
     def _apply(self, staged: Staged, group: Group) -> object:
-        """What it does to the workflow."""
+        """Change the staged workflow."""
 
 
 class Returned(Result):
@@ -204,7 +204,7 @@ class Returned(Result):
     __slots__ = ("event",)
 
     def __init__(self, workflow: str, visit: int, run: StepRun, lease: int, event: Event) -> None:
-        # As the two above it would, and a third of the price: there is one of these per transition.
+        # Sets the fields of both base classes directly, at a third of the cost: there is one per transition.
         self.workflow = workflow
         self.visit = visit
         self.lease = lease
@@ -223,9 +223,9 @@ class Returned(Result):
             decision = decide.decide(live.bound.table, live.snapshot, self.event, result=True)
             staged.move(decision, group.means, result=True)
         except (RequestError, UserCodeError) as error:
-            # A result that the machine refuses counts as a failure for good, without effect. Anything else that is
-            # wrong with it (a full undo log, an action that raises, a context that is too large) says nothing about
-            # what happened outside: that is unknown, and is undone.
+            # A result that the machine refuses counts as a failure for good, without effect. Other errors (a full undo
+            # log, an action that raises, a context that is too large) leave the effect outside unknown, so it is
+            # undone.
             unknown = not isinstance(error, Refusal)
             failure = _failure_of(error, unknown=unknown)
             return _failed(staged, group, failure) or (Bug(error, self.run) if _is_bug(error) else None)
@@ -252,7 +252,7 @@ class Interrupted(Result):
     __slots__ = ()
 
     def _apply(self, staged: Staged, group: Group) -> object:
-        """Give the attempt back; what it has done is unknown."""
+        """Take the attempt off the count; its effect is unknown."""
         owed = staged.live.owed
         if owed.run is not None:
             run = replace(owed.run, attempts=owed.run.attempts - 1, started=False, unknown=True)
@@ -264,7 +264,7 @@ class Interrupted(Result):
 
 
 class Crashed(Report):
-    """The process died while an attempt was under way. It may have happened, it counts, and it is tried again."""
+    """The process died during an attempt. It may have had an effect, it counts, and it is tried again."""
 
     __slots__ = ("attempts_max", "fraction")
 
@@ -286,7 +286,7 @@ def crashed(staged: Staged, group: Group, attempts_max: int, fraction: float | N
     """End the attempt that was under way, if there is one. Without a `fraction` the next one begins immediately."""
     live = staged.live
     current = live.owed.current
-    if current is None or not current.started or gone(staged, group):
+    if current is None or not current.started or give_up_missing_step(staged, group):
         return
     if isinstance(current, StepRun):
         step = live.bound.table.nodes[live.snapshot.state._name_].step
@@ -309,8 +309,8 @@ def crash_of(attempts: int, retry: Retry, fraction: float | None) -> Failure:
     return replace(CRASHED, delay_s=retry.delay_s(attempts - 1, fraction))
 
 
-def gone(staged: Staged, group: Group) -> bool:
-    """Leave it to a person when a step is owed that the machine, changed meanwhile, does not have any more."""
+def give_up_missing_step(staged: Staged, group: Group) -> bool:
+    """Give up a step that the changed machine no longer has, and leave it to a person. Returns whether it did."""
     live = staged.live
     run = live.owed.run
     if run is None or live.owed.dead is not None or live.bound.table.nodes[live.snapshot.state._name_].step is not None:
@@ -337,12 +337,12 @@ def _failed(staged: Staged, group: Group, failure: Failure) -> object:
     if failure.kind.is_operators:
         _give_up(staged, group, replace(owed, run=run), "step", step.name, run, failure)
         return None
-    told = StepFailure(
+    step_failure = StepFailure(
         step=step.name, error=failure.error, message=failure.message, attempts=run.attempts, unknown=run.unknown
     )
     bug: Bug | None = None
     try:
-        decision = decide.fail(live.bound.table, live.snapshot, told)
+        decision = decide.fail(live.bound.table, live.snapshot, step_failure)
         if decision is not None:
             staged.move(decision, group.means)
             return None
@@ -360,22 +360,22 @@ def _failure_of(error: InterlockError, *, unknown: bool) -> Failure:
 
 
 def _is_bug(error: InterlockError) -> bool:
-    """Whether the code of the user is wrong: an action that raises, a step that returns what is no event."""
+    """Whether user code is wrong: an action raised, or a step returned an object that is not an event."""
     return isinstance(error, UserCodeError | InvalidPayload)
 
 
 class Undone(Result):
-    """An undo is done."""
+    """The success of an undo."""
 
     __slots__ = ()
 
     def _apply(self, staged: Staged, group: Group) -> object:
-        """On to the next one, or out of the unwinding state."""
+        """Begin the next undo, or leave the unwinding state."""
         return undone(staged, group)
 
 
 def undone(staged: Staged, group: Group) -> object:
-    """The newest undo is dealt with: on to the next one, or out of the unwinding state."""
+    """Remove the newest undo, then begin the next one or leave the unwinding state."""
     live = staged.live
     rest = live.owed.undos[1:]
     staged.owe(replace(live.owed, undos=rest, dead=None, letter=""), group.now_us)

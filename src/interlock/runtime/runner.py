@@ -1,8 +1,8 @@
-"""Acts on what has become durable: begins attempts of steps, undos and effects, and reports how they ended.
+"""The runner: begins attempts of steps, undos and effects after the commit, and reports their results.
 
-An attempt runs only after the commit that counts it (G5), with the key that commit stored. It is cancelled when its
-time is over or its workflow moves on; what it then still says is late. Attempts hold slots, so that a burst of
-workflows is a queue of names and not a pile of tasks (G6).
+An attempt runs only after the commit that counts it (G5), with the key that commit stored. It is cancelled when it
+times out or its workflow moves on; its result is then late. Attempts hold slots, so that a burst of workflows is a
+queue of names and not a pile of tasks (G6).
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from interlock.store.values import OwedEffect, Row
 log = logger_of("interlock.steps")
 
 CANCEL_S = 5.0
-"""How long a closing engine waits for attempts that it has cancelled."""
+"""Seconds a closing engine waits for attempts that it has cancelled."""
 
 
 KNOWN_MAX = 500
-"""Workflows in a line that stay in memory; those behind them are read again when they are called."""
+"""Workflows of a wait queue that stay in memory; later ones are read again when they are called."""
 
 
 class Runner(Attempting):
@@ -52,9 +52,9 @@ class Runner(Attempting):
         self._working = working
         self._opening: asyncio.TimerHandle | None = None
         self._effects: dict[str, OwedEffect] = {}
-        """Effects that wait for their time or for a place."""
+        """Effects that wait for their time or for a slot."""
         self.unbegun: dict[str, OwedEffect] = {}
-        """Effects that waited for a place when the engine stopped."""
+        """Effects that waited for a slot when the engine stopped."""
         self._tracing = pipeline.means.tracing
         self.threads = StepThreads(self._attempts, settings.threads_max)
         self.places = pipeline.means.places
@@ -70,7 +70,7 @@ class Runner(Attempting):
     # --- what is owed ------------------------------------------------------------------------------------------------
 
     def act(self, staged: Staged) -> None:
-        """The workflow stands here, durably: stop what belongs to the past, begin what is owed."""
+        """Act on a durable change: cancel the attempt that no longer applies, begin what is owed."""
         live = staged.live
         owed, workflow = live.owed, live.row.id
         current = owed.current
@@ -87,13 +87,13 @@ class Runner(Attempting):
                 if timer not in owed.timers:
                     self._wakes.drop(timer.at_us, workflow)
             self.arm(workflow, owed)
-        # Behind the timers: a retry may be due at the very moment of a timer that was dropped.
-        if staged.held is not None:
-            self._begin(live, staged.held)
+        # After the timers: a retry may be due at the very moment of a timer that was dropped.
+        if staged.attempt_pass is not None:
+            self._begin(live, staged.attempt_pass)
         elif current is not None and current is not before.current:
             self.wait_for(live.bound, live.row, owed)
-        for effect, held in staged.begins:
-            self._begin_effect(live, effect, held)
+        for effect, pass_ in staged.begins:
+            self._begin_effect(live, effect, pass_)
         if staged.effects or staged.effects_again:
             begun = [effect for effect, _ in staged.begins]
             for effect in (*staged.effects, *(effect for effect, _ in staged.effects_again)):
@@ -101,13 +101,13 @@ class Runner(Attempting):
                     self.owe_effect(effect)
 
     def resume(self, bound: Bound, row: Row, owed: Owed) -> None:
-        """Wait for whatever the workflow is owed, as it was found in the store."""
+        """Wait for what the workflow is owed, as it was found in the store."""
         if owed.current is not None:
             self.wait_for(bound, row, owed)
         self.arm(row.id, owed)
 
     def wait_for(self, bound: Bound, row: Row, owed: Owed) -> None:
-        """Begin the attempt when its time has come and there is a place."""
+        """Begin the attempt when its time has come and there is a slot."""
         workflow, current = row.id, owed.current
         assert current is not None
         if current.retry_us is not None and not current.parked:
@@ -116,10 +116,10 @@ class Runner(Attempting):
             slots, line, kind = place_in(bound, row.state, owed, self._pipeline.means)
             self.places.wait(workflow, slots, line, kind, row.created_us)
             if line is not None and len(line) > KNOWN_MAX:
-                self._pipeline.let_go(workflow)  # G6: a line that grows and grows is names, not workflows.
+                self._pipeline.let_go(workflow)  # G6: a long queue holds names, not workflows.
 
     def open(self, held_s: float = 0.0) -> None:
-        """Everything that was owed is known: begin, or begin that much later."""
+        """Begin attempts, now or after `held_s` seconds; everything that was owed is known."""
         if held_s > 0:
             self._opening = asyncio.get_running_loop().call_later(held_s, self.open)
             return
@@ -127,7 +127,7 @@ class Runner(Attempting):
         self._wakes.open()
 
     def look(self, workflow: str) -> None:
-        """See what is due for the workflow."""
+        """Queue a look at what is due for the workflow."""
         self._pipeline.add(Look(workflow))
 
     def arm(self, workflow: str, owed: Owed) -> None:
@@ -148,23 +148,23 @@ class Runner(Attempting):
             self._pipeline.add(EffectBegun(effect, self._keep_effect))
 
     def _keep_effect(self, effect: OwedEffect) -> None:
-        """It waits for a place."""
+        """Keep the effect until there is a slot."""
         self._effects[effect.id] = effect
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, live: Live, held: Pass) -> None:
+    def _begin(self, live: Live, pass_: Pass) -> None:
         owed, workflow, begun_s = live.owed, live.row.id, self._teller.begun_s()
         if owed.run is not None:
             step = live.bound.table.nodes[live.snapshot.state._name_].step
             assert step is not None
-            attempt = Attempt(workflow, owed.run.key, step.timeout_s, held)
+            attempt = Attempt(workflow, owed.run.key, step.timeout_s, pass_)
             attempt.heartbeat_s = step.heartbeat_s
             attempt.overdue = lambda: self._overdue_step(live, attempt, begun_s)
             coroutine = self._step(live, attempt, begun_s)
             name, kind, number, first = step.name, "step", owed.run.attempts, owed.run.token == 1
         else:
-            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, held)
+            attempt = Attempt(workflow, owed.undos[0].key, self._settings.undo_timeout_s, pass_)
             attempt.overdue = lambda: self._overdue_undo(live, attempt, begun_s)
             attempt.again = lambda: Interrupted(workflow, live.snapshot.visit, owed.undos[0], attempt.lease)
             coroutine = self._undo(live, attempt)
@@ -179,14 +179,14 @@ class Runner(Attempting):
         else:
             self._go(attempt, coroutine)
 
-    def _begin_effect(self, live: Live, effect: OwedEffect, held: Pass) -> None:
+    def _begin_effect(self, live: Live, effect: OwedEffect, pass_: Pass) -> None:
         bound = live.bound
         if effect.name not in bound.effects:
-            gone = Failure("no-effect", "the machine has no such effect any more", retryable=False)
-            held.leave("abandoned")
-            self._pipeline.add(EffectFailed(effect, gone, attempts_max=effect.attempts))
+            failure = Failure("no-effect", "the machine has no such effect any more", retryable=False)
+            pass_.leave("abandoned")
+            self._pipeline.add(EffectFailed(effect, failure, attempts_max=effect.attempts))
             return
-        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, held, is_effect=True)
+        attempt = Attempt(effect.workflow, effect.id, bound.effects[effect.name].timeout_s, pass_, is_effect=True)
         if self._tracing is not None:
             number = effect.attempts
             attempt.follow(self._tracing, live.row, live.owed.trace, effect.name, "effect", number, first=number == 1)
@@ -195,11 +195,11 @@ class Runner(Attempting):
         self._go(attempt, self._effect(bound, effect, attempt, begun_s))
 
     async def drain(self, limit_s: float) -> None:
-        """Begin nothing more, wait for what runs, then cancel it; an attempt that is cancelled here is not counted."""
+        """Begin nothing more, wait for what runs, then cancel it. A cancelled attempt is not counted."""
         if self._opening is not None:
             self._opening.cancel()
         self.places.close()
-        await self._pipeline.idle()  # An attempt that is counted in a group on its way begins, and is waited for.
+        await self._pipeline.idle()  # Wait for attempts counted in a group on its way: they still begin.
         self._working = False
         self.unbegun.update(self._effects)
         self._effects.clear()
@@ -213,10 +213,10 @@ class Runner(Attempting):
                 await self.threads.give_up(CANCEL_S)
                 stuck = {task for task in stuck if not task.done()}
             if stuck:
-                log.error("%d attempts do not end although they were cancelled; they are left behind.", len(stuck))
+                log.error("%d attempts do not end although they were cancelled; they go on running.", len(stuck))
                 break
         await self.threads.give_up(CANCEL_S)
         self._deadlines.close()
 
     async def _give_back(self) -> None:
-        """Nothing more begins here. Where other processes work on the store they may have what has not begun."""
+        """Give work that has not begun to other processes, where they share the store."""

@@ -1,6 +1,6 @@
 """The settings of an engine: every bound and every wait has its name here (G6).
 
-They are given by name to `Engine.open`, together with those of the lane below it.
+Callers pass them by name to `Engine.open`, together with those of the lane below it.
 """
 
 import math
@@ -20,26 +20,26 @@ RANGES: dict[str, tuple[float, float]] = {
     "poll_s": (0.001, math.inf),
     "settle_s": (0, math.inf),
 }
-"""The least and the most of a setting; of all others at least 1."""
+"""The least and the most of a setting; all others are at least 1."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine waits for and what it bounds."""
+    """Bounds and waits of an engine."""
 
     drain_s: float = 5.0
     """How long a closing engine waits for running steps before it cancels them."""
 
     steps_max: int = 1_000
-    """Attempts of steps under way at once; more of them wait for a slot."""
+    """Concurrent attempts of steps; more of them wait for a slot."""
 
     undos_max: int = 200
-    """Attempts of undos under way at once: compensation has slots of its own, and works while all steps are stuck."""
+    """Concurrent attempts of undos: compensation has slots of its own, and works while all steps are stuck."""
 
     effects_max: int = 200
-    """Attempts of effects under way at once."""
+    """Concurrent attempts of effects."""
 
     threads_max: int = 64
-    """Threads of blocking steps, undos and effects at once; more of them wait for a thread, within their timeout."""
+    """Concurrent threads of blocking steps, undos and effects; more of them wait for a thread, within their timeout."""
 
     undo_timeout_s: float = 30.0
     """How long one attempt of an undo may take."""
@@ -48,7 +48,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts of an undo that has no `retry` of its own, before it is a dead letter (C9, C18)."""
 
     snapshots_max: int = 20_000
-    """Workflows kept in memory; the one that was used longest ago goes first."""
+    """Workflows kept in memory; the least recently used is dropped first."""
 
     group_max: int = 1_000
     """Events, results and timers that are decided and made durable together."""
@@ -60,19 +60,19 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often workflows that stay too long and dead letters are looked for (B7); 0 turns it off."""
 
     debt_s: float = 60.0
-    """How long a workflow may be unwinding before its machine is told to be in debt (C9); 0 turns it off."""
+    """How long a workflow may be unwinding before its machine raises a debt alert (C9); 0 turns it off."""
 
     timers_saved_s: float = 10.0
     """How often the running time of timers with the policy "remaining" is saved; at most 10."""
 
     groups_max: int = 2
-    """On a shared store: groups under way at once. One is decided while the database writes another."""
+    """On a shared store: concurrent groups. One is decided while the database writes another."""
 
     poll_s: float = 1.0
-    """On a shared store: how often a worker looks for work that is due and that nobody told it about."""
+    """On a shared store: how often a worker looks for due work without a hint."""
 
     settle_s: float = 10.0
-    """On a shared store: how long an unknown outcome is looked into before the caller is told that it is unknown."""
+    """On a shared store: how long an unknown outcome is checked before the caller gets OutcomeUnknown."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -84,23 +84,23 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine takes in (C7). Results of steps, timers, undos and effects never pass it."""
+    """Limits on calls from outside (C7). Results of steps, timers, undos and effects are never limited."""
 
     rate_per_s: float | None = None
     """Calls per second in the long run; None: as many as come."""
 
     burst: float | None = None
-    """Calls at once above the rate; None: one second's worth."""
+    """Calls of a burst above the rate; None: one second's worth."""
 
     in_flight_max: int = 100_000
-    """Calls under way at once; for a start together with the workflows that wait for a place."""
+    """Concurrent calls; for a start together with the workflows that wait for a slot."""
 
     def __post_init__(self) -> None:
         if self.burst is not None and self.rate_per_s is None:
             raise DefinitionError(
                 f"Admission.burst is {self.burst!r}, and there is no rate_per_s.",
-                why="A burst is what may come at once above a rate.",
-                fix="Give rate_per_s too, or leave burst out.",
+                why="A burst is the number of calls that may exceed a rate for a moment.",
+                fix="Pass rate_per_s too, or leave burst out.",
                 rule="policy-out-of-range",
             )
         if self.in_flight_max < 1:

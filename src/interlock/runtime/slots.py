@@ -1,8 +1,8 @@
-"""How many attempts may be under way at once, and who waits for a place (G6).
+"""A bounded number of slots for concurrent attempts, and the queue of names that wait for one (G6).
 
-A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the store.
-Whoever is called has a place kept for it, and declines when it has no use for it any more, so that nobody overtakes the
-queue and no place is lost.
+A workflow that finds no free slot is not a task and not a closure: it is its id in a queue, and its row in the store. A
+called name has a slot kept for it, and declines it if it no longer needs it. So no name overtakes the queue, and no
+slot is lost.
 """
 
 from collections import deque
@@ -10,30 +10,30 @@ from collections.abc import Callable
 
 
 class Slots:
-    """A bounded number of places. `called` is told the next one in the queue when there is a place for it."""
+    """A bounded number of slots. `called` receives the next name of the queue when a slot is free for it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.free = 0
-        """None until it is open: nothing begins before everything that is owed has been taken up."""
+        """0 until `open`: nothing begins before everything that is owed has been taken up."""
         self.called: Callable[[str], None] | None = None
         self._closed = False
         self._waiting: deque[str] = deque()
         self._queued: set[str] = set()
         self._kept: set[str] = set()
-        """Those who were called and have not answered yet."""
+        """Names that were called and have not answered yet."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting names."""
         return len(self._waiting)
 
     def open(self) -> None:
-        """Give the places out, to those who wait first."""
+        """Release all slots, first to waiting names."""
         for _ in range(self.most):
             self.release()
 
     def reserve(self, name: str | None = None) -> bool:
-        """Take a place: the one that is kept for this name, or a free one if nobody waits for it."""
+        """Take the slot kept for this name, or a free one if the queue is empty."""
         if self._closed:
             return False
         if name is not None and name in self._kept:
@@ -45,25 +45,25 @@ class Slots:
         return True
 
     def release(self) -> None:
-        """Give a place back: to the next in the queue."""
+        """Give a slot back: to the next name in the queue."""
         self.free += 1
         self._call()
 
     def decline(self, name: str) -> None:
-        """Whoever was called has no use for the place, or never was: not having one is no error."""
+        """Give back the slot kept for this name. A name without one is ignored."""
         if name in self._kept:
             self._kept.discard(name)
             self.release()
 
     def wait(self, name: str) -> None:
-        """Be called when there is a place, which may be now. Whoever waits already keeps its turn."""
+        """Queue the name; the call may come immediately. A name already in the queue keeps its turn."""
         if self.most and name not in self._queued and name not in self._kept and not self._closed:
             self._queued.add(name)
             self._waiting.append(name)
             self._call()
 
     def close(self) -> None:
-        """No more places, and nobody waits any more: everything that is owed is in the store."""
+        """Close: no more slots, and an empty queue. Everything owed is in the store."""
         self._closed = True
         self._waiting.clear()
         self._queued.clear()

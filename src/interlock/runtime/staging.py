@@ -1,8 +1,8 @@
-"""From a decision to what is written: the next row, its history, and what the workflow is owed from then on.
+"""A workflow staged within a group: its next row, its history, and what it is owed afterwards.
 
-Several events of one workflow may be decided in one group, one after the other on the staged state; the store then sees
-one change with the last row and all of the history. Nothing here waits, and nothing here is undone: a group that is not
-committed is simply forgotten.
+Several events of one workflow may be decided in one group, one after the other on the staged state. The store then gets
+one change with the last row and all of the history. Nothing here waits or is rolled back: a group that is not committed
+is dropped.
 """
 
 from collections.abc import Sequence
@@ -35,19 +35,19 @@ replace = msgspec.structs.replace
 
 
 class Staged(msgspec.Struct, gc=False):
-    """One workflow within a group: where it stands, and everything that led there."""
+    """One workflow within a group: its current state and the changes that led there."""
 
     live: Live
     expected: int
     """The revision in the store; 0 for a workflow that this group starts."""
     before: Owed
-    """What was owed before this group."""
+    """The work owed before this group."""
     counts: tuple[int, int, int] | None = None
-    """What was counted before this group."""
+    """The counts before this group."""
     history: tuple[Happened, ...] = ()
     effects: tuple[OwedEffect, ...] = ()
     effects_again: tuple[tuple[OwedEffect, int], ...] = ()
-    """Tried before, and owed still; with the count of attempts that was known."""
+    """Effects tried before and still owed; each with its known count of attempts."""
     effects_dead: tuple[OwedEffect, ...] = ()
     effects_done: tuple[str, ...] = ()
     begins: tuple[tuple[OwedEffect, Pass], ...] = ()
@@ -56,31 +56,31 @@ class Staged(msgspec.Struct, gc=False):
     letters_gone: tuple[str, ...] = ()
     touched: bool = False
     ended: bool = False
-    """It is in a final state, and owed nothing more."""
+    """Whether it is in a final state, and owed nothing more."""
     kept: bool = False
-    """It unwinds while somebody's attempt is under way, which has to end before it is undone."""
-    held: Pass | None = None
+    """Whether it unwinds during an attempt of another worker, which has to end before it is undone."""
+    attempt_pass: Pass | None = None
     """The pass of the step or undo that this group begins."""
 
     waits: bool = False
-    """On a shared store: its step waits for its dependency in this process, which leases it meanwhile."""
+    """Whether its step waits in this process for its dependency, under a lease (shared stores)."""
 
     @property
     def reserved(self) -> bool:
         """Whether this group begins the step or an undo."""
-        return self.held is not None
+        return self.attempt_pass is not None
 
     @property
     def snapshot(self) -> AnySnapshot:
-        """What the next event is decided upon. An attempt that this group would begin has not happened yet."""
+        """The snapshot for the next event. An attempt that this group would begin has not happened yet."""
         snapshot = self.live.snapshot
-        if self.held is not None and snapshot.attempted:
+        if self.attempt_pass is not None and snapshot.attempted:
             run = self.live.owed.run
             return replace(snapshot, attempted=run is not None and run.unknown)
         return snapshot
 
     def change(self) -> Change:
-        """What the store is asked to do."""
+        """Return the change for the store."""
         return Change(
             self.live.row,
             self.expected,
@@ -97,8 +97,8 @@ class Staged(msgspec.Struct, gc=False):
         )
 
     def _hold(self) -> int:
-        """What becomes of the lease on the workflow: see `Change.hold`."""
-        if self.held is not None or self.waits:
+        """Return the change of the workflow's lease: see `Change.hold`."""
+        if self.attempt_pass is not None or self.waits:
             return HOLD
         if self.kept:
             return KEEP
@@ -114,22 +114,22 @@ class Staged(msgspec.Struct, gc=False):
         key_digest: bytes = b"",
         result: bool = False,
     ) -> None:
-        """Take the decision: the workflow stands where it says. Raises before anything is changed, or not at all."""
+        """Apply the decision to the staged workflow. Raises before anything is changed, or not at all."""
         live = self.live
         bound, row, before, snapshot = live.bound, live.row, live.snapshot, decision.snapshot
         now_us = means.now_us
         context, kept = row.context, before.context
         if snapshot.context is not kept or row.machine_version != bound.version:
-            # Also an unchanged one of another version: the row says that this version has written it. What is kept is
-            # what is stored (A10): the returned object belongs to user code, which may go on changing it.
+            # Also an unchanged context of another version: the row says that this version has written it. Memory keeps
+            # the stored form (A10): user code may go on changing the object that it returned.
             context, kept = _context(bound, decision.records[-1])
         history = self._history(decision, context, now_us, key, key_digest)
         owed = self._owed(decision, context, means, result=result)
         lease, holder = row.lease, row.holder if snapshot.visit == before.visit else ""
-        if self.waits or (self.held is not None and means.owner):
+        if self.waits or (self.attempt_pass is not None and means.owner):
             lease, holder = lease + 1, means.owner
         elif row.holder and owed.undos and not live.owed.undos and self._under_way:
-            # With another token: whoever holds the lease notices when it renews it.
+            # With another token: the lease's holder notices when it renews the lease.
             self.kept, lease, holder = True, lease + 1, row.holder
         node = bound.table.nodes[snapshot.state._name_]
         if means.tracing is not None:
@@ -188,7 +188,7 @@ class Staged(msgspec.Struct, gc=False):
         self.touched = True
 
     def touch(self) -> None:
-        """Write the row as it is, because something beside it changes."""
+        """Mark the row as changed, because something beside it changes."""
         if not self.touched:
             live = self.live
             row = replace(live.row, revision=self.expected + 1)
@@ -197,9 +197,9 @@ class Staged(msgspec.Struct, gc=False):
             self.ended = live.bound.table.nodes[live.snapshot.state._name_].final
 
     def begin(self, means: Means, *, called: bool = True) -> bool:
-        """Count the next attempt of what is owed, if there is a place for it. It begins when this is durable (G5).
+        """Count the next attempt of what is owed, if there is a slot. It begins when this is durable (G5).
 
-        Whoever was not called waits from the beginning: nothing is kept for it meanwhile.
+        With `called=False` nothing is kept for the workflow; it queues from the beginning.
         """
         live = self.live
         owed = live.owed
@@ -208,8 +208,10 @@ class Staged(msgspec.Struct, gc=False):
         if owed.current is None:
             return False
         slots, line, kind = place_of(live, means)
-        self.held = means.places.reserve(live.row.id if called else None, slots, line, kind, live.row.created_us)
-        if self.held is None:
+        self.attempt_pass = means.places.reserve(
+            live.row.id if called else None, slots, line, kind, live.row.created_us
+        )
+        if self.attempt_pass is None:
             return False
         if owed.run is not None:
             run = owed.run
@@ -235,11 +237,11 @@ class Staged(msgspec.Struct, gc=False):
         self.owe(owed, now_us)
 
     def give_up(self) -> None:
-        """Nothing of this has happened: the places that were kept for it are free."""
-        if self.held is not None:
-            self.held.leave("abandoned")
-        for _, held in self.begins:
-            held.leave("abandoned")
+        """Give back the passes of a group that was not committed."""
+        if self.attempt_pass is not None:
+            self.attempt_pass.leave("abandoned")
+        for _, pass_ in self.begins:
+            pass_.leave("abandoned")
 
     def _history(
         self,
@@ -267,7 +269,7 @@ class Staged(msgspec.Struct, gc=False):
                     key_digest,
                 ),
             )
-            key, key_digest = None, b""  # The key belongs to the first: what follows is the machine's own.
+            key, key_digest = None, b""  # The key belongs to the first; later records are the machine's own.
         return happened
 
     def _owed(  # noqa: C901, PLR0912 -- one case per command.
@@ -287,16 +289,16 @@ class Staged(msgspec.Struct, gc=False):
         run, timers, undos, dead, letter = None if result else owed.run, owed.timers, owed.undos, owed.dead, owed.letter
         trace = owed.trace
         for command in decision.commands:
-            kind = type(command)  # A match statement asks each class in turn, and this is paid with every move.
+            kind = type(command)  # A match statement tests each class in turn, and this runs with every move.
             if kind is StopStep:
-                if self.held is not None:
-                    self.held.leave("abandoned")
-                    self.held = None
+                if self.attempt_pass is not None:
+                    self.attempt_pass.leave("abandoned")
+                    self.attempt_pass = None
                 self.waits = False
                 run = None
             elif kind is RunStep:
-                # With a free slot the attempt begins as soon as this is durable, and is counted now: one that takes
-                # the process with it must not be tried for ever.
+                # With a free slot the attempt begins as soon as this is durable. It is counted now: an attempt that
+                # kills the process must not be tried for ever.
                 run = self._first(command, bound, means)  # type: ignore[arg-type]
             elif kind is StopTimers:
                 timers = ()
@@ -310,11 +312,11 @@ class Staged(msgspec.Struct, gc=False):
             else:
                 undos = _undos(bound, command, past, means.ids)  # type: ignore[arg-type]
         if snapshot.visit != live.snapshot.visit:
-            # Commands stop what the machine has now; what an older definition of it has left is over as well.
+            # Commands stop what the machine has now; timers and runs of its older definition end as well.
             run = None if run is owed.run else run
             timers = tuple(timer for timer in timers if not any(timer is old for old in owed.timers))
             if letter:
-                # The workflow has left what had given up: nobody needs to look at that any more.
+                # The workflow has left the state that gave up: no person needs to look at its letter.
                 self.letters_gone += (letter,)
             dead, letter = None, ""
             node = bound.table.nodes[snapshot.state._name_]
@@ -325,14 +327,14 @@ class Staged(msgspec.Struct, gc=False):
         return Owed(run, timers, past, undos, dead, letter, trace)
 
     def _first(self, command: RunStep, bound: Bound, means: Means) -> StepRun:
-        """The run of a step that has just been entered, begun if there is a place for it."""
+        """Return the run of a step that was just entered, begun if there is a slot."""
         places = means.places
         step = bound.table.steps[command.step].step
         assert step is not None
         line = means.line(step.dependency)
-        self.held = places.reserve(None, places.steps, line, "first", self.live.row.created_us)
+        self.attempt_pass = places.reserve(None, places.steps, line, "first", self.live.row.created_us)
         key = fresh_key(command.step, means.ids)
-        if self.held is not None:
+        if self.attempt_pass is not None:
             return StepRun(key, 1, 1, started=True)
         if line is None or not means.owner:
             return StepRun(key)
@@ -341,19 +343,19 @@ class Staged(msgspec.Struct, gc=False):
         return StepRun(key) if parks_s is None else StepRun(key, retry_us=later_us(means, parks_s), parked=True)
 
     def begin_effect(self, effect: OwedEffect, means: Means, *, again: bool = False) -> bool:
-        """Count the effect's next attempt, if there is a place for it."""
+        """Count the effect's next attempt, if there is a slot."""
         line = effect_line(self.live.bound, effect, means)
         kind = effect_kind(effect, means)
         # A new effect has another id when this group is decided again: nothing may be kept for the first one.
-        held = means.places.reserve(
+        pass_ = means.places.reserve(
             effect.id if again else None, means.places.effects, line, kind, self.live.row.created_us
         )
-        if held is None:
+        if pass_ is None:
             return False
         means.recovered.discard(effect.id)
         known = effect.attempts
         effect = replace(effect, attempts=known + 1)
-        self.begins += ((effect, held),)
+        self.begins += ((effect, pass_),)
         if again:
             self.effects_again += ((effect, known),)
         else:
@@ -362,10 +364,10 @@ class Staged(msgspec.Struct, gc=False):
 
 
 def _context(bound: Bound, record: Record[Enum, object]) -> tuple[bytes, object]:
-    """The context of a record as it is stored, and as it is read back.
+    """Return the context of a record as it is stored, and as it is read back.
 
-    Raises UserCodeError: an action has made it. Raises InvalidPayload if the event already cannot be stored,
-    because then the action has only passed on what the caller sent.
+    Raises UserCodeError: an action has made it. Raises InvalidPayload if the event already cannot be stored, because
+    then the action has only passed on what the caller sent.
     """
     try:
         return bound.codec.stored_context(record.context)
@@ -385,13 +387,13 @@ def _timer(bound: Bound, command: StartTimer, now_us: int) -> TimerRun:
 
 
 def _past(bound: Bound, log: Sequence[Run], owed: Owed) -> tuple[PastRun, ...]:
-    """The undo log with the key of each run: the running one's key, or the one it was logged with."""
+    """Return the undo log with the key of each run: the running one's key, or the one it was logged with."""
     known = {(each.step, each.visit): each for each in owed.past}
     runs: list[PastRun] = []
     for run in log:
         before = known.get((run.step, run.visit))
         if before is not None and (before.event is not None or run.done is None):
-            runs.append(before)  # What was done stays as it was.
+            runs.append(before)  # Finished runs stay unchanged.
             continue
         key = before.key if before is not None else owed.run.key if owed.run is not None else ""
         event = None if run.done is None else event_text(run.done)

@@ -1,12 +1,12 @@
-"""The stall detector: looks on a schedule for what stays too long, gave up or is undone too late, and tells once (B7).
+"""The stall detector: finds workflows that stay too long, give up or unwind too late, on a schedule (B7).
 
 A workflow is stalled when it is active and longer in its state than the state's declared dwell; states without a dwell
-are not looked at. Each is told once per visit, each letter once, and told again as resolved when it is over. What was
-told is noted in the store, and of several processes one has the turn to look: see `interlock.runtime.alerts.ledger`.
+are not checked. Each raises one alert per visit, each letter one, and each alert is resolved when it is over. Raised
+alerts are stored, and one process at a time has the turn to look: see `interlock.runtime.alerts.ledger`.
 
-G6: at most `limit` stalled workflows and as many letters are told and remembered one by one, longest first; one more
-alert stands for all beyond. Undos that are late are told as one alert per machine, with a count that is bounded by the
-same limit. Nothing here can hold up or end an engine.
+G6: at most `limit` stalled workflows and as many letters have an alert of their own, longest first; one more alert
+stands for all others. Late undos raise one alert per machine, with a count bounded by the same limit. A failure here
+never delays or ends an engine.
 """
 
 import asyncio
@@ -21,38 +21,38 @@ from interlock.errors import DefinitionError
 from interlock.redaction import logger_of
 from interlock.runtime.alerts.alarms import Alarms
 from interlock.runtime.alerts.alert import Alert, Debt, debt_alert, key, letter_alert, more_alert, stalled_alert
-from interlock.runtime.alerts.ledger import Ledger, Told, Turn
+from interlock.runtime.alerts.ledger import Ledger, OpenAlerts, Turn
 from interlock.store.protocol import Store
 from interlock.store.values import Row
 
 DEBT_S = 60.0
-"""How long a workflow may be unwinding before it counts as late."""
+"""Seconds a workflow may be unwinding before it counts as late."""
 
 STALLS_MAX = 100
-"""Stalled workflows, and dead letters, that are told one by one at the same time."""
+"""Stalled workflows, and dead letters, that have an alert of their own at the same time."""
 
 _COUNTED = 4
-"""So many times the limit is read, to say how many more there are; beyond that it says "at least"."""
+"""The detector reads this multiple of the limit to count the others; beyond that it says "at least"."""
 
 _Single = Literal["stalled", "dead_letter"]
-"""The kinds that are told one by one."""
+"""The kinds with one alert per workflow or letter."""
 
 _LOG = logger_of("interlock.alerts")
 
 
 QUIET_S_MAX = 4 * 3_600.0
-"""The longest time without a look in virtual time, where nothing is written and nothing can be late before."""
+"""The longest pause between looks in virtual time, where nothing is written and nothing can be late before."""
 
 QUIET_REAL_S_MAX = 300.0
-"""The same on a real clock: a clock may be set, and a suspended machine counts no time for its timers."""
+"""The longest pause on a real clock, which may be set; a suspended machine counts no time for its timers."""
 
 
 class HasNodes(Protocol):
-    """What the detector needs to know of a compiled machine."""
+    """The states of a compiled machine."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The states."""
+        """The states by name."""
         ...
 
 
@@ -61,29 +61,29 @@ class HasTable(Protocol):
 
     @property
     def table(self) -> HasNodes:
-        """It, compiled."""
+        """The compiled machine."""
         ...
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What one look changed: the alerts that began, and those that are over."""
+    """The alerts that one look raised and resolved."""
 
     raised: tuple[Alert, ...]
     resolved: tuple[Alert, ...]
 
 
-class _Seen(msgspec.Struct):
-    """What one look found of one kind, by its key."""
+class _Found(msgspec.Struct):
+    """The alerts that one look found of one kind, by key."""
 
     alerts: dict[str, Alert]
     visits: dict[str, tuple[str, int]]
-    """Of stalled workflows: which visit of which workflow it is."""
+    """The workflow and visit of each stalled alert."""
     whole: bool
-    """There is nothing beyond what was read."""
+    """Whether the store had no more than was read."""
 
 
 class StallDetector:
-    """Finds what needs a person and raises each once. Run it as a task, and cancel that to stop it."""
+    """Finds workflows that need a person and raises each once. Run it as a task, and cancel that to stop it."""
 
     def __init__(
         self,
@@ -115,23 +115,23 @@ class StallDetector:
         self._ledger = Ledger(store, machines, receivers)
         self._turn = Turn(store, machines, receivers, every_s)
         self._token: int | None = None
-        """Of the turn in which the last look was."""
+        """Token of the turn of the last look."""
         self._visits: dict[str, tuple[str, int]] = {}
         self._states: dict[str, tuple[str, str]] = {}
-        """Of everything that the last look found late: its machine and state."""
+        """Machine and state of everything that the last look found late."""
         self.still = False
-        """Nothing was written since the last look began; the engine calls `stir` when it writes."""
+        """Whether nothing was written since the last look began; the engine calls `stir` when it writes."""
         self._waking: asyncio.Future[None] | None = None
-        self._remember(Told())
+        self._remember(OpenAlerts())
 
     async def run(self, *, once: bool = False) -> None:
-        """Look again and again until it is cancelled; a look that fails is told in the log and followed by the next."""
+        """Look repeatedly until cancelled. A look that fails is logged, and the next one follows."""
         try:
-            await self._looking(once=once)
+            await self._look_on(once=once)
         finally:
             await self._turn.give_up()
 
-    async def _looking(self, *, once: bool) -> None:
+    async def _look_on(self, *, once: bool) -> None:
         looks, pause_s = 0, self._every_s
         while not once or looks == 0:
             looks += 1
@@ -154,13 +154,13 @@ class StallDetector:
             self.still = False
 
     def stir(self) -> None:
-        """The engine has written something while nothing was expected: look again."""
+        """Look again, because the engine has written something."""
         self.still = False
         if self._waking is not None and not self._waking.done():
             self._waking.set_result(None)
 
     async def _rest(self, limit_s: float) -> float:
-        """Wait until the engine writes something, at most for so long; returns how long it was."""
+        """Wait until the engine writes something, at most `limit_s`; return the seconds waited."""
         loop = asyncio.get_running_loop()
         self._waking = loop.create_future()
         begun_s, timer = loop.time(), loop.call_later(limit_s, self.stir)
@@ -172,10 +172,10 @@ class StallDetector:
         return loop.time() - begun_s
 
     async def _quiet_s(self, now_us: int) -> float:
-        """How many seconds the next looks would find nothing if nothing is written meanwhile; whole looks of them."""
+        """Return the seconds for which looks would find nothing if nothing is written; a multiple of the interval."""
         soonest_us = now_us + round(self._quiet_s_max * 1_000_000)
         for name, machine in self._machines.items():
-            # Of each state: how many are late, which come first, and when the next one is.
+            # Of each state: the number of late workflows, which come first, and when the next one is late.
             waits = [
                 (state, sum(each == (name, state) for each in self._states.values()), limit_s)
                 for state, limit_s in _dwells(machine).items()
@@ -191,28 +191,28 @@ class StallDetector:
         return max(0, looks - 1) * self._every_s
 
     async def look(self) -> Looked:
-        """Look once, tell what is new and what is over, and return both; nothing while another process looks."""
+        """Look once, send new and resolved alerts, and return both; nothing while another process has the turn."""
         if not await self._has_turn():
             return Looked((), ())
         now_us = self._store.now_us()
         late = await self._stalled(now_us)
         letters = await self._letters(now_us)
-        gone = await self._gone(late)
+        over = await self._no_longer_stalled(late)
         debts = await self._late_undos(now_us)
-        # Everything is known from here on: nothing below waits, so that a look is told wholly or not at all.
-        raised, resolved = self._compared("stalled", late, gone, now_us)
-        others, settled = self._compared(
-            "dead_letter", letters, set(self._told["dead_letter"]) - set(letters.alerts), now_us
+        # No await below: a look sends all of its alerts or none.
+        raised, resolved = self._update("stalled", late, over, now_us)
+        others, settled = self._update(
+            "dead_letter", letters, set(self._open_alerts["dead_letter"]) - set(letters.alerts), now_us
         )
-        self._visits = {key: late.visits.get(key) or self._visits[key] for key in self._told["stalled"]}
-        owing, paid = self._owing(debts, now_us)
+        self._visits = {key: late.visits.get(key) or self._visits[key] for key in self._open_alerts["stalled"]}
+        owing, paid = self._update_debts(debts, now_us)
         looked = Looked((*raised, *others, *owing), (*resolved, *settled, *paid))
         for alert in (*looked.resolved, *looked.raised):
             self._alarms.tell(alert)
         return looked
 
     async def _has_turn(self) -> bool:
-        """Whether to look: what the one before has told is known then, and what was told from here is kept."""
+        """Take the turn to look. A new turn loads the stored alerts; a turn that goes on saves them."""
         token = await self._turn.take()
         if token is None:
             self._token = None
@@ -220,29 +220,29 @@ class StallDetector:
             self._remember(await self._ledger.read())
             self._token = token
         elif self._alarms.idle:
-            singles = (alert for told in self._told.values() for alert in told.values())
+            singles = (alert for alerts in self._open_alerts.values() for alert in alerts.values())
             await self._ledger.save((*singles, *self._more.values(), *self._debts.values()), self._visits)
         return token is not None
 
-    def _remember(self, told: Told) -> None:
-        """Go on from what was told, and from nothing else."""
-        self._told: dict[_Single, dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
+    def _remember(self, stored: OpenAlerts) -> None:
+        """Replace the open alerts with the stored ones."""
+        self._open_alerts: dict[_Single, dict[str, Alert]] = {"stalled": {}, "dead_letter": {}}
         self._more: dict[_Single, Alert] = {}
         self._debts: dict[str, Alert] = {}
-        """By machine: what was told of its undos."""
-        for alert in told.alerts:
+        """The debt alert of each machine."""
+        for alert in stored.alerts:
             if alert.kind == "compensation_debt":
                 self._debts[alert.subject] = alert
             elif alert.kind == "stalled" or alert.kind == "dead_letter":  # noqa: PLR1714 -- type checkers follow this one.
                 if alert.dedup_key == key(alert.kind, "more"):
                     self._more[alert.kind] = alert
-                elif alert.kind == "dead_letter" or alert.dedup_key in told.visits:
-                    self._told[alert.kind][alert.dedup_key] = alert
-        self._visits = {each: told.visits[each] for each in self._told["stalled"]}
+                elif alert.kind == "dead_letter" or alert.dedup_key in stored.visits:
+                    self._open_alerts[alert.kind][alert.dedup_key] = alert
+        self._visits = {each: stored.visits[each] for each in self._open_alerts["stalled"]}
 
-    async def _stalled(self, now_us: int) -> _Seen:
+    async def _stalled(self, now_us: int) -> _Found:
         read = self._limit * _COUNTED
-        found = _Seen({}, {}, whole=True)
+        found = _Found({}, {}, whole=True)
         self._states = {}
         for name, machine in self._machines.items():
             dwells = _dwells(machine)
@@ -258,14 +258,14 @@ class StallDetector:
                 self._states[alert.dedup_key] = (name, row.state)
         return found
 
-    async def _letters(self, now_us: int) -> _Seen:
+    async def _letters(self, now_us: int) -> _Found:
         read = self._limit * _COUNTED
         letters = await self._store.letters(limit=read)
         alerts = (letter_alert(letter, now_us) for letter in letters)
-        return _Seen({alert.dedup_key: alert for alert in alerts}, {}, whole=len(letters) < read)
+        return _Found({alert.dedup_key: alert for alert in alerts}, {}, whole=len(letters) < read)
 
     async def _late_undos(self, now_us: int) -> list[Debt]:
-        """Of each machine: the workflows that have been unwinding for too long, if there are any (C9)."""
+        """Return each machine's workflows that have been unwinding for too long, if there are any (C9)."""
         read, before_us = self._limit * _COUNTED, now_us - round(self._debt_s * 1_000_000)
         late: dict[str, list[Row]] = {}
         for name, machine in self._machines.items():
@@ -286,20 +286,20 @@ class StallDetector:
             for name, rows in late.items()
         ]
 
-    def _owing(self, debts: list[Debt], now_us: int) -> tuple[list[Alert], list[Alert]]:
-        """Tell a debt when it begins and when it is over; what it grows to meanwhile is not told again."""
+    def _update_debts(self, debts: list[Debt], now_us: int) -> tuple[list[Alert], list[Alert]]:
+        """Raise a debt when it begins and resolve it when it is over; its growth raises nothing."""
         paid = [self._debts.pop(name).over(now_us) for name in set(self._debts) - {debt.machine for debt in debts}]
         began = [debt_alert(debt, self._debt_s, now_us) for debt in debts if debt.machine not in self._debts]
         self._debts.update((alert.subject, alert) for alert in began)
         return began, sorted(paid, key=lambda alert: alert.subject)
 
-    async def _gone(self, late: _Seen) -> set[str]:
-        """Those told before that are stalled no longer.
+    async def _no_longer_stalled(self, late: _Found) -> set[str]:
+        """Return the keys of open alerts that are stalled no longer.
 
-        When the store had more than was read, one that is missing may only have been crowded out by workflows that are
-        late for longer. Then it is looked up by itself.
+        When the store had more than was read, a missing one may only be crowded out by workflows that are late for
+        longer. Then its row is loaded to find out.
         """
-        missing = set(self._told["stalled"]) - set(late.alerts)
+        missing = set(self._open_alerts["stalled"]) - set(late.alerts)
         if late.whole or not missing:
             return missing
         rows = await self._store.load([self._visits[key][0] for key in missing])
@@ -309,17 +309,17 @@ class StallDetector:
             if (row := rows.get(self._visits[key][0])) is None or row.visit != self._visits[key][1]
         }
 
-    def _compared(self, kind: _Single, seen: _Seen, gone: set[str], now_us: int) -> tuple[list[Alert], list[Alert]]:
-        """Bring what was told up to date with what was seen: what is to be raised, and what is over."""
-        told = self._told[kind]
-        resolved = [told.pop(key).over(now_us) for key in sorted(gone)]
-        untold = [alert for key, alert in seen.alerts.items() if key not in told]
-        untold.sort(key=lambda alert: (alert.since_us or 0, alert.dedup_key))
-        room = max(0, self._limit - len(told))
-        raised, beyond = untold[:room], len(untold) - len(untold[:room])
-        told.update((alert.dedup_key, alert) for alert in raised)
+    def _update(self, kind: _Single, found: _Found, over: set[str], now_us: int) -> tuple[list[Alert], list[Alert]]:
+        """Update the open alerts with the found ones; return the alerts to raise and the resolved ones."""
+        known = self._open_alerts[kind]
+        resolved = [known.pop(key).over(now_us) for key in sorted(over)]
+        new = [alert for key, alert in found.alerts.items() if key not in known]
+        new.sort(key=lambda alert: (alert.since_us or 0, alert.dedup_key))
+        room = max(0, self._limit - len(known))
+        raised, beyond = new[:room], len(new) - len(new[:room])
+        known.update((alert.dedup_key, alert) for alert in raised)
         if beyond and kind not in self._more:
-            self._more[kind] = more_alert(kind, beyond, counted_all=seen.whole, now_us=now_us)
+            self._more[kind] = more_alert(kind, beyond, counted_all=found.whole, now_us=now_us)
             raised.append(self._more[kind])
         elif not beyond and kind in self._more:
             resolved.append(self._more.pop(kind).over(now_us))

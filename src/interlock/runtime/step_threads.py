@@ -1,8 +1,8 @@
-"""Threads of functions that are declared with `blocking=True`: steps, undos and effects that block while they wait.
+"""Threads for functions declared with `blocking=True`: steps, undos and effects that block while they wait.
 
-A thread cannot be cancelled. An attempt whose time is over is reported as a timeout, of unknown outcome, while its
-thread goes on; what the thread returns then is late and dropped, an undo waits for its end, and the place at its
-dependency and the slot of the engine stay taken until then: threads that hang cannot pile up.
+A thread cannot be cancelled. An attempt that times out is reported with an unknown outcome, while its thread goes on.
+The thread's later result is dropped, and an undo waits for its end. The permit of its dependency and the slot of the
+engine stay taken until then: threads that hang cannot pile up.
 
 There is one thread per attempt, at most `threads_max` of them in an engine. They are daemons: a process can end while
 one hangs. With a virtual clock the function is called in the event loop itself, so that a run repeats exactly.
@@ -28,9 +28,9 @@ class StepThread:
     def __init__(self) -> None:
         self.running = True
         self.cancels = 0
-        """How often the engine has cancelled the attempt: each is waited through, for the thread goes on."""
+        """Number of times the engine has cancelled the attempt: each is waited through, for the thread goes on."""
         self.held: Pass | None = None
-        """The place and the slot of an attempt that was reported before its thread had ended."""
+        """The pass of an attempt that was reported before its thread had ended."""
 
 
 class Threaded(Protocol):
@@ -50,7 +50,7 @@ class StepThreads:
         self._loop = asyncio.get_running_loop()
 
     async def run(self, function: Callable[..., object], *arguments: object, key: str) -> object:
-        """Call the function in a thread, for the attempt with that idempotency key; return or raise what it does."""
+        """Call the function in a thread, for the attempt with that idempotency key; return or raise its result."""
         attempt = self._attempts[key]
         await self._take()
         thread, result = StepThread(), self._loop.create_future()
@@ -60,7 +60,7 @@ class StepThreads:
         )
         try:
             body.start()
-        except RuntimeError:  # The machine has no thread to give.
+        except RuntimeError:  # The operating system has no thread left.
             self._give_back()
             raise
         attempt.thread = thread
@@ -70,7 +70,7 @@ class StepThreads:
         return value
 
     async def give_up(self, limit_s: float) -> None:
-        """Wait no longer for threads that hang: the engine closes. They go on, and what they return is dropped."""
+        """Stop waiting for threads that hang, because the engine closes. They go on, and their results are dropped."""
         tasks = list(self._waiting)
         for task in tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class StepThreads:
         function: Callable[..., object],
         arguments: tuple[object, ...],
     ) -> None:
-        """Run the function and hand on what it returned or raised. In the thread."""
+        """Run the function and pass on its result or error. In the thread."""
         value: object = None
         error: BaseException | None = None
         try:
@@ -109,7 +109,7 @@ class StepThreads:
             error = raised
         try:
             self._loop.call_soon_threadsafe(self._end, thread, result, value, error)
-        except RuntimeError:  # The event loop is closed; the place belongs to the process, and is free now.
+        except RuntimeError:  # The event loop is closed; the permit belongs to the process, and is free now.
             if thread.held is not None:
                 thread.held.vacate_place()
 
@@ -154,7 +154,7 @@ class StepThreads:
 def threaded(
     function: Callable[..., object], threads: "Callable[[], StepThreads | None]"
 ) -> Callable[..., Awaitable[object]]:
-    """The function as a strategy that runs in a thread; without threads, in the event loop itself."""
+    """Return the function as a strategy that runs in a thread; without threads, in the event loop itself."""
 
     async def run(*arguments: object) -> object:
         found = threads()

@@ -1,7 +1,7 @@
-"""What observers are told (A9).
+"""Signals for observers (A9).
 
-Nothing is built while nobody listens: a record per move is a good part of what the move itself costs. Observers that
-only count are given sums instead, once per group, for all moves of a group become durable together.
+Nothing is built without an observer: a record per move is a good part of what the move itself costs. Observers that
+only count get sums instead, once per group, for all moves of a group become durable together.
 """
 
 from interlock.errors import GuardRejected, InterlockError, Refusal
@@ -14,21 +14,21 @@ from interlock.store.values import OwedEffect, Row
 
 
 class Teller:
-    """Turns what happens into signals."""
+    """Emits the signals of one engine."""
 
     def __init__(self, subscribers: Subscribers, clock: Clock) -> None:
         self._subscribers = subscribers
         self._clock = clock
         self._moves: dict[tuple[str, str, str], int] = {}
-        """What the group that is being told has moved, by machine, from and to."""
+        """Moves of the current group, by machine, from and to."""
 
     def begun_s(self) -> float:
-        """The time an attempt begins, if anybody will ask how long it took."""
+        """Return the time an attempt begins; 0.0 without an observer of durations."""
         subscribers = self._subscribers
         return self._clock.monotonic_s() if subscribers.attempts or subscribers.counting else 0.0
 
     def applied(self, staged: Staged, duration_s: float) -> None:
-        """A workflow has moved, durably, and so long after its group began."""
+        """Emit a workflow's durable moves, `duration_s` after its group began."""
         row = staged.live.row
         if self._subscribers.counting:
             moves = self._moves
@@ -51,7 +51,7 @@ class Teller:
             )
 
     def grouped(self, duration_s: float) -> None:
-        """All of a group is told."""
+        """End a group: pass its sums to the counting observers."""
         if self._moves:
             moves, self._moves = self._moves, {}
             for observer in self._subscribers.counting:
@@ -61,7 +61,7 @@ class Teller:
                     self._subscribers.failed(error)
 
     def rejected(self, workflow: str, error: InterlockError) -> None:
-        """An event was refused."""
+        """Emit the refusal of an event."""
         if self._subscribers and isinstance(error, Refusal):
             guard = error.guard if isinstance(error, GuardRejected) else None
             self._subscribers.emit(
@@ -69,7 +69,7 @@ class Teller:
             )
 
     def late(self, workflow: str, key: str) -> None:
-        """A result came after its workflow had moved on."""
+        """Emit a result that came after its workflow had moved on."""
         if self._subscribers:
             self._subscribers.emit(ResultLate(workflow, key))
 
@@ -83,18 +83,18 @@ class Teller:
         failure: Failure | None,
         cut: str | None = None,
     ) -> None:
-        """An attempt of a step or an undo has ended."""
+        """Emit the end of an attempt of a step or an undo."""
         if self._subscribers:
             outcome = "cancelled" if cut == "moved_on" else _outcome(failure)
-            self._tell(row.machine, row.id, row.state, name, kind, attempt, outcome, begun_s, failure)
+            self._emit(row.machine, row.id, row.state, name, kind, attempt, outcome, begun_s, failure)
 
     def effect(self, machine: str, effect: OwedEffect, begun_s: float, failure: Failure | None) -> None:
-        """An attempt of an effect has ended."""
+        """Emit the end of an attempt of an effect."""
         if self._subscribers:
             outcome = _outcome(failure)
-            self._tell(machine, effect.workflow, "", effect.name, "effect", effect.attempts, outcome, begun_s, failure)
+            self._emit(machine, effect.workflow, "", effect.name, "effect", effect.attempts, outcome, begun_s, failure)
 
-    def _tell(
+    def _emit(
         self,
         machine: str,
         workflow: str,
@@ -139,5 +139,5 @@ def goes_on(staged: Staged, means: Means) -> bool:
     current = staged.live.owed.current
     if current is None or current.parked:
         return False
-    # Where stores are shared, what waits for its time is anybody's; what is held here is ours.
-    return not means.owner or staged.held is not None or staged.live.row.holder == means.owner
+    # On a shared store any worker may take what waits for its time; a pass or lease here makes it ours.
+    return not means.owner or staged.attempt_pass is not None or staged.live.row.holder == means.owner

@@ -1,14 +1,14 @@
-"""The seam for tracing: what a tracer is told, and what it may leave in the store.
+"""The protocol of tracers: their calls, and the text that they store with a workflow.
 
-A tracer follows workflows instead of counting signals, so it is told more: who asks, what is decided before it is
-written, which attempt begins in which context, what became durable. It gives one text per workflow, a W3C
-`traceparent`, that is written with what the workflow is owed (G3) and is there after a crash. Without a tracer nothing
-here is called, and a text that another process has left is kept.
+A tracer follows workflows instead of counting signals, so it gets more: the caller, each decision before it is written,
+each attempt with its context, each durable change. It returns one text per workflow, a W3C `traceparent`. That is
+written with what the workflow is owed (G3) and survives a crash. Without a tracer nothing here is called, and a text
+that another process has stored is kept.
 
-An observer that traces has its tracer in an attribute `tracing`, which each engine reads once: ids of workflows are
-unique in one store only, so an observer of several engines gives each of them a tracer of its own. A tracer that fails
-is counted, like every observer.
-Arguments are plain and by position: most workflows are not sampled, and pay for these calls all the same.
+An observer that traces has its tracer in an attribute `tracing`, which each engine reads once. Ids of workflows are
+unique in one store only, so an observer of several engines has a tracer for each of them. A tracer that fails is
+counted, like every observer. Arguments are plain and by position: workflows that are not sampled pay for these calls
+too.
 """
 
 from collections.abc import Sequence
@@ -24,31 +24,31 @@ from interlock.store.values import Happened, Row
 
 
 class Traced(Protocol):
-    """One attempt, as the tracer knows it."""
+    """A traced attempt."""
 
     def ended(self, outcome: str, error: str | None, text: str, /) -> None:
-        """It has ended; `outcome` as in StepAttempted."""
+        """End the attempt; `outcome` as in StepAttempted."""
         ...
 
 
 class Begun(NamedTuple):
-    """How an attempt is traced."""
+    """The tracing of an attempt."""
 
     context: Context | None = None
-    """In which it runs, so that whatever it calls can be traced to it."""
+    """The context in which it runs, so that its calls can be traced to it."""
     traced: Traced | None = None
-    """Who is told of its end."""
+    """Receives the end of the attempt."""
 
 
 class Tracing(Protocol):
     """A tracer."""
 
     def called(self, workflow: str, /) -> None:
-        """Somebody sends something to a workflow, in the context of this call."""
+        """A caller sends something to a workflow, in the context of this call."""
         ...
 
     def staged(self, machine: str, workflow: str, state: str, stored: str, /) -> str:
-        """A workflow is about to be moved to a state; returns what to store. It may be asked again, or in vain."""
+        """Return the text to store with a workflow that is about to move. May be called again, or in vain."""
         ...
 
     def began(
@@ -63,7 +63,7 @@ class Tracing(Protocol):
         first: bool,  # noqa: FBT001 -- by position, see above.
         /,
     ) -> Begun:
-        """An attempt of a step, undo or effect is about to begin; `first` when nobody has tried it before."""
+        """An attempt of a step, undo or effect is about to begin; `first` if there was none before."""
         ...
 
     def durable(
@@ -83,11 +83,11 @@ class Tracing(Protocol):
         ...
 
     def within(self, workflow: str, /) -> Context:
-        """The context of whoever has sent something to the workflow, or of its pass: for what observers are told."""
+        """Return the context of the workflow's sender or of its pass, for signals to observers."""
         ...
 
     def unchanged(self, workflow: str, /) -> None:
-        """Whoever called has an answer, and nothing has changed: a duplicate, an event that was ignored."""
+        """The caller has an answer, and nothing has changed: a duplicate, an event that was ignored."""
         ...
 
     def left(self, workflow: str, /) -> None:
@@ -95,12 +95,12 @@ class Tracing(Protocol):
         ...
 
     def stopped(self) -> None:
-        """The engine is closed: whatever was under way goes on later, or elsewhere."""
+        """The engine is closed: work under way goes on later, or elsewhere."""
         ...
 
 
 class Guarded:
-    """A tracer that cannot harm a workflow: whatever it raises is counted, and the workflow goes on (A9)."""
+    """A wrapper that counts a tracer's errors, so that the workflow goes on (A9)."""
 
     def __init__(self, tracing: Tracing, subscribers: Subscribers) -> None:
         self._tracing = tracing
@@ -114,7 +114,7 @@ class Guarded:
             self._failed(error)
 
     def owing(self, owed: Owed, before: str, row: Row, state: str, *, final: bool) -> Owed:
-        """What is owed, with what the tracer stores. What was there before stays when it fails, and goes at the end."""
+        """Return what is owed with the tracer's text. The previous text stays if it fails, and goes at the end."""
         try:
             stored = self._tracing.staged(row.machine, row.id, state, before)
         except Exception as error:  # noqa: BLE001 -- see the class.
@@ -131,7 +131,7 @@ class Guarded:
             return Begun()
 
     def ended(self, traced: Traced, outcome: str, error: str | None, text: str) -> None:
-        """As the attempt that the tracer has made."""
+        """Forward to the traced attempt."""
         try:
             traced.ended(outcome, error, text)
         except Exception as wrong:  # noqa: BLE001 -- see the class.
@@ -182,7 +182,7 @@ class Guarded:
 
 
 def tracer_of(subscribers: Subscribers) -> Guarded | None:
-    """The tracer among the observers. Raises DefinitionError for a second one: a workflow has one trace."""
+    """Return the tracer among the observers. Raises DefinitionError for a second one: a workflow has one trace."""
     found = [getattr(each, "tracing", None) for each in subscribers.observers]
     tracers = [each for each in found if _traces(each)]
     if len(tracers) > 1:
@@ -196,16 +196,16 @@ def tracer_of(subscribers: Subscribers) -> Guarded | None:
 
 
 def with_trace(owed: Owed, trace: str) -> Owed:
-    """What is owed, with that trace; nothing is nothing."""
+    """Return what is owed with that trace; an empty result is NOTHING."""
     if trace == owed.trace:
         return owed
     changed = msgspec.structs.replace(owed, trace=trace)
     return changed if trace or changed != NOTHING else NOTHING
 
 
-TOLD = ("called", "staged", "began", "durable", "refused", "within", "unchanged", "left", "stopped")
-"""What a tracer has."""
+METHODS = ("called", "staged", "began", "durable", "refused", "within", "unchanged", "left", "stopped")
+"""The methods of a tracer."""
 
 
 def _traces(tracing: object) -> TypeGuard[Tracing]:
-    return all(hasattr(tracing, name) for name in TOLD)
+    return all(hasattr(tracing, name) for name in METHODS)

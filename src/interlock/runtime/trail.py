@@ -1,8 +1,8 @@
-"""Where the workflows of a home are: what its catalog says, and from there the end of a chain of tombstones.
+"""The route from a home to its workflows: the catalog's entry, then the chain of tombstones.
 
-The catalog is a short cut, and may be old: whoever opens a place that was left is told the next one. Epochs only grow,
-also when workflows move back to where they were, so a chain that does not is no chain: following it could go in a
-circle, and end at a place that others have left.
+The catalog is a shortcut, and may be outdated: opening a place that was left raises MovedElsewhere with the next one.
+Epochs only grow, also when workflows move back to an earlier place. A chain whose epochs do not grow is corrupt:
+following it could loop, or end at a place that was left.
 """
 
 import contextlib
@@ -17,44 +17,44 @@ from interlock.lanes.objects.addresses import is_bucket
 from interlock.sql.postgres.address import is_postgres
 
 HOPS_MAX = 32
-"""G6: moves that are followed in a row."""
+"""G6: moves followed in a row."""
 
 OpenT = TypeVar("OpenT")
 
 
 class Trail:
-    """The places on the way, up to the one where the workflows are as far as is known."""
+    """The places on the route, up to the last known one."""
 
     def __init__(self, home: str, machines: Sequence[str] = ()) -> None:
         self._home = home
         self._machines = machines
-        self._seen = [home]
+        self._route = [home]
         self._hops = 0
         self.epoch = 0
-        """Of the move that ended at this place; 0 where nobody has told of one."""
+        """Epoch of the move that ended at this place; 0 if none is known."""
 
     @property
     def url(self) -> str:
-        """The place."""
-        return self._seen[-1]
+        """The current place."""
+        return self._route[-1]
 
     @property
     def seen_epoch(self) -> int | None:
-        """Whoever has seen the tombstone of a move may finish its arrival; None where none was seen."""
+        """Epoch of the tombstone that led here, which permits finishing its move; None without one."""
         return self.epoch or None
 
     @property
     def shown(self) -> str:
-        """The place, as it may be shown."""
+        """The current place, with secrets masked."""
         return shown(self.url)
 
     async def begin(self) -> None:
-        """Look into the catalog of the home. Raises BadUsage for machines that do not live together."""
+        """Read the catalog of the home. Raises BadUsage for machines that do not live together."""
         if self._is_home():
-            self._seen = [self._home, await workflows_at(self._home, self._machines)]
+            self._route = [self._home, await workflows_at(self._home, self._machines)]
 
     async def open(self, opens: "Callable[[Trail], Awaitable[OpenT]]") -> OpenT:
-        """Open the place, or the one behind it. Raises CorruptionError for a chain that does not end."""
+        """Open the place, or follow its tombstones. Raises CorruptionError for a chain that does not end."""
         while True:
             try:
                 opened = await opens(self)
@@ -65,7 +65,7 @@ class Trail:
                 return opened
 
     def follow(self, moved: MovedElsewhere) -> None:
-        """Go to where the tombstone says. Raises CorruptionError for one that nobody can have left."""
+        """Go to the tombstone's target. Raises CorruptionError if its epoch is not higher or the chain is too long."""
         self._hops += 1
         if not moved.url or moved.epoch <= self.epoch or self._hops > HOPS_MAX:
             raise CorruptionError(
@@ -75,11 +75,11 @@ class Trail:
                 "a file or a table may have been put back from a copy that was made before a move.",
                 fix="Put the copy that is too old away, and open the workflows at the last of these addresses.",
             ) from moved
-        self._seen.append(with_secrets(moved.url, *reversed(self._seen)))
+        self._route.append(with_secrets(moved.url, *reversed(self._route)))
         self.epoch = moved.epoch
 
     async def arrive(self) -> None:
-        """The place is open: moves from here on are counted anew, and the catalog knows the way if it can be told."""
+        """Reset the count of moves after the place is open, and update the catalog if possible."""
         if self._hops and self._is_home():
             with contextlib.suppress(InterlockError):
                 catalog = Catalog(self._home)
@@ -87,7 +87,7 @@ class Trail:
                 for name in {name if name in known else ALL for name in self._machines or (ALL,)}:
                     await catalog.enter(name, self.url, self.epoch, kind="workflows")
         self._hops = 0
-        self._seen = self._seen[:1] + self._seen[-1:]
+        self._route = self._route[:1] + self._route[-1:]
 
     def _is_home(self) -> bool:
         return self._home.startswith("lanes:///") or is_bucket(self._home) or is_postgres(self._home)

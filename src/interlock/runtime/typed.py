@@ -1,7 +1,7 @@
 """`engine.of(machine)`: the calls of an engine, typed by one machine.
 
-An id alone does not say which machine its workflow has, so `engine.get(id)` cannot know the type of the context.
-Whoever knows says so here, and gets it checked: a workflow of another machine is not found.
+An id alone does not say which machine its workflow has, so `engine.get(id)` cannot know the type of the context. Here
+the caller names the machine, and the engine checks it: a workflow of another machine is not found.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -103,7 +103,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
         return cast("Moved[StateT]", moved)
 
     async def get(self, workflow: str) -> View[StateT, ContextT]:
-        """The workflow as it is durable."""
+        """Return the workflow as it is durable."""
         return self._checked(await self._engine.get(workflow))
 
     async def wait(self, workflow: str, *states: StateT, timeout_s: float | None = None) -> View[StateT, ContextT]:
@@ -114,7 +114,7 @@ class Workflows(Generic[StateT, ContextT, EventT]):
     async def history(
         self, workflow: str, *, after: int = 0, limit: int | None = None
     ) -> list[HistoryRow[StateT, ContextT]]:
-        """What happened to the workflow behind a version, in the order of versions; all of it unless limited."""
+        """Return the history after a version, in the order of versions; all of it unless limited."""
         await self.get(workflow)
         rows = await self._engine.history(workflow, after=after, limit=limit)
         return cast("list[HistoryRow[StateT, ContextT]]", rows)
@@ -122,17 +122,17 @@ class Workflows(Generic[StateT, ContextT, EventT]):
     async def find(
         self, *, state: StateT | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[StateT, ContextT]:
-        """The workflows, page by page."""
+        """Return the workflows, page by page."""
         return await self._engine.find(self._machine, state=state, limit=limit, cursor=cursor)
 
     async def stalled(
         self, *, older_than_s: float | None = None, states: Iterable[StateT] | None = None, limit: int = 1_000
     ) -> list[View[StateT, ContextT]]:
-        """The active workflows that have been in their state for too long."""
+        """Return the active workflows that have been in their state for too long."""
         return await self._engine.stalled(self._machine, older_than_s=older_than_s, states=states, limit=limit)
 
     async def allowed(self, workflow: str, event: EventT | None = None) -> list[Allowed[StateT]]:
-        """The events that have a transition from where the workflow stands."""
+        """Return the events that have a transition from the workflow's state."""
         await self.get(workflow)
         return cast("list[Allowed[StateT]]", await self._engine.allowed(workflow, event))
 

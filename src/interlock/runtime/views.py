@@ -1,6 +1,6 @@
-"""What an engine answers with: values that hold Enum members, typed contexts and aware times.
+"""The values that an engine returns: Enum members, typed contexts and aware times.
 
-They are frozen, and say what is durable: nothing in them can be taken back by a crash (G7).
+They are frozen, and hold durable facts only: no crash can take them back (G7).
 """
 
 from datetime import UTC, datetime
@@ -28,15 +28,15 @@ class View(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only=True)
     created_at: datetime
     updated_at: datetime
     waiting: str | None = None
-    """Why it does not move on by itself, or None."""
+    """The reason why it does not move by itself, or None."""
 
 
 Workflow = View
-"""What `start` returns."""
+"""The result of `start`."""
 
 
 class Moved(msgspec.Struct, Generic[StateT], frozen=True, kw_only=True):
-    """The answer to an event: where the workflow stands because of it."""
+    """The answer to an event: the workflow's state after it."""
 
     state: StateT
     version: int
@@ -68,14 +68,14 @@ class HistoryRow(msgspec.Struct, Generic[StateT, ContextT], frozen=True, kw_only
 
 
 class Page(msgspec.Struct, Generic[StateT, ContextT], frozen=True):
-    """Some workflows, and where to go on."""
+    """A page of workflows, and the cursor of the next."""
 
     items: tuple[View[StateT, ContextT], ...]
     cursor: str | None
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the events sent to one workflow (B5)."""
+    """Counts of the events sent to one workflow (B5)."""
 
     applied: int
     duplicate: int
@@ -95,11 +95,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     since: datetime
     key: str
-    """The idempotency key of what gave up: the same when it is tried again."""
+    """The idempotency key of the run or effect that gave up: the same when it is tried again."""
     version: int
     """The workflow's version then."""
     traceback: str = ""
-    """Of the last error: bounded, with secrets masked; empty where there is none."""
+    """Traceback of the last error: bounded, with secrets masked; empty without one."""
 
 
 class Compensation(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class Compensation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of(live: Live) -> View[Enum, object]:
-    """The workflow for people."""
+    """Return the view of a workflow."""
     row = live.row
     return View(
         id=row.id,
@@ -146,7 +146,7 @@ def _waiting(live: Live) -> str | None:
 
 
 def _not_begun(live: Live, run: StepRun | UndoRun) -> str:
-    why = _in_the_way(live, run)
+    why = _dependency_reason(live, run)
     if why is not None:
         return f"waits: {why}"
     if run.parked:
@@ -156,8 +156,8 @@ def _not_begun(live: Live, run: StepRun | UndoRun) -> str:
     return "waits for a free slot, or for an engine that runs steps"
 
 
-def _in_the_way(live: Live, run: StepRun | UndoRun) -> str | None:
-    """What its dependency has against the next attempt."""
+def _dependency_reason(live: Live, run: StepRun | UndoRun) -> str | None:
+    """Return why its dependency delays the next attempt; None if it does not."""
     bound = live.bound
     node = bound.stored.get(live.row.state) if isinstance(run, StepRun) else bound.table.steps.get(run.step)
     if node is None or node.step is None or node.step.dependency is None:
@@ -176,7 +176,7 @@ def _attempts(count: int) -> str:
 
 
 def letter_of(letter: Letter) -> DeadLetter:
-    """A dead letter for people."""
+    """Return the view of a dead letter."""
     return DeadLetter(
         id=letter.id,
         kind=letter.kind,
@@ -192,7 +192,7 @@ def letter_of(letter: Letter) -> DeadLetter:
 
 
 def compensations_of(live: Live) -> list[Compensation]:
-    """The undos that a workflow is owed, the one that runs first."""
+    """Return the undos that a workflow is owed, the one that runs first."""
     found: list[Compensation] = []
     for at, undo in enumerate(live.owed.undos):
         state = "waiting"
@@ -213,7 +213,7 @@ def compensations_of(live: Live) -> list[Compensation]:
 
 
 def history_row(bound: Bound, happened: Happened) -> HistoryRow[Enum, object]:
-    """One row of history for people."""
+    """Return the view of a row of history."""
     return HistoryRow(
         version=happened.version,
         from_state=_past_state(bound, happened.from_state),
@@ -230,13 +230,13 @@ class PlainState(StrEnum):
     """A state by its stored name, where no machine has it: `view.state == "done"`, `view.state.value == "done"`."""
 
     def __reduce_ex__(self, proto: object) -> tuple[object, ...]:
-        # By name an Enum would look for a declared member, and there is none.
+        # By name an Enum would look for a declared member, which does not exist.
         del proto
         return plain_state, (str(self),)
 
 
 def plain_state(name: str) -> PlainState:
-    """The state of that name. Members are made as they are met, and are equal when their texts are."""
+    """Return a state of that name. Members are created on demand, and equal members have equal texts."""
     state = str.__new__(PlainState, name)
     state._name_ = name  # As Enum itself does it for a member.
     state._value_ = name
@@ -244,11 +244,11 @@ def plain_state(name: str) -> PlainState:
 
 
 def _past_state(bound: Bound, name: str) -> Enum:
-    """A state in history, which the machine may have lost since."""
+    """Return a state in history, which the machine may have lost since."""
     node = bound.stored.get(name)
     return plain_state(name) if node is None else node.state
 
 
 def moment(time_us: int) -> datetime:
-    """Microseconds since the epoch as an aware time."""
+    """Convert microseconds since the epoch to an aware time."""
     return datetime.fromtimestamp(time_us / 1_000_000, UTC)

@@ -1,6 +1,6 @@
-"""Those who wait for a workflow to get somewhere.
+"""Callers that wait for a workflow to reach a state.
 
-They are woken when it is there, and not at every step on the way: with many orders in flight that is most of the work.
+A waiter wakes when the workflow is there, not at every transition on the way: that would be most of the work.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Waiter:
         self.future: asyncio.Future[Live] = asyncio.get_running_loop().create_future()
 
     def arrived(self, live: Live) -> bool:
-        """Whether the workflow is there. Raises WaitFailed when it never will be."""
+        """Whether the workflow has arrived. Raises WaitFailed if it never will."""
         node = live.bound.table.nodes[live.snapshot.state._name_]
         if not self.states:
             return not node.active
@@ -40,29 +40,29 @@ class Waiters:
     def __init__(self) -> None:
         self._waiting: dict[str, list[Waiter]] = {}
         self.added: Callable[[str], None] | None = None
-        """Told when somebody begins to wait, where others may move the workflow."""
+        """Callback with the workflow of a new waiter, where other processes may move it."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiters."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, workflow: str, waiter: Waiter) -> None:
-        """From now on it is told."""
+        """Register a waiter."""
         self._waiting.setdefault(workflow, []).append(waiter)
         if self.added is not None:
             self.added(workflow)
 
     @property
     def workflows(self) -> list[str]:
-        """What is waited for."""
+        """Workflows with a waiter."""
         return list(self._waiting)
 
     def waits_for(self, workflow: str) -> bool:
-        """Whether anybody waits for it."""
+        """Whether the workflow has a waiter."""
         return workflow in self._waiting
 
     def remove(self, workflow: str, waiter: Waiter) -> None:
-        """It waits no longer."""
+        """Remove a waiter."""
         waiting = self._waiting.get(workflow, [])
         if waiter in waiting:
             waiting.remove(waiter)
@@ -70,7 +70,7 @@ class Waiters:
             self._waiting.pop(workflow, None)
 
     def moved(self, live: Live) -> None:
-        """The workflow stands here, durably."""
+        """Wake the waiters of a durable move."""
         waiting = self._waiting.get(live.row.id)
         if not waiting:
             return
@@ -84,7 +84,7 @@ class Waiters:
                 waiter.future.set_exception(error)
 
     def close(self, error: Exception) -> None:
-        """Nobody will be told anything any more."""
+        """Fail all waiters with the error."""
         for waiting in self._waiting.values():
             for waiter in waiting:
                 if not waiter.future.done():
@@ -92,7 +92,7 @@ class Waiters:
 
 
 def too_long(workflow: str, live: Live | None, timeout_s: float) -> WaitTimeout:
-    """The answer to a wait whose time is over."""
+    """Return the error of a wait that timed out."""
     stands = ""
     if live is not None:
         waiting = view_of(live).waiting

@@ -1,8 +1,8 @@
-"""What has to be looked at later: retries and timers, in memory, by the time of the store.
+"""The timer heap of an engine: retries and timers, in memory, by the store's clock.
 
-A lane has one owner, so its wake-ups need no index and no polling: they are kept in a heap, and rebuilt when the store
-is opened. An entry is a time and a name, nothing else; what is due is found in the row, so an entry that has become
-wrong does no harm. One call of the event loop's clock waits for the soonest.
+A lane has one owner, so its timers need no index and no polling: they are kept in a heap, and rebuilt when the store is
+opened. An entry is a time and a name. The row says what is due, so a wrong entry does no harm. One call of the event
+loop's clock waits for the soonest.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ import itertools
 from collections.abc import Callable
 
 STALE_MAX = 1_000
-"""Entries that matter no more and may stay, beside as many as matter."""
+"""Stale entries that may stay, beside as many valid ones."""
 
 LOOK_AT_LEAST_EVERY_S = 1.0
-"""Wall clocks are set: a long wait is made of short ones."""
+"""The longest single wait: wall clocks may be set, so a long wait is made of short ones."""
 
 
 class Wakes:
-    """Calls back when a time has come."""
+    """A heap of callbacks by time."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._heap: list[tuple[int, int, Callable[[str], None], str]] = []
         self._wanted: set[tuple[int, str]] = set()
-        """Which of them still matter. A workflow that moves often asks for the same time again and again."""
+        """Entries that still matter. A workflow that moves often asks for the same time repeatedly."""
         self._numbers = itertools.count()
         self._handle: asyncio.TimerHandle | None = None
         self._open = False
@@ -33,7 +33,7 @@ class Wakes:
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of valid entries."""
         return len(self._wanted)
 
     def at(self, time_us: int, call: Callable[[str], None], name: str) -> None:
@@ -46,7 +46,7 @@ class Wakes:
             self._wait()
 
     def drop(self, time_us: int, name: str) -> None:
-        """That time does not matter any more. When most of them do not, they are cleared away (G6)."""
+        """Drop an entry. Stale entries are removed when they are the majority (G6)."""
         self._wanted.discard((time_us, name))
         if len(self._heap) > 2 * len(self._wanted) + STALE_MAX:
             self._heap = [entry for entry in self._heap if (entry[0], entry[3]) in self._wanted]
@@ -59,11 +59,11 @@ class Wakes:
             self._wait()
 
     def soonest_us(self) -> int | None:
-        """When the next call is due."""
+        """Return the time of the next callback."""
         return self._heap[0][0] if self._heap else None
 
     def close(self) -> None:
-        """Forget everything: it is all in the store."""
+        """Drop all entries: everything is in the store."""
         self._closed = True
         self._heap.clear()
         self._wanted.clear()

@@ -1,1 +1,1 @@
-"""The server: an engine over HTTP, as an ASGI app that stands alone or inside another one."""
+"""The server: an engine over HTTP, as an ASGI app that runs alone or mounted in another app."""

@@ -1,8 +1,8 @@
-"""The routes that make a client as complete as an engine: waiting, counts, limits, admission, retention.
+"""Handlers of the routes for waiting, statistics, limits, admission and retention.
 
-A wait is a long poll: it is answered when the workflow is there, and at the latest after a bounded time; a server that
-leaves ends its waits at once, so that they go on elsewhere. Retention works for a bounded time per request and says
-whether there is more. Whatever changes something is written to the audit log first, with who it was.
+A wait is a long poll: the server answers when the workflow reaches the state, and at the latest after WAIT_S_MAX. A
+server that stops ends its waits immediately, so that the client continues them on another one. Retention works for a
+bounded time per request and returns whether there is more. Every change is written to the audit log first.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from interlock.runtime.pruning import BATCH, Pruned
 from interlock.runtime.resilience.views import BreakerView
 from interlock.runtime.settings import Admission
 from interlock.runtime.views import Counts
-from interlock.server.answers import Answer, Streamed, shown, tagged
+from interlock.server.answers import Answer, Streamed, json_answer, tagged
 from interlock.server.problems import answer_to
 from interlock.server.requests import Disconnected, Request, seconds
 from interlock.server.routing import Handler, Parameter, Route
@@ -30,24 +30,24 @@ from interlock.server.shapes import ShownWorkflow, shown_view
 ValueT = TypeVar("ValueT")
 
 WAIT_S_MAX = 30.0
-"""The longest wait of one request; nothing in between takes a silent connection for dead so soon."""
+"""The longest wait of one request, in seconds. Proxies keep a silent connection open for longer than this."""
 
 PRUNE_S = 5.0
-"""How long one request goes on pruning; the batch under way is finished."""
+"""How long one request prunes; the batch under way is finished."""
 
 PRUNE_WORKFLOWS = 10_000
 PRUNE_WORKFLOWS_MAX = 100_000
 
 
 class LimitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The limits of a dependency. What is left out stays as it is; a rate of null lifts the limit."""
+    """Limits of a dependency. A member that is left out keeps its value; a rate of null removes the limit."""
 
     concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
     rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What the server takes in from now on; what is left out has its default."""
+    """Admission limits of this process; a member that is left out gets its default."""
 
     rate_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     burst: Annotated[float, msgspec.Meta(ge=1)] | None = None
@@ -55,7 +55,7 @@ class AdmissionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What may go: workflows that ended so long ago, or only their history."""
+    """The workflows to prune: those that ended `older_than_s` ago, or only their history."""
 
     older_than_s: Annotated[float, msgspec.Meta(le=1e10)]
     history_only: bool = False
@@ -63,11 +63,11 @@ class PruneBody(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
     batch: int = BATCH
     limit: Annotated[int, msgspec.Meta(ge=1, le=PRUNE_WORKFLOWS_MAX)] = PRUNE_WORKFLOWS
-    """Stop behind the batch that reaches so many; a dry run counts on, as long as there is time."""
+    """Stop after the batch that reaches this number of workflows; a dry run counts until its time is over."""
 
 
 class ShownPruned(msgspec.Struct, kw_only=True):
-    """How much was removed, or would be, and whether the request ended before everything was looked at."""
+    """Number of workflows and events that were removed (or would be); `more` if some were not examined."""
 
     workflows: int
     events: int
@@ -79,33 +79,33 @@ _admission = msgspec.json.Decoder(AdmissionBody)
 _prune = msgspec.json.Decoder(PruneBody)
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 async def stats(service: Service, request: Request) -> Answer:
-    """What became of the events sent to a workflow (B5)."""
+    """Return the outcomes of the events sent to a workflow (B5)."""
     request.query()
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
-    return shown(await service.engine.stats(workflow))
+    return json_answer(await service.engine.stats(workflow))
 
 
 async def wait(service: Service, request: Request) -> Answer:
-    """The workflow, as soon as it is in one of the states; without any, as soon as it is final or resting."""
+    """Return the workflow when it reaches one of the states; without states, when it is final or resting."""
     workflow = request.parts[0]
     query = request.query("state", "timeout_s")
-    asked_s = seconds(query, "timeout_s")
+    requested_s = seconds(query, "timeout_s")
     await service.permit(request, None, workflow)
     bound = await service.bound_of(workflow)
     states = [] if "state" not in query else _states(bound, query["state"])
     most_s = min(WAIT_S_MAX, request.limits.request_s / 2)
-    timeout_s = most_s if asked_s is None else min(asked_s, most_s)
-    view = await _while_both_stay(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
-    return shown(shown_view(bound, view), headers=tagged(view.version))
+    timeout_s = most_s if requested_s is None else min(requested_s, most_s)
+    view = await _await_connected(service, request, service.engine.wait(workflow, *states, timeout_s=timeout_s))
+    return json_answer(shown_view(bound, view), headers=tagged(view.version))
 
 
 def _states(bound: Bound, text: str) -> list[Enum]:
-    """The states that are waited for: one, or several with commas between."""
+    """Return the states named in the query: one, or several separated by commas."""
     known = {name: node.state for node in bound.table.nodes.values() for name in (node.state.name, node.name)}
     names = [text] if text in known else text.split(",")
     for name in names:
@@ -113,30 +113,30 @@ def _states(bound: Bound, text: str) -> list[Enum]:
             stored = ", ".join(node.name for node in bound.table.nodes.values())
             raise InvalidPayload(
                 f"machine {bound.name!r} has no state {name!r:.100}; it has {stored}.",
-                why="It would be waited for in vain.",
+                why="The workflow can never reach it.",
                 fix="Wait for one of those.",
             )
     return [known[name] for name in names]
 
 
-async def _while_both_stay(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
-    """Wait, unless the client disconnects or the server stops: another one can answer then."""
+async def _await_connected(service: Service, request: Request, waiting: Coroutine[object, object, ValueT]) -> ValueT:
+    """Await the coroutine, unless the client disconnects or the server stops: the client then asks another server."""
     loop = asyncio.get_running_loop()
     answer = loop.create_task(waiting)
-    gone, stopped = loop.create_task(request.gone()), loop.create_task(service.until_stop())
+    disconnected, stopped = loop.create_task(request.disconnected()), loop.create_task(service.until_stop())
     try:
-        await asyncio.wait({answer, gone, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answer, disconnected, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
         if stopped.done():
             raise UnavailableError(
-                "the server is stopping, and ends its waits.",
+                "the server is stopping and ends its waits.",
                 why="A wait may take longer than a server that stops can stay.",
                 fix="Ask again: another server answers, or this one when it is back.",
             )
         raise Disconnected
     finally:
-        for task in (answer, gone, stopped):
+        for task in (answer, disconnected, stopped):
             task.cancel()
 
 
@@ -150,8 +150,8 @@ async def set_limit(service: Service, request: Request) -> Answer:
     body = await request.json(_limit)
     if body.concurrency_max is body.rate_per_s is msgspec.UNSET:
         raise InvalidPayload(
-            "no limit was given.",
-            why="What is left out stays as it is, so nothing would be changed.",
+            "the body names no limit.",
+            why="A limit that is left out keeps its value, so nothing would change.",
             fix='Send {"rate_per_s": 50}, {"concurrency_max": 10} or both.',
         )
     before = next((each for each in service.engine.breakers() if each.name == name), None)
@@ -163,18 +163,18 @@ async def set_limit(service: Service, request: Request) -> Answer:
                 rate_per_s=... if isinstance(body.rate_per_s, msgspec.UnsetType) else body.rate_per_s,
             )
     except BadUsage as error:
-        return answer_to(error, status=404)  # Nothing here has that name.
-    return shown(service.engine.breakers()[name])
+        return answer_to(error, status=404)  # No dependency has this name.
+    return json_answer(service.engine.breakers()[name])
 
 
 async def admission(service: Service, request: Request) -> Answer:
-    """What this process takes in (C7)."""
+    """Return the admission limits of this process (C7)."""
     request.query()
-    return shown(service.admission)
+    return json_answer(service.admission)
 
 
 async def set_admission(service: Service, request: Request) -> Answer:
-    """Change what this process takes in, until it ends."""
+    """Change the admission limits of this process, until it ends."""
     request.query()
     body = await request.json(_admission)
     try:
@@ -183,11 +183,11 @@ async def set_admission(service: Service, request: Request) -> Answer:
             service.engine.set_admission(wanted)
     except DefinitionError as error:
         return answer_to(error, status=400)
-    return shown(service.admission)
+    return json_answer(service.admission)
 
 
 async def prune(service: Service, request: Request) -> Answer:
-    """Remove workflows that ended long ago, or their history; as much as one request may do."""
+    """Remove workflows that ended long ago, or their history, within the time of one request."""
     request.query()
     body = await request.json(_prune)
     end_s = service.clock.monotonic_s() + PRUNE_S
@@ -204,7 +204,7 @@ async def prune(service: Service, request: Request) -> Answer:
             dry_run=body.dry_run,
             batch=body.batch,
         )
-        return shown(ShownPruned(workflows=done.workflows, events=done.events, more=more))
+        return json_answer(ShownPruned(workflows=done.workflows, events=done.events, more=more))
 
     if body.dry_run:
         return await pruned()
@@ -212,7 +212,7 @@ async def prune(service: Service, request: Request) -> Answer:
         return await pruned()
 
 
-# --- their rows ------------------------------------------------------------------------------------------------------
+# --- routes ----------------------------------------------------------------------------------------------------------
 
 
 def _of_service(handler: Callable[[Service, Request], Awaitable[Answer | Streamed]]) -> Handler[Served]:
@@ -240,7 +240,7 @@ ADMINISTERING: tuple[Route[Served], ...] = (
         handler=_of_service(stats),
         scope=Scope.READ,
         about="workflow",
-        summary="What became of the events sent to a workflow: applied, duplicate, ignored, refused",
+        summary="Outcomes of the events sent to a workflow: applied, duplicate, ignored, refused",
         tag="Workflows",
         answer=Counts,
         answer_example={"applied": 2, "duplicate": 1, "ignored": 0, "refused": 1},
@@ -257,13 +257,13 @@ ADMINISTERING: tuple[Route[Served], ...] = (
         parameters=(
             Parameter(
                 "state",
-                "A state, or several with commas between; without any: a final or resting one.",
+                "A state, or several separated by commas; without it: a final or resting state.",
                 {"type": "string"},
                 example="done",
             ),
             Parameter(
                 "timeout_s",
-                f"At most so long; more than {WAIT_S_MAX:g} is {WAIT_S_MAX:g}, and so is nothing.",
+                f"Longest wait in seconds; the default and the maximum are {WAIT_S_MAX:g}.",
                 {"type": "number", "minimum": 0, "maximum": 1e10},
                 example=10,
             ),
@@ -291,7 +291,7 @@ ADMINISTERING: tuple[Route[Served], ...] = (
         handler=_of_service(admission),
         scope=Scope.READ,
         about="home",
-        summary="What this process takes in: calls per second, at once, and under way",
+        summary="Admission limits of this process: calls per second, burst, calls in flight",
         tag="Operating",
         answer=Admission,
         answer_example={"rate_per_s": 10000.0, "burst": 15000.0, "in_flight_max": 100000},
@@ -303,7 +303,7 @@ ADMINISTERING: tuple[Route[Served], ...] = (
         handler=_of_service(set_admission),
         scope=Scope.OPERATE,
         about="home",
-        summary="Change what this process takes in, until it ends",
+        summary="Change the admission limits of this process, until it ends",
         tag="Operating",
         body=AdmissionBody,
         body_example={"rate_per_s": 500, "burst": 1000},

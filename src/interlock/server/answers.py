@@ -1,7 +1,7 @@
-"""Answers: a status, headers and a body, whole or piece by piece.
+"""HTTP answers: a status, headers and a body, either complete or streamed.
 
-Every one of them carries the headers that keep a browser from guessing; a page carries a policy besides, which allows
-nothing but what the server itself serves.
+Every answer carries headers that forbid content sniffing. A page also carries a Content-Security-Policy that allows
+only what the server itself serves.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -34,11 +34,11 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
     headers: Headers = JSON
     secured: bool = False
-    """It has its own headers for browsers, as a page does."""
+    """Whether it sets its own browser security headers, as a page does."""
 
 
 class Streamed(msgspec.Struct, frozen=True):
-    """An answer that comes piece by piece."""
+    """An answer that is sent in pieces."""
 
     status: int
     pieces: AsyncGenerator[bytes, None]
@@ -46,22 +46,22 @@ class Streamed(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What every listing looks like."""
+    """The body of every listing: one page of items, and the cursor of the next page."""
 
     items: tuple[object, ...]
     cursor: str | None = None
 
 
-def shown(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
-    """A value as JSON."""
+def json_answer(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
+    """Encode a value as a JSON answer."""
     return Answer(status, encode(value), JSON + headers)
 
 
 def listing(items: Sequence[object], cursor: str | None = None) -> Answer:
-    """Some items, and where to go on."""
+    """Encode one page of items, with the cursor of the next page."""
     return Answer(200, encode(Listing(tuple(items), cursor)))
 
 
 def tagged(version: int) -> Headers:
-    """The ETag of a workflow is its version."""
+    """Return the ETag header of a workflow: its version in quotes."""
     return ((b"etag", b'"%d"' % version),)

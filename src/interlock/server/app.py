@@ -1,8 +1,8 @@
-"""`App`: what `interlock serve` serves, declared in the program: machines, dependencies, webhooks, tools.
+"""`App`: the machines, dependencies, webhooks and tools that `interlock serve` serves.
 
     app = App(machines=[order], dependencies=[Dependency("gateway")], webhooks=[Webhook("stripe", secret=…, map=…)])
 
-It opens nothing: where the workflows live is said when it is served.
+An App opens nothing: the home of the workflows is passed when it is served.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from interlock.server.webhooks import Webhook, by_source
 
 
 class App:
-    """What a server is made of."""
+    """Machines, dependencies, webhooks and tools of one server."""
 
     def __init__(
         self,
@@ -27,18 +27,18 @@ class App:
     ) -> None:
         if not machines:
             raise DefinitionError(
-                "an App was made without a machine.",
-                why="A server runs the machines that it is given, and without one there is nothing to run.",
+                "machines= is empty.",
+                why="A server runs the machines of its App, and needs at least one.",
                 fix="Pass them: App(machines=[order]).",
                 rule="no-machine",
             )
         for tool in tools:
-            given: object = tool  # Not every program has a type checker.
-            if not isinstance(given, Tool):
+            entry: object = tool  # Programs without a type checker may pass anything.
+            if not isinstance(entry, Tool):
                 raise DefinitionError(
-                    f"tools= has {given!r:.200}, which is no Tool.",
-                    why="A tool is a workload with what it needs.",
-                    fix='Give it as Tool("stock", write_latency_budget=0.02, aggregate_write_rate=500).',
+                    f"tools= has {entry!r:.200}, which is not a Tool.",
+                    why="A tool declares a workload and its latency and rate.",
+                    fix='Pass Tool("stock", write_latency_budget=0.02, aggregate_write_rate=500).',
                     rule="bad-tool",
                 )
         self.machines = tuple(machines)

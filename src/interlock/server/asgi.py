@@ -1,10 +1,9 @@
-"""`interlock.asgi(engine)`: the server as an ASGI app, for any server and inside any other app.
+"""`interlock.asgi(engine)`: the ASGI app that serves an engine over HTTP.
 
     app.mount("/interlock", interlock.asgi(engine))
 
-It is written against ASGI itself: no framework has to be installed where another one is in use, and a request costs
-some microseconds around what the engine does. Whatever goes wrong on the way is answered as a problem document; nothing
-that is raised reaches the server below.
+It is written against ASGI itself, without a framework: a request costs some microseconds besides the engine's work.
+Every error is answered as a problem document; no exception reaches the server that runs the app.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ RETRY_S = 1.0
 
 
 class AsgiApp:
-    """An engine over HTTP. Make one with `interlock.asgi`."""
+    """An ASGI app that serves one engine. Make one with `interlock.asgi`."""
 
     def __init__(self, served: Served, routes: Sequence[Route[Served]] = ()) -> None:
         self.served = served
@@ -42,7 +41,7 @@ class AsgiApp:
         self.door = Door(self._service, self._router)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request, or follow the life of the server."""
+        """Answer one HTTP request, or handle the lifespan protocol."""
         kind = scope["type"]
         if kind == "http":
             await self._http(scope, receive, send)
@@ -50,14 +49,14 @@ class AsgiApp:
             await self._lifespan(receive, send)
         elif kind == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1003, "reason": "There is no websocket here."})
+            await send({"type": "websocket.close", "code": 1003, "reason": "WebSockets are not supported."})
 
     def leave(self) -> None:
-        """The server is about to stop: `/readyz` says so from now on, and the streams end."""
+        """Announce that the server is about to stop: `/readyz` fails from now on, and streams end."""
         self.served.leave()
 
     async def close(self) -> None:
-        """End everything that the app has begun. The engine is closed by whoever has opened it."""
+        """End the streams and close the databases that the app opened. The caller closes the engine."""
         await self.served.close()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -74,7 +73,7 @@ class AsgiApp:
         request = Request(scope, receive, service.limits)
         service.under_way += 1
         try:
-            answer = await self._answered(scope, request)
+            answer = await self._answer(scope, request)
             if isinstance(answer, Answer):
                 body = answer.body
                 length = (b"content-length", b"%d" % len(body))
@@ -90,7 +89,7 @@ class AsgiApp:
         finally:
             service.under_way -= 1
 
-    async def _answered(self, scope: AsgiScope, request: Request) -> Answer | Streamed:
+    async def _answer(self, scope: AsgiScope, request: Request) -> Answer | Streamed:
         try:
             if self._service.under_way > self._service.limits.requests_max:
                 raise Overloaded(RETRY_S, f"{self._service.under_way:,} requests are under way already.")  # noqa: TRY301
@@ -108,17 +107,17 @@ class AsgiApp:
             return answer_to(_too_long(request))
         except Disconnected:
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the client is answered and the log has it.
+        except Exception as error:  # noqa: BLE001 -- every bug is answered with 500 and logged.
             return answer_to(unexpected(error, f"{request.method} {scope['path']!r:.200}"))
 
     async def _check(self, route: Route[Served], request: Request) -> None:
-        """Ask the guard, with whatever is known at this point. Raises 401 and 403."""
+        """Authorize the request by its route and path. Raises 401 and 403."""
         await self._service.guard.fresh()
         request.identity = permitted(self._service, route, request.parts, request.headers)
 
 
 async def _stream(answer: Streamed, request: Request, send: Send) -> None:
-    """Send pieces as they come, until there are no more or the client has gone."""
+    """Send the pieces as they are produced, until the last one or until the client disconnects."""
     await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *ALWAYS]})
     if request.method == "HEAD":
         await answer.pieces.aclose()
@@ -139,7 +138,7 @@ def _too_long(request: Request) -> InterlockError:
     what = f"the request took longer than {request.limits.request_s:g} s."
     if request.method in {"GET", "HEAD"}:
         return Overloaded(RETRY_S, what)
-    return OutcomeUnknown(what, why="It goes on, and nobody waits for it any more.")
+    return OutcomeUnknown(what, why="The engine completes it, but the server no longer waits for its result.")
 
 
 def asgi(
@@ -153,10 +152,10 @@ def asgi(
     limits: Limits | None = None,
     clock: Clock | None = None,
 ) -> AsgiApp:
-    """An ASGI app that serves an open engine.
+    """Return an ASGI app that serves an open engine.
 
-    With a `home` the databases there can be reached, or those in `databases` by their names. Without a `guard`
-    everybody may do everything: mount it behind one, or serve it on loopback.
+    `home` makes its databases reachable; `databases` passes open ones by name. Without a `guard` every client may do
+    everything: mount the app where another layer authorizes requests, or serve it on loopback.
     """
     service = Service(engine, guard=guard, audit=audit, limits=limits, clock=clock)
     return AsgiApp(Served(service, home=home, databases=databases, webhooks=webhooks))

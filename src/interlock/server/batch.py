@@ -1,8 +1,8 @@
-"""The route of batches: a line of JSON in, its result or its problem out, in order.
+"""The batch route: reads one event per line of JSON and writes a result or problem per line, in order.
 
-Lines are decided in groups while more of them arrive: the next group is read while the one before is being written.
-Most clients send everything before they read anything, so the answers are written beside the reading: were one to wait
-for the other, both sides would wait for ever. What waits in memory is bounded, and so are the lines and the groups.
+Lines are decided in groups: the next group is read while the previous one is being written. Most clients send
+everything before they read anything, so a separate task reads. Otherwise both sides would wait for each other.
+Lines, groups and unread answers are bounded.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from interlock.server.service import Service
 from interlock.server.shapes import BatchLine, ShownMove, shown_move
 
 GROUPS_MIN = 2
-"""Groups of one batch that may be under way at once, however many batches there are: one is written, another read."""
+"""Groups of one batch that may be under way concurrently, whatever the number of batches: one written, one read."""
 
 GROUPS_MAX = 8
-"""The same for all batches together, as long as each has its least: more lines than this fill a group of the engine's
-anyway, and those that wait in memory make the others slower."""
+"""Groups of all batches together, as long as each batch has GROUPS_MIN. More lines than this fill a group of the engine
+anyway, and groups that wait in memory slow the others down."""
 
 _line = msgspec.json.Decoder(BatchLine)
 
 
 async def send_batch(service: Service, request: Request) -> Streamed:
-    """Send many events."""
+    """Send the events of a batch, and stream the results."""
     request.query()
     request.check_media()
     return Streamed(200, _Batch(service, request).answers(), NDJSON)
 
 
 class _Batch:
-    """One batch under way: whoever reads decides, whoever writes waits for answers."""
+    """One batch under way: the reading task decides lines, and the generator of answers waits for results."""
 
     def __init__(self, service: Service, request: Request) -> None:
         self._service = service
@@ -50,14 +50,14 @@ class _Batch:
         self._lines = 0
         self._groups: deque[_Group] = deque()
         self._broken: BaseException | None = None
-        """What nobody expected: there is no answer to it, and the batch ends."""
+        """An unexpected exception of a group: it ends the batch without an answer."""
         self._waiting: list[bytes] = []
         self._bytes = 0
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
 
     async def answers(self) -> AsyncGenerator[bytes, None]:
-        """The answers, group by group."""
+        """Yield the answers, group by group."""
         self._service.batches += 1
         reading = asyncio.get_running_loop().create_task(self._read())
         reading.add_done_callback(lambda _: self._changed.set())
@@ -106,55 +106,55 @@ class _Batch:
             group = allowed[at : at + self._limits.batch_group_max]
             self._lines += len(group)
             await self._service.guard.still(self._request.identity)  # A batch may take longer than a key lives.
-            self._groups.append(await self._begun(group))
+            self._groups.append(await self._begin_group(group))
             await self._finish(max(GROUPS_MIN, GROUPS_MAX // self._service.batches) - 1)
         if len(lines) > left:
             raise _too_many(self._limits.batch_lines_max)
 
-    async def _begun(self, lines: list[bytes]) -> "_Group":
-        """Read the lines and have them decided, behind all that came before."""
+    async def _begin_group(self, lines: list[bytes]) -> "_Group":
+        """Decode the lines and start to send their events, after those of all earlier groups."""
         service, limited = self._service, self._request.identity.limited
         answers: list[Problem | str] = []
-        asked: list[tuple[str, Event, str | None]] = []
+        events: list[tuple[str, Event, str | None]] = []
         for number, line in enumerate(lines, self._lines - len(lines) + 1):
             workflow: str | None = None
             try:
                 if len(line) > self._limits.body_bytes_max:  # It came in one piece with its end.
                     raise too_large(f"line {number}", len(line), self._limits.body_bytes_max)
-                given = decoded(line, _line, f"line {number}")
-                workflow = given.id
+                body = decoded(line, _line, f"line {number}")
+                workflow = body.id
                 check_id(workflow, "the id of a workflow")
                 if limited:
                     await service.permit(self._request, None, workflow)
-                data = bytes(given.data)
-                event = service.event_alone(given.event, data)
+                data = bytes(body.data)
+                event = service.event_alone(body.event, data)
                 if event is None:
-                    event = await service.event_for(workflow, given.event, data)
+                    event = await service.event_for(workflow, body.event, data)
             except InterlockError as error:
                 answers.append(problem_of(error, workflow=workflow))
                 continue
-            asked.append((workflow, event, given.key))
+            events.append((workflow, event, body.key))
             answers.append(workflow)
         # Tasks begin in the order they are made in, so that no line overtakes another.
-        sending = asyncio.get_running_loop().create_task(self._service.engine.send_many(asked))
+        sending = asyncio.get_running_loop().create_task(self._service.engine.send_many(events))
         sending.add_done_callback(self._sent)
         return _Group(answers, sending)
 
     async def _finish(self, left: int) -> None:
-        """Wait until only so many groups are left, and until the client has read enough."""
+        """Wait until at most `left` groups are under way, and until the client has read enough answers."""
         while len(self._groups) > left and self._broken is None:
             await asyncio.wait([self._groups[0].sending])
-            self._told()
+            self._answer_done()
         while self._bytes > self._limits.batch_answer_bytes_max:
             self._taken.clear()
             await self._taken.wait()
 
     def _sent(self, sending: "asyncio.Task[list[Moved[Enum] | Refused]]") -> None:
         if not sending.cancelled():
-            self._told()
+            self._answer_done()
 
-    def _told(self) -> None:
-        """Answer the groups that are done, in their order: a client may wait for them before it sends more."""
+    def _answer_done(self) -> None:
+        """Answer the groups that are done, in order: a client may wait for answers before it sends more."""
         while self._groups and self._groups[0].sending.done():
             group = self._groups.popleft()
             self._broken = group.sending.exception()
@@ -162,7 +162,7 @@ class _Batch:
                 self._changed.set()
                 return
             moves = iter(group.sending.result())
-            self._answer([_shown(each, next(moves)) if isinstance(each, str) else each for each in group.answers])
+            self._answer([_result_line(each, next(moves)) if isinstance(each, str) else each for each in group.answers])
 
     def _answer(self, answers: "list[Problem | ShownMove]") -> None:
         lines = encode_lines(answers)
@@ -172,14 +172,14 @@ class _Batch:
 
 
 class _Group(NamedTuple):
-    """Some lines under way."""
+    """Some lines that are being decided."""
 
     answers: "list[Problem | str]"
-    """The problem of each line that could not be read; of the others the workflow, until there is an answer."""
+    """Per line its problem, if it could not be decoded; otherwise its workflow, until the result is known."""
     sending: "asyncio.Task[list[Moved[Enum] | Refused]]"
 
 
-def _shown(workflow: str, moved: Moved[Enum] | Refused) -> Problem | ShownMove:
+def _result_line(workflow: str, moved: Moved[Enum] | Refused) -> Problem | ShownMove:
     if isinstance(moved, Refused):
         return problem_of(moved.error, workflow=workflow)
     return shown_move(workflow, moved)

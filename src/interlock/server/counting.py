@@ -1,8 +1,8 @@
-"""How many workflows are in each state: counted once for everybody who asks at the same time.
+"""Cached counts of workflows per state, shared by concurrent callers.
 
-A count looks at every workflow there is. A small store counts afresh for everyone, so that whoever has just sent an
-event sees it counted. In a large one a count is kept for a while: the longer it took, the longer it is kept, and so
-counting takes a bounded share of the store's time, however many dashboards are open.
+A count reads every workflow. A small store counts for each call, so that a caller sees the event it has just sent. A
+large store keeps a count: the longer it took, the longer it is kept. Counting therefore takes a bounded share of the
+store's time, whatever the number of open dashboards.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from interlock.seams import Clock
 Counted = dict[tuple[str, int, str], int]
 
 SMALL = 10_000
-"""Workflows up to which a count is never kept: it takes a few milliseconds."""
+"""Number of workflows up to which a count is never kept: it takes a few milliseconds."""
 
 SHARE = 9
-"""A larger one is kept for so many times as long as it took: a tenth of the time is spent on counting."""
+"""A count of a large store is kept for SHARE times as long as it took: a tenth of the time is spent counting."""
 
 KEPT_S_MAX = 30.0
 
 
 class Counts:
-    """The counts of one store."""
+    """Counts of one store, cached."""
 
     def __init__(self, count: Callable[[], Awaitable[Counted]], clock: Clock) -> None:
         self._count = count
@@ -32,11 +32,11 @@ class Counts:
         self._began_s = self._until_s = -1.0
 
     async def now(self) -> Counted:
-        """The counts: of now, or of a short while ago in a large store."""
-        asked_s = self._clock.monotonic_s()
+        """Return the counts: current ones, or recent ones in a large store."""
+        called_s = self._clock.monotonic_s()
         async with self._turn:
-            # Whoever waited while another count began behind their question has their answer.
-            if self._clock.monotonic_s() < self._until_s or self._began_s >= asked_s:
+            # Another count began after this call and finished while this one waited: its result is recent enough.
+            if self._clock.monotonic_s() < self._until_s or self._began_s >= called_s:
                 return self._kept
             began_s = self._clock.monotonic_s()
             self._kept = await self._count()

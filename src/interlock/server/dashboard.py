@@ -1,7 +1,7 @@
-"""The dashboard at `/`: the files of `interlock.ui`, each a route of its own.
+"""The dashboard at `/`: the files of `interlock.ui`, one route each.
 
-They need no key: what they show they ask `/v1` for, with the key of whoever looks. Only the files that there are can be
-asked for; a path is never joined to a folder.
+The files need no key: they request their data from `/v1` with the viewer's key. Only files of the package can be
+requested; a path is never joined to a folder.
 """
 
 from interlock.server.answers import Answer
@@ -13,7 +13,7 @@ from interlock.ui.assets import PAGE, PREFIX, answer, assets
 
 
 async def asset(served: Served, request: Request) -> Answer:
-    """One file of the dashboard, or 304 when the browser has it."""
+    """Return one file of the dashboard, or 304 when the browser has it."""
     del served
     path = PREFIX + "/".join(request.parts) if request.parts else PAGE
     known = request.headers.get(b"if-none-match")
@@ -23,7 +23,7 @@ async def asset(served: Served, request: Request) -> Answer:
             404,
             f"the dashboard has no file {path!r:.300}.",
             code="not-found",
-            why="It has only the files that were installed with it.",
+            why="It has only the files that are installed with Interlock.",
             fix="Load the page again: after an upgrade it names other files.",
         )
     headers = tuple((name.encode(), value.encode()) for name, value in found.headers)

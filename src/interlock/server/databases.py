@@ -1,12 +1,12 @@
-"""The route of SQL: statements that happen together or not at all, in a database at the home.
+"""The SQL route: run statements as one transaction in a database at the home.
 
-A database is opened when it is first asked for and closed with the server. The one that the workflows live in is not
-reachable: whoever wants to change a workflow sends it an event. Every transaction is in the audit log first: its
-statements, and not their parameters, which are where secrets and people's data are.
+A database is opened by its first request and closed with the server. The database that holds the workflows is not
+reachable: clients change a workflow by sending it events. Every transaction is written to the audit log first, with
+its statements but without their parameters, which may hold secrets and personal data.
 
-On PostgreSQL the login of the server owns the schema of the workflows too, with the audit log and the API keys. So a
-statement is admitted before it is run there (`sql.confinement`), and a schema that holds a home is no database here,
-whatever its name is. A lane can reach nothing but itself.
+On PostgreSQL the server's login also owns the schema of the workflows, the audit log and the API keys. Each statement
+is therefore checked before it runs there (`sql.confinement`). A schema that holds a home is not served as a database,
+whatever its name. A lane can reach only itself.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from interlock.database.transactions import Transaction, schema_inside
 from interlock.errors import InvalidPayload, LimitReached
 from interlock.lanes.contention import HotRow
 from interlock.runtime.envelopes import check_id
-from interlock.server.answers import Answer, listing, shown
+from interlock.server.answers import Answer, json_answer, listing
 from interlock.server.parameters import parameter
 from interlock.server.problems import HttpProblem
 from interlock.server.requests import Request
@@ -37,28 +37,28 @@ from interlock.store.opening import NAME
 _READS = re.compile(r"\s*(?:select|with|values|table)\b|.*\breturning\b", re.IGNORECASE | re.DOTALL)
 
 _USES = re.compile(r"\s*(?:select|with|values|table|insert|update|delete|merge)\b", re.IGNORECASE)
-"""Statements that need tables which are there already."""
+"""Statements that need existing tables."""
 
 AUDITED = 20
 AUDITED_CHARACTERS = 500
-"""So many statements of a transaction are in the audit log, and so much of each."""
+"""Number of statements of a transaction that the audit log keeps, and characters of each."""
 
 _HOLDS_A_HOME = """
 SELECT count(*) FILTER (WHERE relname IN ('workflows', 'workflow_events', 'workflow_effects')) = 3
     OR count(*) FILTER (WHERE relname IN ('security_documents', 'security_audit')) = 2
     OR count(*) FILTER (WHERE relname IN ('workflows_moved', 'workflows_arriving', 'interlock_catalog')) > 0
 FROM pg_catalog.pg_class WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1)"""
-"""By what is in it: another home, and workflows that a move has put aside, have schemas of any name."""
+"""Detect a home by its tables: another home, and workflows set aside by a move, have schemas of any name."""
 
 _body = msgspec.json.Decoder(TransactionBody)
 
 
 class Served(Protocol):
-    """What this route needs beside the service."""
+    """The bundle of objects that this route needs."""
 
     @property
     def service(self) -> Service:
-        """The engine, as it is served."""
+        """The engine with its guard and limits."""
         ...
 
     @property
@@ -70,20 +70,20 @@ class Served(Protocol):
 class Databases:
     """The databases at one home, by name."""
 
-    def __init__(self, home: str | None, given: Mapping[str, Database] | None = None, *, most: int = 100) -> None:
+    def __init__(self, home: str | None, opened: Mapping[str, Database] | None = None, *, most: int = 100) -> None:
         self._home = home
-        self._given = dict(given or {})
+        self._passed = dict(opened or {})
         self._most = most
         self._opening: dict[str, asyncio.Task[Database]] = {}
 
     async def get(self, name: str, *, makes: bool = True) -> Database:
-        """The database of that name, opened if it is not. Raises 404 where there can be none.
+        """Return the database of that name, opening it if needed. Raises 404 for a name that cannot be one.
 
-        Raises 404 also where there is none yet, unless it may be made: a misspelled name makes no database, and does
-        not count as an open one.
+        With `makes` False it also raises 404 for a database that does not exist yet: a misspelled name neither creates
+        a database nor counts as an open one.
         """
-        if name in self._given:
-            return self._given[name]
+        if name in self._passed:
+            return self._passed[name]
         if name not in self._opening:
             self._refuse(name)
             if not makes:
@@ -100,16 +100,16 @@ class Databases:
             raise
 
     def open_now(self) -> dict[str, Database]:
-        """Those that are open."""
+        """Return the open databases by name."""
         opened = {
             name: task.result()
             for name, task in self._opening.items()
             if task.done() and not task.cancelled() and task.exception() is None
         }
-        return {**self._given, **opened}
+        return {**self._passed, **opened}
 
     async def close(self) -> None:
-        """Close those that were opened here."""
+        """Close the databases that were opened here."""
         for name, task in list(self._opening.items()):
             del self._opening[name]
             results = await asyncio.gather(task, return_exceptions=True)
@@ -126,11 +126,11 @@ class Databases:
                 404,
                 f"there is no database {name!r:.300} here.",
                 code="database-not-found",
-                why="This app was given none of that name, and no home to look for one.",
-                fix="Give it to the app: interlock.asgi(engine, home=…) or databases={…}.",
+                why="The app has neither a database of that name nor a home.",
+                fix="Pass it to the app: interlock.asgi(engine, home=…) or databases={…}.",
             )
         if name == own:
-            raise _workflows_live_there(name)
+            raise _reserved_database(name)
 
     async def _refuse_absent(self, name: str) -> None:
         home = self._home
@@ -145,7 +145,7 @@ class Databases:
                 404,
                 f"there is no database {name!r:.300} here.",
                 code="database-not-found",
-                why="A database is made by the first transaction that creates something in it.",
+                why="The first transaction that creates a table creates the database.",
                 fix="Correct the name, or create a table first.",
             )
 
@@ -154,7 +154,7 @@ class Databases:
             raise LimitReached(
                 f"{len(self._opening)} databases are open already (databases_max).",
                 why="Everything that can grow has a limit.",
-                fix="Use one of those that are open, or raise databases_max.",
+                fix="Use an open database, or raise databases_max.",
             )
 
     async def _open(self, name: str) -> Database:
@@ -170,7 +170,7 @@ class Databases:
 
 
 async def _refuse_home(url: str, name: str) -> None:
-    """Raise 404 for a schema that holds a home. Before it is opened, which would make tables in it."""
+    """Raise 404 for a schema that holds a home. Called before it is opened, which would create tables in it."""
     from interlock.sql.postgres.pool import Pool  # noqa: PLC0415 -- an extra, which may not be installed.
 
     address = parsed(url)
@@ -180,21 +180,21 @@ async def _refuse_home(url: str, name: str) -> None:
     finally:
         await pool.close()
     if holds:
-        raise _workflows_live_there(name)
+        raise _reserved_database(name)
 
 
-def _workflows_live_there(name: str) -> HttpProblem:
+def _reserved_database(name: str) -> HttpProblem:
     return HttpProblem(
         404,
         f"there is no database {name!r:.300} here.",
         code="database-not-found",
-        why="Workflows live there, and are changed by events alone.",
+        why="It holds workflows, which only events may change.",
         fix="Use another name.",
     )
 
 
 def _schema_url(home: str, name: str) -> str:
-    """The same address with another schema."""
+    """Return the address of the home with another schema."""
     if re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) is None or name.startswith("pg_") or name == "information_schema":
         raise InvalidPayload(
             f"{name!r:.100} is not the name of a database here.",
@@ -214,33 +214,33 @@ async def transact(served: Served, request: Request) -> Answer:
     if len(body.statements) > most:
         raise InvalidPayload(
             f"the transaction has {len(body.statements):,} statements; {most} are allowed.",
-            why="A transaction keeps all others waiting.",
+            why="A transaction blocks all others while it runs.",
             fix="Split it, or use one statement over many rows.",
         )
     for each in body.statements:
-        [parameter(given) for given in each.params]  # What is no parameter is refused before anything is opened.
+        [parameter(value) for value in each.params]  # An invalid parameter is refused before anything is opened.
     key = body.key if body.key is not None else request.idempotency_key()
     if key is not None:
         check_id(key, "the key of a transaction", slash=True)
     makes = any(_USES.match(each.sql) is None for each in body.statements)
     database = await served.databases.get(request.parts[0], makes=makes)
-    asked = [[each.sql, each.params] for each in body.statements]
-    told = {"statements": [each.sql[:AUDITED_CHARACTERS] for each in body.statements][:AUDITED], "key": key}
-    async with served.service.acting(request, "database.transact", request.parts[0], before=None, after=told):
-        results = await database.transact(run_statements, asked, request.limits.rows_max, key=key)
-    return shown(ShownTransaction(results=[msgspec.convert(each, ShownResult) for each in results]))
+    statements = [[each.sql, each.params] for each in body.statements]
+    audited = {"statements": [each.sql[:AUDITED_CHARACTERS] for each in body.statements][:AUDITED], "key": key}
+    async with served.service.acting(request, "database.transact", request.parts[0], before=None, after=audited):
+        results = await database.transact(run_statements, statements, request.limits.rows_max, key=key)
+    return json_answer(ShownTransaction(results=[msgspec.convert(each, ShownResult) for each in results]))
 
 
 async def run_statements(tx: Transaction, statements: list[list[object]], rows_max: int) -> list[dict[str, object]]:
-    """Run each statement in its turn; returns what each gave, as plain values that can be kept with a key."""
+    """Run the statements in order. Returns the result of each as plain values, which are stored with a key."""
     schema = schema_inside()
     if schema is not None:
-        # Here and not before: a database may have moved to PostgreSQL since it was asked for.
+        # Checked here, because a database may have moved to PostgreSQL since the request arrived.
         for sql, _ in statements:
             confine(str(sql))
         [(holds,)] = await tx.query(_HOLDS_A_HOME, schema)
         if holds:
-            raise _workflows_live_there(schema)
+            raise _reserved_database(schema)
     results: list[dict[str, object]] = []
     for sql, params in statements:
         text, values = str(sql), [parameter(each) for each in cast("list[object]", params)]
@@ -252,14 +252,14 @@ async def run_statements(tx: Transaction, statements: list[list[object]], rows_m
             raise LimitReached(
                 f"the statement gave {len(rows):,} rows; {rows_max:,} are allowed (rows_max).",
                 why="Every answer has a bound.",
-                fix="Ask for fewer of them: LIMIT.",
+                fix="Add a LIMIT to the statement.",
             )
         results.append({"count": len(rows), "rows": [row._asdict() for row in rows]})
     return results
 
 
 class ShownHot(msgspec.Struct, kw_only=True):
-    """A row that writers wait for each other on, and where it is."""
+    """A row or workflow that writers contend for."""
 
     database: str | None
     """None for a workflow; then `table` is its machine and `key` its id."""
@@ -274,18 +274,18 @@ class ShownHot(msgspec.Struct, kw_only=True):
 
 
 async def contention(served: Served, request: Request) -> Answer:
-    """The rows and workflows that writers wait for each other on, worst first, as this process has seen them."""
+    """Return the rows and workflows that writers contend for in this process, worst first."""
     request.query()
     allows = request.identity.allows
-    hot = [_shown(None, row) for row in await served.service.engine.contention() if allows(row.table, str(row.key))]
+    hot = [_hot_row(None, row) for row in await served.service.engine.contention() if allows(row.table, str(row.key))]
     if not request.identity.limited:
         for name, database in served.databases.open_now().items():
-            hot += [_shown(name, row) for row in await database.contention()]
+            hot += [_hot_row(name, row) for row in await database.contention()]
     hot.sort(key=lambda row: -(row.handoffs_per_s + row.conflicts_per_s))
     return listing(hot)
 
 
-def _shown(database: str | None, row: HotRow) -> ShownHot:
+def _hot_row(database: str | None, row: HotRow) -> ShownHot:
     return ShownHot(
         database=database,
         table=row.table,

@@ -1,7 +1,6 @@
-"""The document at /openapi.json, and the page at /docs that people read: written by hand, without a script.
+"""The OpenAPI document at /openapi.json, and the HTML page about all routes at /docs.
 
-The page is made of the table of routes, so it shows what there is; it asks no other server for anything, and works
-without JavaScript.
+The page is generated from the table of routes. It loads nothing from other servers, and works without JavaScript.
 """
 
 import contextlib
@@ -11,7 +10,7 @@ import re
 from interlock.access import NotAuthenticated, NotPermitted
 from interlock.errors import UnavailableError
 from interlock.runtime.bound import Bound
-from interlock.server.answers import PAGE, Answer, Headers, encode, shown
+from interlock.server.answers import PAGE, Answer, Headers, encode, json_answer
 from interlock.server.openapi import document
 from interlock.server.problems import phrase
 from interlock.server.requests import Request
@@ -41,11 +40,11 @@ td { border-top: 1px solid var(--line); padding: .25rem .5rem; vertical-align: t
 async def openapi(served: Served, request: Request) -> Answer:
     """The OpenAPI document."""
     request.query()
-    return shown(await _document(served, request, "/openapi.json"))
+    return json_answer(await _document(served, request, "/openapi.json"))
 
 
 async def _document(served: Served, request: Request, path: str) -> dict[str, object]:
-    """The document, with examples for the machines that the client may read; a client without a key sees none."""
+    """Return the document, with examples for the machines that the client's key may read."""
     service = served.service
     bounds: list[Bound] = []
     with contextlib.suppress(NotAuthenticated, NotPermitted, UnavailableError):
@@ -57,22 +56,22 @@ async def _document(served: Served, request: Request, path: str) -> dict[str, ob
 
 
 async def docs(served: Served, request: Request) -> Answer:
-    """The page about all routes; for a program that asks for JSON and no page, the document."""
+    """Return the page about all routes, or the document for a client that accepts JSON but not HTML."""
     request.query()
     wanted = request.header(b"accept") or ""
     if "json" in wanted and "html" not in wanted:
-        return shown(await _document(served, request, "/docs"), headers=VARY)
+        return json_answer(await _document(served, request, "/docs"), headers=VARY)
     return Answer(200, page().encode(), PAGE + VARY, secured=True)
 
 
 async def style(served: Served, request: Request) -> Answer:
-    """What the page looks like."""
+    """Return the style sheet of the page."""
     del served, request
     return Answer(200, STYLE.encode(), CSS)
 
 
 def page() -> str:
-    """The page as HTML. Everything in it is escaped."""
+    """Render the page as HTML. Everything in it is escaped."""
     tags = dict.fromkeys(route.tag for route in ROUTES)
     parts = [f"<h2>{_text(tag)}</h2>" + "".join(_article(r) for r in ROUTES if r.tag == tag) for tag in tags]
     return (

@@ -1,11 +1,11 @@
-"""The door: a request that the engine would not take in is refused by its head alone (C7).
+"""Refusal of requests under overload by their head alone (C7).
 
-Under overload most of what comes is refused, and whatever a refusal costs is taken from those that were let in: so
-there is no task for it, nothing is waited for, and its body is not looked at. The answer is the one that the route
-itself would give; whatever else may be wrong with a request, or has to be waited for, is left to the route.
+Under overload most requests are refused, and the cost of a refusal slows admitted requests down. A refusal therefore
+creates no task, awaits nothing, and does not read the body. The answer is the one that the route would give. Any
+other problem of a request is left to the route.
 
-Requests come in crowds, and none of a crowd has taken its token before all of their heads are read: so those that were
-let in during one turn of the event loop are counted as if they had.
+Many heads may be read in one turn of the event loop, before any of their requests has taken its token. Requests
+admitted in this turn are therefore counted as if they had taken theirs.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from interlock.server.security.identity import Identity
 from interlock.server.service import Service
 
 CROWD = 256
-"""With more room than this nobody is looked at: so many do not come in one turn."""
+"""With more room than this a request is not checked: fewer heads than this arrive in one turn of the event loop."""
 
 
 class Door:
-    """The door of one app."""
+    """The overload check of one app."""
 
     def __init__(self, service: Service, router: Router[ServedT]) -> None:
         self._service = service
         self._find = router.find
-        self._let_in = 0
-        """In this turn of the event loop."""
+        self._admitted = 0
+        """Requests admitted in this turn of the event loop."""
 
     def refusal(self, scope: AsgiScope) -> Answer | None:
-        """The answer to a request that is refused at once; None for all others."""
+        """Return the answer to a request that is refused immediately; None for all others."""
         service = self._service
         room = service.room
         if room > CROWD or service.under_way >= service.limits.requests_max or scope["query_string"]:
@@ -47,23 +47,23 @@ class Door:
                 service.machine(parts[0])
             permitted(service, route, parts, headers_of(scope["headers"]))
         except InterlockError:
-            return None  # Which is told by the route, in its own order.
-        refused = service.overloaded(self._let_in, starts=starts) if room < 1 + self._let_in else None
+            return None  # The route raises it again, in its own order.
+        refused = service.overloaded(self._admitted, starts=starts) if room < 1 + self._admitted else None
         if refused is not None:
             return answer_to(refused)
-        if not self._let_in:
-            asyncio.get_running_loop().call_soon(self._turned)
-        self._let_in += 1
+        if not self._admitted:
+            asyncio.get_running_loop().call_soon(self._reset_turn)
+        self._admitted += 1
         return None
 
-    def _turned(self) -> None:
-        self._let_in = 0
+    def _reset_turn(self) -> None:
+        self._admitted = 0
 
 
 def permitted(
     service: Service, route: Route[ServedT], parts: Sequence[str], headers: Mapping[bytes, bytes]
 ) -> Identity:
-    """Ask the guard, with whatever the head of a request tells. Raises 401 and 403."""
+    """Authorize a request by its head. Raises 401 and 403."""
     identity = service.guard.identify(headers)
     assert route.scope is not None
     first = parts[0] if parts else None

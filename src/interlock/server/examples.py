@@ -1,7 +1,7 @@
-"""The examples of the OpenAPI document: a problem for every code, and requests for the machines that are served.
+"""Examples of the OpenAPI document: a problem for every code, and requests for the served machines.
 
-A problem is made of an error, as the server makes it for an answer. A context or payload is made of its JSON schema,
-and shown only if its machine reads it: a schema does not say everything that a class checks.
+A problem example is built from an error, as for an answer. An example of a context or payload is built from its JSON
+schema. It is used only if the machine can decode it, because a schema does not express every check of a class.
 """
 
 import functools
@@ -40,13 +40,13 @@ from interlock.server.answers import encode
 from interlock.server.problems import TITLES, HttpProblem, Problem, problem_of
 
 EXAMPLES_MAX = 50
-"""Of one request body: a server may have many machines with many events."""
+"""Examples of one request body: a server may have many machines with many events."""
 
 DEPTH_MAX = 4
-"""Below it, what may be empty is empty: a type may contain itself."""
+"""Levels below which optional members are left out: a type may contain itself."""
 
 TEXTS = ("text", "2026-01-01T12:00:00Z", "12:00:00")
-"""Values of a string that can be any by its schema: that of a moment without an offset says no more."""
+"""Values for a string without a format: the schema of a naive datetime or time does not name one."""
 
 Examples = dict[str, dict[str, object]]
 Schema = Mapping[str, object]
@@ -96,10 +96,10 @@ _OF_HTTP: dict[str, tuple[int, str]] = {
     "invalid-request": (400, "the request is not valid HTTP/1.1."),
     "machine-not-found": (404, "there is no machine 'ordr'. Did you mean 'order'?"),
     "method-not-allowed": (405, "PATCH is not allowed here; GET is."),
-    "no-metrics": (501, "nothing is counted here."),
+    "no-metrics": (501, "this engine has no Prometheus exporter."),
     "not-found": (404, "there is nothing at '/v1/nothing'."),
     "request-timeout": (408, "no piece of the body arrived for 30 s (body_s)."),
-    "unsupported-media-type": (415, "the body is called 'text/plain'."),
+    "unsupported-media-type": (415, "the body has the type 'text/plain'."),
     "webhook-not-found": (404, "there is no source of webhooks 'strpe'."),
 }
 
@@ -115,7 +115,7 @@ def problem_examples() -> dict[str, Problem]:
 
 
 def components() -> Examples:
-    """The examples by code, as the document has them."""
+    """Return the examples by code, for the components of the document."""
     return {code: {"summary": TITLES[code], "value": value} for code, value in problem_examples().items()}
 
 
@@ -155,7 +155,7 @@ _CODES_BELOW: dict[tuple[int, str], tuple[str, ...]] = {
 
 
 def codes_for(path: str, status: int) -> tuple[str, ...]:
-    """The codes that a route answers with a status, the usual one first."""
+    """Return the codes of a route's answers with a status, the usual one first."""
     below = (codes for (each, begin), codes in _CODES_BELOW.items() if each == status and path.startswith(begin))
     return next(below, _CODES[status])
 
@@ -164,7 +164,7 @@ def codes_for(path: str, status: int) -> tuple[str, ...]:
 
 
 def machine_examples(bounds: Sequence[Bound]) -> dict[str, Examples]:
-    """A start of each machine and each of its events, by the path of the route that takes it."""
+    """Return an example of each start and each event of the machines, by the path of its route."""
     starts: Examples = {}
     events: Examples = {}
     lines: Examples = {}
@@ -189,7 +189,7 @@ def machine_examples(bounds: Sequence[Bound]) -> dict[str, Examples]:
 
 
 def _read_by(bound: Bound, event: str | None, schema: Schema) -> object:
-    """An example that the machine reads as this event, or as its context; None where none was found."""
+    """Return an example that the machine decodes as this event, or as its context; None if there is no such example."""
     for text in TEXTS:
         value = example_of(schema, text)
         try:
@@ -205,7 +205,7 @@ def _read_by(bound: Bound, event: str | None, schema: Schema) -> object:
 
 
 def example_of(schema: Schema, text: str = TEXTS[0]) -> object:
-    """A value that fits a JSON schema as msgspec writes it; `text` is the value of a string that can be any."""
+    """Return a value that fits a JSON schema as msgspec writes it; `text` is the value of a string without a format."""
     return _example(schema, _Known(cast("Mapping[str, Schema]", schema.get("$defs", {})), text), 0)
 
 
@@ -221,13 +221,13 @@ def _example(schema: Schema, known: _Known, depth: int) -> object:
         choices = [each for each in cast("Sequence[Schema]", schema["anyOf"]) if each.get("type") != "null"]
         optional = len(choices) < len(cast("Sequence[Schema]", schema["anyOf"]))
         return None if not choices or (optional and depth >= DEPTH_MAX) else _example(choices[0], known, depth + 1)
-    given = [schema[name] for name in ("default", "const") if name in schema]
-    given += [cast("Sequence[object]", schema[name])[0] for name in ("examples", "enum") if schema.get(name)]
-    return given[0] if given else _plain(schema, known, depth)
+    values = [schema[name] for name in ("default", "const") if name in schema]
+    values += [cast("Sequence[object]", schema[name])[0] for name in ("examples", "enum") if schema.get(name)]
+    return values[0] if values else _plain(schema, known, depth)
 
 
 def _plain(schema: Schema, known: _Known, depth: int) -> object:
-    """The same for a schema that names one type, or none: then any JSON fits."""
+    """Return an example for a schema that names one type, or no type: then any JSON fits."""
     kind = schema.get("type")
     if kind == "object":
         members = cast("Mapping[str, Schema]", schema.get("properties", {}))

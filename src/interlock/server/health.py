@@ -1,11 +1,11 @@
-"""Health and readiness, which tell the truth: needed by whoever starts, stops and spreads load.
+"""Health and readiness checks, for process supervisors and load balancers.
 
-`/healthz` fails when nothing will ever work here again, and a restart helps. `/readyz` fails while requests should go
-elsewhere: the server is stopping, or the store does not answer. A Redis that is gone is told, and is no reason to go
-elsewhere. Neither needs a key, and neither tells a secret.
+`/healthz` fails when this process cannot recover and needs a restart. `/readyz` fails while requests should go to
+another server: this one is stopping, or its store does not answer. Without Redis it stays ready, and reports the
+reason. Neither needs a key, and neither shows a secret.
 """
 
-from interlock.server.answers import Answer, shown
+from interlock.server.answers import Answer, json_answer
 from interlock.server.requests import Request
 from interlock.server.service import Service
 from interlock.server.shapes import ShownHealth
@@ -14,21 +14,21 @@ ALONE = "Redis cannot be used: leases come from the store, limits and breakers a
 
 
 async def health(service: Service, request: Request) -> Answer:
-    """Whether this process is of any use."""
+    """Report whether this process can still work."""
     del request
-    return _told(service.alive())
+    return _health_answer(service.alive())
 
 
 async def readiness(service: Service, request: Request) -> Answer:
-    """Whether requests should come here."""
+    """Report whether requests should be sent to this process."""
     del request
     reason = await service.ready()
     if reason is None and service.alone:
-        return shown(ShownHealth(status="ok", reason=ALONE))
-    return _told(reason)
+        return json_answer(ShownHealth(status="ok", reason=ALONE))
+    return _health_answer(reason)
 
 
-def _told(reason: str | None) -> Answer:
+def _health_answer(reason: str | None) -> Answer:
     if reason is None:
-        return shown(ShownHealth(status="ok"))
-    return shown(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))
+        return json_answer(ShownHealth(status="ok"))
+    return json_answer(ShownHealth(status="unavailable", reason=reason), status=503, headers=((b"retry-after", b"1"),))

@@ -1,7 +1,7 @@
-"""The routes that look at many workflows, and at machines.
+"""Handlers of the routes that list workflows and machines.
 
-Listings are `{"items": […], "cursor": …}`; the cursor of a page asks for the next one, and is null at the end. What a
-key may not see is left out.
+Listings are `{"items": […], "cursor": …}`; the cursor requests the next page, and is null on the last one. Workflows
+that the key may not see are left out.
 """
 
 from enum import Enum
@@ -11,7 +11,7 @@ import msgspec
 from interlock.core.refusals import suggestion
 from interlock.errors import InvalidPayload
 from interlock.runtime.bound import Bound
-from interlock.server.answers import SVG, Answer, listing, shown
+from interlock.server.answers import SVG, Answer, json_answer, listing
 from interlock.server.requests import Request, seconds, switch, whole_number
 from interlock.server.service import Service
 from interlock.server.shapes import shown_view
@@ -20,17 +20,17 @@ LIMIT = 100
 LIMIT_MAX = 1_000
 
 PAGES_MAX = 100
-"""Pages of the store behind one page of a key with limits, which may see little of them; its cursor goes on there."""
+"""Pages of the store that are read for one page of a key with limits, which may see few of the rows."""
 
 STALLED_MAX = 10_000
-"""So many are looked at for a key with limits, whose own may stand behind those of others."""
+"""Workflows that are read for a key with limits: its own may come after those of other keys."""
 
 _BETWEEN = "~"
-"""Between a machine's name and its cursor, where a listing goes over all machines. No name has it."""
+"""Separates a machine's name from its cursor in a listing over all machines. No machine name contains it."""
 
 
 async def find(service: Service, request: Request) -> Answer:
-    """The workflows of one machine, or of all, in the order of their creation; of one state as they came there."""
+    """List the workflows of one machine or of all by creation; those of one state by their entry into it."""
     query = request.query("machine", "state", "cursor", "limit")
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
     name, cursor = query.get("machine"), query.get("cursor") or None
@@ -62,7 +62,7 @@ async def find(service: Service, request: Request) -> Answer:
 
 
 async def stalled(service: Service, request: Request) -> Answer:
-    """The active workflows that have been in their state for too long."""
+    """List active workflows that have been in their state for too long."""
     query = request.query("machine", "older_than_s", "state", "limit")
     limit = whole_number(query, "limit", default=LIMIT, most=LIMIT_MAX)
     older_than_s = seconds(query, "older_than_s")
@@ -79,13 +79,13 @@ async def stalled(service: Service, request: Request) -> Answer:
             states=None if state is None else [_state(bound, state)],
             limit=STALLED_MAX if request.identity.limited else limit,
         )
-        seen = [view for view in found if request.identity.allows(bound.name, view.id)]
-        items += [shown_view(bound, view) for view in seen[:limit]]
+        visible = [view for view in found if request.identity.allows(bound.name, view.id)]
+        items += [shown_view(bound, view) for view in visible[:limit]]
     return listing(items[:limit])
 
 
 async def machines(service: Service, request: Request) -> Answer:
-    """The machines, as plain data."""
+    """List the machines, as plain data."""
     request.query()
     return listing(
         [bound.machine.describe() for bound in service.chosen(None) if request.identity.allows(bound.name, None)]
@@ -93,22 +93,22 @@ async def machines(service: Service, request: Request) -> Answer:
 
 
 async def machine(service: Service, request: Request) -> Answer:
-    """One machine with its diagram; as a picture when the client accepts nothing but SVG. With counts if asked for."""
+    """Return one machine with its diagram, optionally with counts; as SVG for a client that accepts only SVG."""
     counts = switch(request.query("counts"), "counts")
     bound = service.machine(request.parts[0])
     await service.permit(request, bound.name, None)
     itself = service.machine_itself(bound)
-    # They are those of all ids: a key that may see some of them is not told how many others there are.
+    # The counts are those of all ids: a key with prefixes must not learn how many other workflows there are.
     living = await service.living(bound.name) if counts and not request.identity.limits.prefixes else None
     if (request.header(b"accept") or "").startswith("image/svg+xml"):
         return Answer(200, itself.svg().encode(), SVG, secured=True)
     described = msgspec.to_builtins(itself.describe())
     found = {**described, "diagram": {"svg": itself.svg(), "mermaid": itself.mermaid()}}
-    return shown(found if living is None else {**found, "counts": living})
+    return json_answer(found if living is None else {**found, "counts": living})
 
 
 def _with_state(bounds: list[Bound], state: str) -> list[Bound]:
-    """The machines that have a state of that name. Raises InvalidPayload when none has."""
+    """Return the machines that have a state of that name. Raises InvalidPayload when there is no such machine."""
     found = [bound for bound in bounds if _state(bound, state) is not None]
     if not found:
         known = [node.name for bound in bounds for node in bound.table.nodes.values()]
@@ -125,13 +125,13 @@ def _state(bound: Bound, text: str) -> Enum | None:
 
 
 def _from(bounds: list[Bound], cursor: str) -> tuple[list[Bound], str | None]:
-    """Where a listing over all machines goes on."""
+    """Return the remaining machines of a listing over all machines, and the cursor within the first."""
     name, between, rest = cursor.partition(_BETWEEN)
     left = [bound for bound in bounds if bound.name >= name]
     if not between or not left or left[0].name != name:
         raise InvalidPayload(
-            f"{cursor!r:.100} is no cursor of this listing.",
-            why="A cursor is made by the page before, for the same question.",
-            fix="Send the cursor as it was given, with the same machine and state.",
+            f"{cursor!r:.100} is not a cursor of this listing.",
+            why="A cursor comes from the previous page of the same listing.",
+            fix="Send the cursor unchanged, with the same machine and state.",
         )
     return left, rest or None

@@ -1,8 +1,8 @@
-"""What a body says of itself: JSON in UTF-8, and not compressed, or 415.
+"""Check of a body's media type: JSON in UTF-8, and not compressed, or 415.
 
-A body without a type is read as JSON, and so is one with a type that programs set by themselves: curl calls everything
-a form, others application/octet-stream. A body of another type, or in another encoding, is not guessed at. Compressed
-bodies are refused because a small one could stand for a huge one.
+A body without a type is read as JSON, and so is one with a type that clients set by default: curl sends a form type,
+others application/octet-stream. Other types and encodings are refused. Compressed bodies are refused because a small
+one could expand to a huge one.
 """
 
 from email.message import Message
@@ -11,7 +11,7 @@ from typing import Final
 from interlock.server.problems import HttpProblem
 
 USUAL: Final = frozenset({b"application/json", b"application/x-ndjson", b"application/json; charset=utf-8"})
-"""What needs no second look."""
+"""Types that need no parsing."""
 
 _READ: Final = frozenset(
     {
@@ -32,17 +32,17 @@ def check_media(kind: bytes | None, coding: bytes | None) -> None:
     if coding is not None and coding.strip().lower() not in {b"", b"identity"}:
         raise _unsupported(
             f"the body is compressed ({coding.decode('latin-1')!r:.50}).",
-            why="A small body could stand for a huge one, and only what is counted can be bounded.",
-            fix="Send it as it is, without Content-Encoding.",
+            why="A small compressed body could expand to a huge one.",
+            fix="Send it uncompressed, without Content-Encoding.",
         )
     if kind is None or kind in USUAL or not kind.strip():
         return
-    said = Message()
-    said["content-type"] = kind.decode("latin-1").replace("\r", " ").replace("\n", " ")
-    name, charset = said.get_content_type(), said.get_param("charset", "utf-8")
+    message = Message()
+    message["content-type"] = kind.decode("latin-1").replace("\r", " ").replace("\n", " ")
+    name, charset = message.get_content_type(), message.get_param("charset", "utf-8")
     if name not in _READ and not name.endswith("+json"):
         raise _unsupported(
-            f"the body is called {kind.decode('latin-1')!r:.100}.",
+            f"the body has the type {kind.decode('latin-1')!r:.100}.",
             why="Bodies are JSON here.",
             fix="Send JSON, with Content-Type: application/json.",
         )

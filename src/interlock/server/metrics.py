@@ -1,7 +1,7 @@
-"""`/metrics`, for Prometheus: what the engine's own exporter has counted.
+"""The `/metrics` route for Prometheus: the metrics of the engine's exporter.
 
-`interlock serve` has one when its extra is installed; of several workers any one tells the figures of all. An app that
-is mounted has one when its engine was opened with `observers=["prometheus"]`; without it this answers 501, and says so.
+`interlock serve` has an exporter when the extra is installed; each worker reports the metrics of all workers. A mounted
+app has one when its engine was opened with `observers=["prometheus"]`; otherwise this route answers 501.
 """
 
 from interlock.server.answers import Answer
@@ -11,13 +11,13 @@ from interlock.server.service import Service
 
 
 async def metrics(service: Service, request: Request) -> Answer:
-    """Everything that is counted, as text."""
+    """Return all metrics as text."""
     del request
     scraped = await service.scraped()
     if scraped is None:
         raise HttpProblem(
             501,
-            "this engine counts nothing for Prometheus.",
+            "this engine has no Prometheus exporter.",
             code="no-metrics",
             why="It was opened without the observer, or prometheus-client is not installed.",
             fix="Install it: pip install 'interlock[otel]'. Then `interlock serve` has it; an engine of your own is "

@@ -1,6 +1,6 @@
-"""The OpenAPI document, made of the table of routes and of the structs that go in and out.
+"""The OpenAPI document, generated from the table of routes and the structs of requests and answers.
 
-Examples are part of it: of every problem, and of what the served machines take, for a client that may see them.
+It has examples of every problem, and requests for the served machines if the client may see them.
 """
 
 import re
@@ -23,7 +23,7 @@ PROBLEM = "application/problem+json"
 ID: dict[str, object] = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^/]+$"}
 
 ALWAYS = (401, 403, 408, 500)
-"""What any route with a key may answer."""
+"""Problem statuses of every route that needs a key."""
 
 DESCRIPTION = (
     "Durable state-machine workflows. Errors are problem documents (RFC 9457): `title` names the type of the problem, "
@@ -33,10 +33,10 @@ DESCRIPTION = (
 
 
 def document(routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence[Bound] = ()) -> dict[str, object]:
-    """The whole document, for an app that is mounted at `root`, with examples for these machines."""
+    """Return the document of an app that is mounted at `root`, with examples for these machines."""
     bodies = machine_examples(machines)
-    shown = [route for route in routes if not route.hidden]
-    types = {kind for route in shown for kind in (route.body, route.answer) if kind is not None and kind is not dict}
+    visible = [route for route in routes if not route.hidden]
+    types = {kind for route in visible for kind in (route.body, route.answer) if kind is not None and kind is not dict}
     ordered = sorted(types, key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
         [*ordered, Problem], schema_hook=_anything, ref_template=TEMPLATE
@@ -44,7 +44,7 @@ def document(routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence
     references: dict[type, dict[str, object]] = dict(zip([*ordered, Problem], schemas, strict=True))
     references[dict] = {"type": "object"}
     paths: dict[str, dict[str, object]] = {}
-    for route in shown:
+    for route in visible:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references, bodies.get(route.path))
     return {
         "openapi": "3.1.0",
@@ -60,7 +60,7 @@ def document(routes: Sequence[Route[Any]], *, root: str = "", machines: Sequence
 
 
 def _anything(kind: type) -> dict[str, object]:
-    """A value of any type: a parameter of SQL, a column, a key."""
+    """Return the schema of a value of any type: a parameter of SQL, a column, a key."""
     assert kind is object, kind
     return {"description": "Any JSON."}
 

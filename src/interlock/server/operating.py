@@ -1,6 +1,6 @@
-"""The routes of operators: what is owed, what gave up, what is held open, and what is hot.
+"""Handlers of the operators' routes: pending undos, dead letters and breakers.
 
-Whatever changes something is written to the audit log first, with who it was.
+Every change is written to the audit log first, with the identity of the client.
 """
 
 import difflib
@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.errors import InvalidPayload, WorkflowNotFound
 from interlock.runtime.resilience.views import BreakerView
-from interlock.server.answers import Answer, listing, shown
+from interlock.server.answers import Answer, json_answer, listing
 from interlock.server.problems import HttpProblem
 from interlock.server.requests import Request, whole_number
 from interlock.server.service import Service
@@ -23,18 +23,18 @@ _breaker = msgspec.json.Decoder(BreakerBody)
 
 
 async def compensations(service: Service, request: Request) -> Answer:
-    """The undos that are pending or being tried."""
+    """List the undos that are pending or being tried."""
     request.query()
     owed = await service.engine.compensations()
     return listing([each for each in owed if request.identity.allows(each.machine, each.workflow)])
 
 
 async def dead_letters(service: Service, request: Request) -> Answer:
-    """What gave up and waits for a person, oldest first."""
+    """List the dead letters, which wait for a person, oldest first."""
     query = request.query("kind", "limit")
     limit = whole_number(query, "limit", default=LETTERS, most=LETTERS_MAX)
     limited = request.identity.limited
-    # Those of a key with limits may stand behind those of others.
+    # The dead letters that this key may see may come after those of other keys.
     letters = await service.engine.dead_letters(query.get("kind"), limit=LETTERS_MAX if limited else limit)
     if limited:
         letters = [each for each in letters if await _is_visible(service, request, each.workflow)][:limit]
@@ -47,29 +47,29 @@ async def _is_visible(service: Service, request: Request, workflow: str) -> bool
     try:
         return request.identity.allows((await service.bound_of(workflow)).name, workflow)
     except WorkflowNotFound:
-        return False  # It was pruned in between, and nobody knows any more whose it was.
+        return False  # It was pruned meanwhile, and its machine is unknown.
 
 
 async def retry(service: Service, request: Request) -> Answer:
-    """Have a dead letter tried again."""
+    """Retry a dead letter."""
     request.query()
     await request.nothing()
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
     async with service.acting(request, "dead_letter.retry", letter, before="dead", after="retried"):
         await service.engine.retry_dead_letter(letter)
-    return shown(ShownRuling(id=letter, ruling="retried"))
+    return json_answer(ShownRuling(id=letter, ruling="retried"))
 
 
 async def resolve(service: Service, request: Request) -> Answer:
-    """Say that a person has dealt with a dead letter."""
+    """Mark a dead letter as resolved by a person."""
     request.query()
     body = await request.json(_resolve)
     letter = request.parts[0]
     await _permit_letter(service, request, letter)
     async with service.acting(request, "dead_letter.resolve", letter, before="dead", after={"resolved": body.note}):
         await service.engine.resolve_dead_letter(letter, note=body.note)
-    return shown(ShownRuling(id=letter, ruling="resolved"))
+    return json_answer(ShownRuling(id=letter, ruling="resolved"))
 
 
 async def _permit_letter(service: Service, request: Request, letter: str) -> None:
@@ -78,25 +78,27 @@ async def _permit_letter(service: Service, request: Request, letter: str) -> Non
             if each.id == letter:
                 await service.permit(request, None, each.workflow)
                 return
-        await service.permit(request, "", "")  # Whoever may not see it may not learn whether it is there either.
+        await service.permit(
+            request, "", ""
+        )  # Raises: a key that may not see a letter must not learn whether it exists.
 
 
 async def breakers(service: Service, request: Request) -> Answer:
-    """The breakers of everything that the machines call, as this process has them."""
+    """List the breakers of all dependencies, as this process has them."""
     request.query()
     return listing([*service.engine.breakers()])
 
 
 async def hold_breaker(service: Service, request: Request) -> Answer:
-    """Hold a breaker open or closed, let it decide again, or change the limits of its dependency."""
+    """Hold a breaker open or closed, return it to automatic, or change the limits of its dependency."""
     request.query()
     name = request.parts[0]
     before = _breaker_of(service, name)
     body = await request.json(_breaker)
     if isinstance(body.state, msgspec.UnsetType) and body.concurrency_max is body.rate_per_s is msgspec.UNSET:
         raise InvalidPayload(
-            "nothing was asked of the breaker.",
-            why="It is held in a state, or its dependency's limits are changed.",
+            "the body asks for no change of the breaker.",
+            why="A request holds it in a state, or changes its dependency's limits.",
             fix='Send {"state": "open"}, {"state": "auto"} or {"rate_per_s": 50}.',
         )
     async with service.acting(request, "breaker.force", name, before=before, after=body):
@@ -106,7 +108,7 @@ async def hold_breaker(service: Service, request: Request) -> Answer:
             service.engine.set_limit(name, rate_per_s=body.rate_per_s)
         if not isinstance(body.state, msgspec.UnsetType):
             service.engine.force_breaker(name, body.state)
-    return shown(_breaker_of(service, name))
+    return json_answer(_breaker_of(service, name))
 
 
 def _breaker_of(service: Service, name: str) -> BreakerView:

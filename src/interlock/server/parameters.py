@@ -1,10 +1,10 @@
-"""Parameters of SQL that JSON has no form for, written as an object with one member that names the type.
+"""SQL parameters of types that JSON lacks, written as an object with one member that names the type.
 
     {"$numeric": "19.90"}    {"$timestamptz": "2026-11-16T10:00:00Z"}    {"$uuid": "6ba7…"}    {"$bytes": "aGVsbG8="}
 
-Everything else stands for itself: a text, a whole number, a float, a truth value, null, and lists and objects as jsonb.
-A number with a fraction is a float, as it is in JSON everywhere; money is therefore sent as `$numeric`. An object whose
-only member begins with another `$` is refused, so that a spelling mistake is not stored as a document.
+Every other value stands for itself: a text, a whole number, a float, a truth value, null, and lists and objects as
+jsonb. A number with a fraction is a float, as in JSON; money is therefore sent as `$numeric`. An object whose only
+member begins with another `$` is refused, so that a spelling mistake is not stored as a document.
 """
 
 import base64
@@ -40,30 +40,30 @@ _TYPES: dict[str, tuple[Callable[[str], object], str]] = {
 }
 
 
-def parameter(given: object) -> object:
-    """The value that is meant. Raises InvalidPayload."""
-    if not isinstance(given, dict):
-        return given
-    members = cast("dict[str, object]", given)
+def parameter(value: object) -> object:
+    """Convert a JSON value to the parameter it stands for. Raises InvalidPayload."""
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[str, object]", value)
     name = next(iter(members), "") if len(members) == 1 else ""
     if not name.startswith("$"):
         return members
     known = _TYPES.get(name)
     if known is None:
         raise InvalidPayload(
-            f"{name!r:.50} is no type of a parameter; the types are {', '.join(_TYPES)}.",
+            f"{name!r:.50} is not a type of a parameter; the types are {', '.join(_TYPES)}.",
             why="An object with one member that begins with $ names a type that JSON does not have.",
             fix="Correct the name; a document that looks like this goes as text: $1::text::jsonb.",
         )
     read, expected = known
-    value = members[name]
+    text = members[name]
     try:
-        if not isinstance(value, str):
-            raise TypeError(name)  # noqa: TRY301 -- one answer for all that is wrong.
-        return read(value)
+        if not isinstance(text, str):
+            raise TypeError(name)  # noqa: TRY301 -- one error for every invalid value.
+        return read(text)
     except (ValueError, TypeError, InvalidOperation, binascii.Error) as error:
         raise InvalidPayload(
-            f"{value!r:.100} is not {expected}.",
+            f"{text!r:.100} is not {expected}.",
             why=f"A parameter of the type {name} is a text of that form.",
-            fix=f"Correct the text behind {name}.",
+            fix=f"Correct the text of {name}.",
         ) from error

@@ -1,9 +1,8 @@
-"""Errors as problem documents (RFC 9457): a status, a stable code, and the same three parts as everywhere else.
+"""Errors as problem documents (RFC 9457): a status, a stable code, and the three parts of every error.
 
-`title` names the type of the problem and is the same each time, `detail` says what happened this time and why, `what`
-is the first part of it alone, `fix` is how to go on. Which status an error has is one table; a subclass
-that is not in it has that of its parent. What nobody expected is 500 with nothing of it in the answer but a number that
-stands in the log: an exception's text may hold a secret.
+`title` names the type of the problem and never varies; `detail` says what happened and why, `what` is its first part,
+and `fix` is the remedy. One table maps error classes to statuses; a subclass that is not in it has its parent's. An
+unexpected exception is answered with 500 and an id under which it is logged: its text may hold a secret.
 """
 
 import math
@@ -126,10 +125,10 @@ TITLES: dict[str, str] = {
 """The title of each code."""
 
 BUG_CHARACTERS_MAX = 2_000
-"""Of the text of a bug, which quotes an exception."""
+"""Characters of the text of a bug, which quotes an exception."""
 
 RETRY_S = 1
-"""When it is worth coming back to what is not available, where nothing better is known."""
+"""Seconds after which to retry when the server is unavailable, where nothing better is known."""
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -157,7 +156,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     guard: str | None = None
     guards: tuple[str, ...] | None = None
     reasons: tuple[str, ...] | None = None
-    """What the guards that said no say about themselves."""
+    """The descriptions of the guards that refused the event."""
     size_bytes: int | None = None
     limit_bytes: int | None = None
     correlation_id: str | None = None
@@ -165,7 +164,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class HttpProblem(RequestError):
-    """Something that only HTTP knows: no such path, no key, a method that is not allowed."""
+    """An error that only HTTP has: an unknown path, a missing key, a method that is not allowed."""
 
     code = "http"
 
@@ -186,16 +185,16 @@ class HttpProblem(RequestError):
 
 
 def status_of(error: InterlockError) -> int:
-    """The status that stands for an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, HttpProblem):
         return error.status
     if isinstance(error, TransactionError) and error.retry == "now":
-        return 409  # Others came first, more often than was tried: the same request may do next time.
+        return 409  # It lost to other transactions in every attempt: the same request may succeed later.
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
 def problem_of(error: InterlockError, *, status: int | None = None, workflow: str | None = None) -> Problem:
-    """The document for an error."""
+    """Build the problem document of an error."""
     code = error.problem_code if isinstance(error, HttpProblem) else error.code
     found = Problem(
         type=f"urn:interlock:{code}",
@@ -220,18 +219,18 @@ def problem_of(error: InterlockError, *, status: int | None = None, workflow: st
         found.what = bounded_text(error.what, BUG_CHARACTERS_MAX)
         found.detail = f"{found.what} {error.why}"
         found.machine, found.event = error.machine or None, error.event or None
-        found.correlation_id = _logged(error)
+        found.correlation_id = _log_id(error)
     return found
 
 
 def _title(error: InterlockError, code: str) -> str:
-    """The title of a code; one that a program has declared itself has the title of its parent class."""
+    """Return the title of a code; a code that a program declares has the title of its parent class."""
     parents = (str(getattr(cls, "code", "")) for cls in type(error).__mro__)
     return TITLES.get(code) or next(TITLES[each] for each in parents if each in TITLES)
 
 
-def _logged(error: UserCodeError) -> str:
-    """The id under which the error is in the log. The engine has logged what it decides; the rest is logged here."""
+def _log_id(error: UserCodeError) -> str:
+    """Return the id under which the error is logged, logging it now unless the engine has."""
     return error.correlation_id or log_bug(error, exc_info=error)
 
 
@@ -245,7 +244,7 @@ def log_bug(error: UserCodeError, *, frames: str = "", exc_info: BaseException |
 
 
 def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:
-    """The answer that tells an error."""
+    """Build the answer that reports an error."""
     problem = problem_of(error, status=status)
     headers = PROBLEM
     if isinstance(error, HttpProblem):
@@ -259,7 +258,7 @@ def answer_to(error: InterlockError, *, status: int | None = None) -> Answer:
 
 
 def retry_after(error: InterlockError) -> int | None:
-    """Whole seconds, at least 1, after which it is worth coming back; None when that is not known."""
+    """Return the whole seconds, at least 1, after which to retry; None when that is not known."""
     if isinstance(error, Overloaded):
         return max(RETRY_S, math.ceil(error.retry_after_s))
     if isinstance(error, HttpProblem):
@@ -268,7 +267,7 @@ def retry_after(error: InterlockError) -> int | None:
 
 
 def unexpected(error: BaseException, where: str) -> InterlockError:
-    """An error that nobody expected: it goes to the log, and its number to the client."""
+    """Log an unexpected exception, and return the error that carries its log id to the client."""
     number = RandomIds().text()
     log.error("%s failed (%s)", where, number, exc_info=error)
     return InternalError(
@@ -279,5 +278,5 @@ def unexpected(error: BaseException, where: str) -> InterlockError:
 
 
 def phrase(status: int) -> str:
-    """What a status is called."""
+    """Return the reason phrase of a status."""
     return HTTPStatus(status).phrase

@@ -1,15 +1,15 @@
-"""HTTP below the app, with the bounds that only a transport can keep: heads, their time, connections (G6).
+"""The HTTP protocol of `interlock serve`, with bounds that only a transport can keep: heads and connections (G6).
 
-uvicorn reads a head of any size for any time, and answers what is no HTTP with a line of text. Here a head is bounded
-in both, so is whatever else comes without being a piece of a body (trailers, empty lines), and the answer is a problem
-document like any other. Bodies are bounded by the app, which knows what they are for. A client that takes nothing of
-what was written to it is cut off: one that sends everything before it reads may wait for us as we wait for it.
+uvicorn reads a head of any size for any time, and answers invalid HTTP with a line of text. Here the size and the time
+of a head are bounded, and so are bytes outside of bodies (trailers, empty lines). Errors are problem documents. The
+app bounds bodies. A client that reads nothing of its answer is disconnected: a client that sends everything before it
+reads could otherwise wait for the server while the server waits for it.
 
-What is refused at the door is answered here, before anything is made for it; the connection goes on.
+Requests that `door` refuses are answered here, before a task is created; the connection stays open.
 
-A request may be answered before its body has come. A small rest is read and dropped, so that the connection can go on.
+A request may be answered before its body has arrived. A small rest is read and dropped, and the connection stays open.
 After a large one the connection ends: the server closes its own side, and reads a bounded rest for a bounded time. A
-connection that was closed with unread bytes would be reset, and the client could lose the answer.
+connection that is closed with unread bytes would be reset, and the client could lose the answer.
 """
 
 import asyncio
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from interlock.server.requests import AsgiScope
 
 BUSY_S = 5.0
-"""When it is worth coming back to a server that has all the connections it may have."""
+"""Seconds after which to retry at a server whose connections are all in use."""
 
 DRAIN_BYTES = 262_144
 DRAIN_S = 2.0
-"""How much of a body, and for how long, is read and dropped after the answer."""
+"""How many bytes of a body are read and dropped after the answer, and for how long."""
 
 
 class Bounded(HttpToolsProtocol):
-    """One connection."""
+    """One connection with bounds on heads, idle time and unread answers."""
 
     limits: ClassVar[Limits] = Limits()
     door: ClassVar[Door | None] = None
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _left_bytes = 0
-    """Written, and not taken by the client when that was looked at."""
+    """Bytes that were written and not read by the client at the last check."""
     _in_head = False
     _uncounted = 0
-    """Bytes that have come since the last head, piece of a body, or end of a message."""
+    """Bytes received since the last head, piece of a body, or end of a message."""
     _in_body = False
     _is_last = False
-    """The request asked for another protocol, after which the parser reads no more: the connection ends with it."""
+    """The request asks for another protocol: the parser reads no more, so the connection ends with it."""
     _ends = False
-    """The last answer was written: only the rest of its request's body is still read."""
+    """The last answer is written: only the rest of its request's body is still read."""
     _drain: asyncio.TimerHandle | None = None
     _drained_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, if there is a place for it."""
+        """Accept a connection, or refuse it when all are in use."""
         super().connection_made(transport)
         self._closing = cast("asyncio.Transport", _ClosedInOrder(transport, self.close_in_order))
         if len(self.connections) > self.limits.connections_max:
@@ -69,14 +69,14 @@ class Bounded(HttpToolsProtocol):
             self._late = self.loop.call_later(self.limits.head_s, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and the time that it had."""
-        self._on_time()
-        self._taken()
+        """Cancel the timers of the connection."""
+        self._stop_late()
+        self._stop_watch()
         self._stop_drain()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read some bytes, and count those that belong to nothing that is bounded elsewhere."""
+        """Parse received bytes, and count those that are not bounded elsewhere."""
         if self._is_last:
             return
         self._uncounted += len(data)
@@ -89,38 +89,38 @@ class Bounded(HttpToolsProtocol):
             self._late = self.loop.call_later(self.limits.head_s, self._too_late)
 
     def pause_writing(self) -> None:
-        """The client takes less than is written to it: it is given time."""
+        """Start a timer: the client reads more slowly than the server writes."""
         super().pause_writing()
-        self._taken()
+        self._stop_watch()
         self._watch()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
-        self._taken()
+        """Stop the timer: the client has caught up."""
+        self._stop_watch()
         super().resume_writing()
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Note that a head begins."""
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """It ends: the app has the request from now on."""
-        come, self._uncounted = self._uncounted, 0
+        """Check a complete head, and pass the request to the app."""
+        received, self._uncounted = self._uncounted, 0
         self._in_head = False
-        self._on_time()
-        if come > self.limits.head_bytes_max and self._head_bytes() > self.limits.head_bytes_max:
+        self._stop_late()
+        if received > self.limits.head_bytes_max and self._head_bytes() > self.limits.head_bytes_max:
             self._refuse(answer_to(_too_large(self.limits)))
-            raise ValueError  # It came in one piece with its end. The parser stops, and the answer is written already.
+            raise ValueError  # The head came in one piece. The parser stops, and the answer is already written.
         parser = self.parser
         assert parser is not None
         self._is_last = parser.should_upgrade()
         fault = _fault(parser.get_http_version(), parser.get_method(), self.url, self.headers)
         if fault is None and self._is_last and is_rest_large(headers_of(self.headers), 0, most_bytes=0):
-            # The parser would give the body to nothing, or read it as the next request.
+            # The parser would drop the body, or read it as the next request.
             fault = "The request has a body and the header Upgrade; the server speaks no other protocol."
         if fault is not None:
-            self._refuse(answer_to(_no_http(fault)))
+            self._refuse(answer_to(_invalid_http(fault)))
             raise ValueError  # As above.
         self._in_body = True
         try:
@@ -132,15 +132,15 @@ class Bounded(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: a stranger could fill the log."""
+        """Log nothing: a client could fill the log."""
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body, which the app counts."""
+        """Pass a piece of a body to the app, which counts it."""
         self._uncounted = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is here as a whole."""
+        """Note that the request is complete."""
         self._uncounted = 0
         self._in_body = False
         super().on_message_complete()
@@ -150,7 +150,7 @@ class Bounded(HttpToolsProtocol):
                 self.transport.close()
 
     def close_in_order(self) -> None:
-        """Close the connection after an answer; a client that is still sending can read the answer before."""
+        """Close the connection after an answer; a client that is still sending can read the answer first."""
         if not (self._in_body and self.cycle.response_complete) or self.transport.is_closing():
             self.transport.close()
             return
@@ -159,12 +159,12 @@ class Bounded(HttpToolsProtocol):
         self._drop(0)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
-        self._refuse(answer_to(_no_http(msg)))
+        """Answer invalid HTTP with a problem document."""
+        self._refuse(answer_to(_invalid_http(msg)))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
-        """Refuse the request, or let the app have it."""
-        # Behind one another they are left to the app, one turn of the event loop each: here they would nest.
+        """Refuse the request, or pass it to the app."""
+        # Pipelined requests are passed to the app, one turn of the event loop each: here they would recurse.
         cycle.transport = self._closing
         refused = None
         if self.door is not None and not self.pipeline and not self.flow.write_paused:
@@ -174,7 +174,7 @@ class Bounded(HttpToolsProtocol):
             return
         keeps = cycle.keep_alive and not is_rest_large(headers_of(self.headers), 0)
         closing = () if keeps else CLOSE
-        self.transport.write(_written(refused, (*cycle.default_headers, *refused.headers), closing))
+        self.transport.write(_encode_answer(refused, (*cycle.default_headers, *refused.headers), closing))
         cycle.response_started = cycle.response_complete = True  # The rest of its body is read and dropped.
         if closing:
             self.close_in_order()
@@ -187,7 +187,7 @@ class Bounded(HttpToolsProtocol):
             self._drain = self.loop.call_later(DRAIN_S, self.transport.close)
         self._drained_bytes += size_bytes
         if self._drained_bytes > DRAIN_BYTES and not self.transport.is_closing():
-            self.flow.pause_reading()  # The client has until then to read its answer.
+            self.flow.pause_reading()  # The client can read its answer until the timer closes the connection.
 
     def _stop_drain(self) -> None:
         if self._drain is not None:
@@ -197,23 +197,23 @@ class Bounded(HttpToolsProtocol):
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
-    def _on_time(self) -> None:
+    def _stop_late(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
     def _watch(self) -> None:
         self._left_bytes = self.transport.get_write_buffer_size()
-        self._unread = self.loop.call_later(self.limits.unread_s, self._not_taken)
+        self._unread = self.loop.call_later(self.limits.unread_s, self._check_read)
 
-    def _taken(self) -> None:
+    def _stop_watch(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    def _not_taken(self) -> None:
+    def _check_read(self) -> None:
         if self.transport.get_write_buffer_size() < self._left_bytes:
-            self._watch()  # Slowly, and yet.
+            self._watch()  # The client reads slowly, but it reads.
         else:
             self.transport.abort()  # Closing would wait until it has read everything.
 
@@ -222,18 +222,18 @@ class Bounded(HttpToolsProtocol):
         if self._in_head:
             self._refuse(answer_to(_too_slow(self.limits)))
         else:
-            self.transport.close()  # It was opened for nothing: there is no request to answer.
+            self.transport.close()  # No request has begun, so there is nothing to answer.
 
     def _refuse(self, answer: Answer) -> None:
         self._uncounted = 0
         if not self.transport.is_closing():
-            # In any other place it would be read as the answer to another request, or as a part of one.
+            # At any other position it would be read as the answer to another request, or as a part of one.
             if self._is_next():
-                self.transport.write(_written(answer, answer.headers, CLOSE))
+                self.transport.write(_encode_answer(answer, answer.headers, CLOSE))
             self.transport.close()
 
     def _is_next(self) -> bool:
-        """Whether what is written now is the answer to the request that is being read."""
+        """Return whether an answer written now belongs to the request that is being read."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None:
             return True
@@ -249,26 +249,26 @@ class _ClosedInOrder:
         self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
 
 
-def bounded_protocol(given: Limits, at: Door | None = None) -> type[Bounded]:
-    """The protocol with these bounds, and with a door."""
+def bounded_protocol(bounds: Limits, at: Door | None = None) -> type[Bounded]:
+    """Return a protocol class with these bounds, and with an overload check."""
 
     class Limited(Bounded):
-        limits = given
+        limits = bounds
         door = at
 
     return Limited
 
 
-def _written(answer: Answer, headers: Headers, last: Headers) -> bytes:
+def _encode_answer(answer: Answer, headers: Headers, last: Headers) -> bytes:
     status, length = phrase(answer.status).encode(), len(answer.body)
-    before, behind = _lines(headers), _lines(last)
+    before, after = _lines(headers), _lines(last)
     return b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\n%b%b\r\n%b" % (
         answer.status,
         status,
         before,
         length,
         _ALWAYS,
-        behind,
+        after,
         answer.body,
     )
 
@@ -281,10 +281,12 @@ _ALWAYS = _lines(ALWAYS)
 
 
 def _fault(version: str, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:
-    """What is wrong with the head of a request that the parser has let through (RFC 9112); None for a good one."""
+    """Describe what is wrong with a head that the parser accepts (RFC 9112); None for a valid one."""
     if version not in {"1.1", "1.0"}:
         return f"The version of the request line is HTTP/{version}; the server speaks HTTP/1.1 and HTTP/1.0."
-    hosts = [value.rstrip(b" \t") for name, value in headers if name == b"host"]  # The parser leaves them there.
+    hosts = [
+        value.rstrip(b" \t") for name, value in headers if name == b"host"
+    ]  # The parser keeps trailing whitespace.
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         return f"The request has {len(hosts) or 'no'} Host headers; it must have exactly one."
     if hosts and _HOST.fullmatch(hosts[0]) is None:
@@ -318,8 +320,8 @@ def _too_large(limits: Limits) -> HttpProblem:
         431,
         f"the head of the request is larger than {limits.head_bytes_max:,} bytes (head_bytes_max).",
         code="head-too-large",
-        why="It is kept in memory before anybody knows who asks.",
-        fix="Send less in the address and in headers; what is large belongs into the body.",
+        why="It is kept in memory before the client is authenticated.",
+        fix="Send less in the address and in headers; put large values into the body.",
     )
 
 
@@ -328,16 +330,16 @@ def _too_slow(limits: Limits) -> HttpProblem:
         408,
         f"the head of the request was not here within {limits.head_s:g} s (head_s).",
         code="request-timeout",
-        why="A connection that says nothing would keep a place for ever.",
+        why="A silent connection would occupy a slot for ever.",
         fix="Send the request again; one with an idempotency key applies once.",
     )
 
 
-def _no_http(told: str) -> HttpProblem:
+def _invalid_http(reason: str) -> HttpProblem:
     return HttpProblem(
         400,
-        "what was sent is no request of HTTP/1.1.",
+        "the request is not valid HTTP/1.1.",
         code="invalid-request",
-        why=told,
-        fix="Use a client for HTTP, and check that nothing in between changes what it sends.",
+        why=reason,
+        fix="Use an HTTP client, and check that no proxy changes what it sends.",
     )

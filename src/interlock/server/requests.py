@@ -1,7 +1,6 @@
-"""A request as a handler sees it: path, query, headers and a body that is bounded in size, depth and time.
+"""`Request`: path, query, headers and a body that is bounded in size, depth and time.
 
-What is wrong with it is told before anything is done. Nothing is guessed: a query parameter that nobody reads is a
-spelling mistake, and is refused as one.
+A request is validated before it has an effect. An unknown query parameter is refused as a spelling mistake.
 """
 
 import asyncio
@@ -31,18 +30,18 @@ ValueT = TypeVar("ValueT")
 CLOSE: Headers = ((b"connection", b"close"),)
 
 REST_BYTES_MAX = 65_536
-"""Of a body that was not read: with more to come, the connection ends after the answer."""
+"""Unread bytes of a body above which the connection ends after the answer."""
 
 PARAMETERS_MAX = 50
 TRUTH = {"true": True, "1": True, "": True, "false": False, "0": False}
 
 
 class Disconnected(Exception):
-    """The client has gone before its request was complete: there is nobody to answer."""
+    """The client disconnected before its request was complete: there is no client to answer."""
 
 
 class Request:
-    """One request."""
+    """One HTTP request, as handlers use it."""
 
     __slots__ = (
         "_query",
@@ -65,19 +64,19 @@ class Request:
         self.query_string: bytes = scope.get("query_string", b"")
         self.limits = limits
         self.parts: tuple[str, ...] = ()
-        """The variable parts of the path, in their order."""
+        """The variable parts of the path, in order."""
         self.identity: Identity
         self._receive = receive
         self._query: dict[str, str] | None = None
         self.read_bytes: int | None = 0
-        """How much of the body has been read; None when it is complete."""
+        """Bytes of the body that have been read; None when it is complete."""
         self.reads = False
         """Whether a handler waits for the next piece of the body."""
 
     # --- headers -----------------------------------------------------------------------------------------------------
 
     def header(self, name: bytes) -> str | None:
-        """The text of a header."""
+        """Return the text of a header; None if it is missing."""
         value = self.headers.get(name)
         if value is None:
             return None
@@ -87,18 +86,18 @@ class Request:
             return value.decode("latin-1")
 
     def idempotency_key(self) -> str | None:
-        """The key in the header. Raises InvalidPayload for one that is not ASCII."""
+        """Return the key in the header. Raises InvalidPayload for one that is not ASCII."""
         value = self.headers.get(b"idempotency-key")
         if value is None or value.isascii():
             return None if value is None else value.decode("ascii")
         raise InvalidPayload(
             f"Idempotency-Key is {value.decode('latin-1')!r:.100}, which is not ASCII.",
-            why="Read in two encodings it is two keys, and what is sent twice would be applied twice.",
+            why="Two encodings of it would be two keys, and an event sent twice would be applied twice.",
             fix='Use 1 to 200 printable ASCII characters, or send the key in the body, as its member "key".',
         )
 
     def expected_version(self) -> int | None:
-        """The version in If-Match; 0, which no workflow has, for a tag that no version has."""
+        """Return the version in If-Match; 0, which no workflow has, for a tag that is not a version."""
         text = self.header(b"if-match")
         if text is None or text.strip() == "*":
             return None
@@ -115,17 +114,17 @@ class Request:
     # --- query -------------------------------------------------------------------------------------------------------
 
     def query(self, *known: str) -> Mapping[str, str]:
-        """The query's parameters, of which only these are known."""
+        """Return the query's parameters. Raises InvalidPayload for one that is not in `known`."""
         if not self.query_string:
             return {}
         if self._query is None:
-            self._query = _parsed(self.query_string)
+            self._query = _parse_query(self.query_string)
         for name in self._query:
             if name not in known:
                 allowed = ", ".join(known) or "none"
                 raise InvalidPayload(
                     f"there is no query parameter {name!r:.100} here; there is {allowed}.{suggestion(name, known)}",
-                    why="A parameter that nobody reads is a spelling mistake.",
+                    why="An unknown parameter is a spelling mistake.",
                     fix="Correct or remove it.",
                 )
         return self._query
@@ -133,7 +132,7 @@ class Request:
     # --- body --------------------------------------------------------------------------------------------------------
 
     async def body(self) -> bytes:
-        """The whole body. Raises PayloadTooLarge as soon as it is known to be too large."""
+        """Return the whole body. Raises PayloadTooLarge as soon as it is known to be too large."""
         most = self.limits.body_bytes_max
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > most:
@@ -154,22 +153,22 @@ class Request:
         return body
 
     async def json(self, decoder: msgspec.json.Decoder[ValueT]) -> ValueT:
-        """The body, read by a decoder. Raises InvalidPayload, and 415 for what is called something else."""
+        """Decode the body. Raises InvalidPayload, and 415 for a type other than JSON."""
         self.check_media()
         return decoded(await self.body(), decoder)
 
     def check_media(self) -> None:
-        """Refuse a body that says of itself that it is no JSON. Raises 415."""
+        """Refuse a body whose headers name another type than JSON. Raises 415."""
         kind = self.headers.get(b"content-type")
         if kind not in USUAL or b"content-encoding" in self.headers:
             check_media(kind, self.headers.get(b"content-encoding"))
 
     async def nothing(self) -> None:
-        """Read a body that should be empty, and let it be."""
+        """Read a body that should be empty, and ignore it."""
         await self.body()
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes."""
+        """Yield the pieces of the body as they arrive."""
         more = True
         while more:
             message = await self._piece()
@@ -177,8 +176,8 @@ class Request:
             if message.get("body"):
                 yield message["body"]
 
-    async def gone(self) -> None:
-        """Wait until the client has gone."""
+    async def disconnected(self) -> None:
+        """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -199,26 +198,26 @@ class Request:
         return message
 
     def ends_connection(self) -> bool:
-        """Whether so much of the body is unread that the connection has to end with the answer."""
+        """Return whether so much of the body is unread that the connection has to end with the answer."""
         if self.read_bytes is None or self.scope.get("http_version", "1.1") not in {"1.0", "1.1"}:
             return False
         return is_rest_large(self.headers, self.read_bytes)
 
 
 def slow_body(what: str) -> HttpProblem:
-    """The error for a body that takes too long: no part of the request was carried out."""
+    """Build the error for a body that takes too long: no part of the request was carried out."""
     return HttpProblem(
         408,
         what,
         code="request-timeout",
-        why="A connection that says nothing would keep a place for ever.",
+        why="A silent connection would occupy a slot for ever.",
         fix="Send the request again; one with an idempotency key applies once.",
         headers=CLOSE,
     )
 
 
 def is_rest_large(headers: Mapping[bytes, bytes], read_bytes: int, *, most_bytes: int = REST_BYTES_MAX) -> bool:
-    """Whether more of a body may come than is worth reading for nothing, or the client may not send it at all."""
+    """Return whether the unread rest of a body is too large to drop, or the client waits for 100 Continue."""
     if b"transfer-encoding" in headers:
         return True
     announced = headers.get(b"content-length", b"0")
@@ -227,52 +226,52 @@ def is_rest_large(headers: Mapping[bytes, bytes], read_bytes: int, *, most_bytes
 
 
 def headers_of(sent: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The headers by name. One that comes twice is joined, as HTTP has it: two keys then fit no key."""
+    """Return the headers by name. Repeated headers are joined, as HTTP has it: two API keys then match no key."""
     pairs = list(sent)
     found = dict(pairs)
     if len(found) < len(pairs):
         found = {}
         for name, value in pairs:
-            # Joined by what no key may have, two idempotency keys are refused as one that is none.
+            # A newline is not allowed in a key, so two joined idempotency keys are refused as invalid.
             between = b"\n" if name == b"idempotency-key" else b", "
             found[name] = found[name] + between + value if name in found else value
     return found
 
 
 def too_large(what: str, size_bytes: int, limit_bytes: int) -> PayloadTooLarge:
-    """The error for more than `body_bytes_max`, which whoever serves the app can raise."""
+    """Build the error for more than `body_bytes_max` bytes."""
     error = PayloadTooLarge(what, size_bytes=size_bytes, limit_bytes=limit_bytes)
-    error.why = "Whatever a request may hold in memory has a bound."
-    error.fix = "Send less, or many events as lines of a batch; whoever serves it can raise Limits(body_bytes_max=…)."
+    error.why = "The memory of a request is bounded."
+    error.fix = "Send less, or send many events as lines of a batch, or raise Limits(body_bytes_max=…) of the server."
     return error
 
 
 def decoded(data: bytes, decoder: msgspec.json.Decoder[ValueT], what: str = "the body") -> ValueT:
-    """The value in some JSON. Raises InvalidPayload, also for what is nested too deeply."""
+    """Decode JSON. Raises InvalidPayload, also for values that are nested too deeply."""
     try:
         value = decoder.decode(data)
     except RecursionError:
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unread(data, what, error) from error
-    # Each level opens and closes, so what is short cannot be deep.
+        raise _decode_error(data, what, error) from error
+    # Each level has two brackets, so short data cannot be deep.
     if len(data) > 2 * DEPTH_MAX and data.count(b"{") + data.count(b"[") > DEPTH_MAX:
         _refuse_deep(data, what)
     return value
 
 
-def _unread(data: bytes, what: str, error: Exception) -> InvalidPayload:
-    """What is wrong with some JSON. Of nothing, and of half a character, the decoder says that it was cut off."""
+def _decode_error(data: bytes, what: str, error: Exception) -> InvalidPayload:
+    """Describe invalid JSON. For empty data and for half a character the decoder's own message misleads."""
     if not data.strip():
         return InvalidPayload(
             f"{what} is empty.",
-            why="What is asked for stands in it.",
+            why="It must hold the request.",
             fix="Send JSON as the page /docs shows it for this request.",
         )
     if _HALF.search(_WHOLE.sub(b"", data)):
         return InvalidPayload(
             f"{what} has text that is not valid Unicode (a lone surrogate).",
-            why="It is half a character, which no store can keep.",
+            why="A lone surrogate is half a character, which no store can keep.",
             fix="Send both halves, \\ud83d\\ude00, or the character itself in UTF-8.",
         )
     return InvalidPayload(
@@ -307,7 +306,7 @@ def _too_deep(what: str) -> InvalidPayload:
     )
 
 
-def _parsed(query: bytes) -> dict[str, str]:
+def _parse_query(query: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError as error:
@@ -320,16 +319,16 @@ def _parsed(query: bytes) -> dict[str, str]:
     for name, value in pairs:
         if name in found:
             raise InvalidPayload(
-                f"the query parameter {name!r:.100} is given twice.",
+                f"the query parameter {name!r:.100} appears twice.",
                 why="Only one of the two could be meant.",
-                fix="Give it once.",
+                fix="Send it once.",
             )
         found[name] = value
     return found
 
 
 def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int, least: int = 1) -> int:
-    """A whole number in the query."""
+    """Return a whole number in the query. Raises InvalidPayload outside its range."""
     text = query.get(name)
     if text is None:
         return default
@@ -338,12 +337,12 @@ def whole_number(query: Mapping[str, str], name: str, *, default: int, most: int
     raise InvalidPayload(
         f"{name} is {text!r:.100}; it must be a whole number from {least} to {most:,}.",
         why="Every answer has a bound.",
-        fix=f"Give {name} within its range.",
+        fix=f"Send {name} within its range.",
     )
 
 
 def seconds(query: Mapping[str, str], name: str) -> float | None:
-    """A number of seconds in the query."""
+    """Return a number of seconds in the query; None if it is missing."""
     text = query.get(name)
     if text is None:
         return None
@@ -355,17 +354,17 @@ def seconds(query: Mapping[str, str], name: str) -> float | None:
         return value
     raise InvalidPayload(
         f"{name} is {text!r:.100}; it must be a number of seconds.",
-        why="It says how long ago.",
+        why="It is a duration in seconds.",
         fix=f"Write it as {name}=7200.",
     )
 
 
 def switch(query: Mapping[str, str], name: str) -> bool:
-    """True or false in the query."""
+    """Return a truth value in the query; False if it is missing."""
     text = query.get(name)
     if text is None:
         return False
-    if text.lower() in TRUTH:  # True, as Python writes it, is meant as nothing else.
+    if text.lower() in TRUTH:  # `True`, as Python writes it, is accepted too.
         return TRUTH[text.lower()]
     raise InvalidPayload(
         f"{name} is {text!r:.100}; it must be true or false.",

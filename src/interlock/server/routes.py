@@ -1,6 +1,6 @@
-"""The table of routes: what there is, who may use it, and how it is described.
+"""The table of routes: path, handler, required scope and description of each.
 
-The document at /openapi.json and the page at /docs are made of it, so that neither can say what is not so.
+The document at /openapi.json and the page at /docs are generated from it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,20 +18,23 @@ from interlock.server.service import Service
 
 TEXT: dict[str, object] = {"type": "string"}
 NUMBER: dict[str, object] = {"type": "integer", "minimum": 1, "maximum": 1_000}
-CURSOR = Parameter("cursor", "The cursor of the page before.", TEXT)
-LIMIT = Parameter("limit", "At most so many items.", NUMBER, example=100)
-MACHINE = Parameter("machine", "The name of a machine; all of them without one.", TEXT, example="order")
+CURSOR = Parameter("cursor", "The cursor of the previous page.", TEXT)
+LIMIT = Parameter("limit", "Maximum number of items.", NUMBER, example=100)
+MACHINE = Parameter("machine", "The name of a machine; without it, all machines.", TEXT, example="order")
 STATE = Parameter("state", "Only workflows in this state.", TEXT, example="charging")
 KEY = Parameter(
     "Idempotency-Key",
-    "Sent again with the same key, the event applies once, and the first answer is given again.",
+    "An event repeated with the same key applies once, and gets the first answer again.",
     {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     "header",
     "click-7",
 )
-MATCH = Parameter("If-Match", "Only if the workflow has this version: its ETag.", TEXT, "header", '"3"')
+MATCH = Parameter("If-Match", "Apply only if the workflow has this version, which is its ETag.", TEXT, "header", '"3"')
 IF_ALLOWED = Parameter(
-    "if_allowed", "An event without a transition here is ignored, not refused.", {"type": "boolean"}, example=True
+    "if_allowed",
+    "Ignore an event that has no transition from the current state, instead of refusing it.",
+    {"type": "boolean"},
+    example=True,
 )
 
 WORKFLOW: dict[str, object] = {
@@ -72,7 +75,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         scope=Scope.SEND,
         about="machine",
         enters="start",
-        summary="Start a workflow; the same id with the same context again is the one that exists",
+        summary="Start a workflow; repeated with the same id and context, returns the existing one",
         tag="Workflows",
         body=shapes.StartBody,
         body_example={"id": "o-1", "context": {"cents": 0}},
@@ -87,7 +90,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         handler=_of_service(workflows.get),
         scope=Scope.READ,
         about="workflow",
-        summary="Look at a workflow; its ETag is its version",
+        summary="Get a workflow; its ETag is its version",
         tag="Workflows",
         answer=shapes.ShownWorkflow,
         answer_example=WORKFLOW,
@@ -100,7 +103,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         scope=Scope.SEND,
         about="workflow",
         enters="event",
-        summary="Send an event; answered when what it does is durable",
+        summary="Send an event; answered when its transition is durable",
         tag="Workflows",
         parameters=(KEY, MATCH, IF_ALLOWED),
         body=shapes.EventBody,
@@ -115,11 +118,11 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         handler=_of_service(workflows.history),
         scope=Scope.READ,
         about="workflow",
-        summary="What happened to a workflow, in the order of versions",
+        summary="The history of a workflow, in the order of versions",
         tag="Workflows",
         parameters=(
-            Parameter("cursor", "Only what is behind this version.", {"type": "integer", "minimum": 0}),
-            Parameter("limit", "At most so many rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+            Parameter("cursor", "Only rows after this version.", {"type": "integer", "minimum": 0}),
+            Parameter("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
         ),
         answer=shapes.ShownRow,
         lists=True,
@@ -131,10 +134,10 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         handler=_of_service(workflows.allowed),
         scope=Scope.READ,
         about="workflow",
-        summary="The events that have a transition from where the workflow stands",
+        summary="The events that have a transition from the current state",
         tag="Workflows",
         parameters=(
-            Parameter("event", "Ask the guards of this event.", TEXT, example="SUBMIT"),
+            Parameter("event", "Also evaluate the guards of this event.", TEXT, example="SUBMIT"),
             Parameter("data", "Its fields, as JSON.", TEXT, example='{"cents": 5}'),
         ),
         answer=shapes.ShownAllowed,
@@ -175,7 +178,7 @@ _WORKFLOWS: tuple[Route[Served], ...] = (
         path="/v1/events:batch",
         handler=_of_service(batch.send_batch),
         scope=Scope.SEND,
-        summary="Send many events: a line of JSON in, its result or its problem out, in order",
+        summary="Send many events, one per line of JSON; answers one result or problem per line, in order",
         tag="Workflows",
         body=shapes.BatchLine,
         body_example='{"id": "o-1", "event": "SUBMIT", "data": {"cents": 5}, "key": "click-7"}\n',
@@ -228,11 +231,13 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters",
         handler=_of_service(operating.dead_letters),
         scope=Scope.READ,
-        summary="What gave up and waits for a person, oldest first",
+        summary="Dead letters, which wait for a person, oldest first",
         tag="Operating",
         parameters=(
-            Parameter("kind", "Only these.", {"type": "string", "enum": ["step", "effect", "undo"]}),
-            Parameter("limit", "At most so many.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+            Parameter(
+                "kind", "Only dead letters of this kind.", {"type": "string", "enum": ["step", "effect", "undo"]}
+            ),
+            Parameter("limit", "Maximum number of dead letters.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
         ),
         answer=DeadLetter,
         lists=True,
@@ -243,7 +248,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters/{letter}/retry",
         handler=_of_service(operating.retry),
         scope=Scope.OPERATE,
-        summary="Have it tried again, with the same idempotency key and all its attempts",
+        summary="Retry a dead letter, with the same idempotency key and all its attempts",
         tag="Operating",
         answer=shapes.ShownRuling,
         answer_example={"id": "7e57…", "ruling": "retried"},
@@ -254,7 +259,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/dead-letters/{letter}/resolve",
         handler=_of_service(operating.resolve),
         scope=Scope.OPERATE,
-        summary="Say that a person has dealt with it",
+        summary="Mark a dead letter as resolved by a person",
         tag="Operating",
         body=shapes.ResolveBody,
         body_example={"note": "refunded by hand"},
@@ -268,7 +273,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         handler=_of_service(operating.breakers),
         scope=Scope.READ,
         about="home",
-        summary="The breakers of everything that the machines call, as this process has them",
+        summary="The breakers of all dependencies, as this process has them",
         tag="Operating",
         answer=BreakerView,
         lists=True,
@@ -280,7 +285,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         handler=_of_service(operating.hold_breaker),
         scope=Scope.OPERATE,
         about="home",
-        summary="Hold a breaker open or closed, let it decide again, or change its dependency's limits",
+        summary="Hold a breaker open or closed, return it to automatic, or change its dependency's limits",
         tag="Operating",
         body=shapes.BreakerBody,
         body_example={"state": "open"},
@@ -292,7 +297,7 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/contention",
         handler=databases.contention,
         scope=Scope.READ,
-        summary="The rows and workflows that writers wait for each other on, worst first",
+        summary="The rows and workflows that writers contend for, worst first",
         tag="Operating",
         answer=databases.ShownHot,
         lists=True,
@@ -303,14 +308,14 @@ _OPERATING: tuple[Route[Served], ...] = (
         path="/v1/stream",
         handler=_stream,
         scope=Scope.READ,
-        summary="Everything that the process which answers does, as server-sent events; Last-Event-ID catches up",
+        summary="Events of the answering process, as server-sent events; Last-Event-ID resumes",
         tag="Operating",
         parameters=(
             MACHINE,
             Parameter("workflow", "Only this workflow.", TEXT),
             Parameter("kind", f"Only some of {', '.join(stream.KINDS)}.", TEXT, example="transition_applied"),
-            Parameter("last_event_id", "As the header, for those who cannot set one.", TEXT),
-            Parameter("Last-Event-ID", "Go on behind this event.", TEXT, "header"),
+            Parameter("last_event_id", "As the header, for clients that cannot set headers.", TEXT),
+            Parameter("Last-Event-ID", "Resume after this event.", TEXT, "header"),
         ),
         answer_media="text/event-stream",
         problems=(400, 404, 429),
@@ -340,7 +345,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         path="/v1/webhooks/{source}",
         handler=_deliver,
         scope=None,
-        summary="Take a webhook, signed as Standard Webhooks has it",
+        summary="Receive a webhook, signed according to Standard Webhooks",
         tag="Webhooks",
         parameters=(
             Parameter("webhook-id", "The id of the delivery.", TEXT, "header"),
@@ -358,7 +363,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         handler=_of_service(metrics.metrics),
         scope=Scope.READ,
         about="home",
-        summary="Everything that is counted, for Prometheus",
+        summary="All metrics, for Prometheus",
         tag="Health",
         answer_media="text/plain",
         problems=(501, 503),
@@ -368,7 +373,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         path="/healthz",
         handler=_of_service(health.health),
         scope=None,
-        summary="Whether this process is of any use",
+        summary="Whether this process works, or needs a restart",
         tag="Health",
         answer=shapes.ShownHealth,
         answers=(200, 503),
@@ -378,7 +383,7 @@ _OTHERS: tuple[Route[Served], ...] = (
         path="/readyz",
         handler=_of_service(health.readiness),
         scope=None,
-        summary="Whether requests should come here",
+        summary="Whether requests should be sent to this process",
         tag="Health",
         answer=shapes.ShownHealth,
         answers=(200, 503),

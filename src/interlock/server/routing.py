@@ -1,8 +1,7 @@
-"""Routes, and the way from a path to one of them.
+"""Routes, and the router that finds the route of a path.
 
-A tree of path segments: a literal one first, then whatever stands for a value. Values are taken from the path as it was
-sent, so that a slash which is part of an id stays in it, and is refused as no part of an id, instead of being
-taken for another route.
+The router is a tree of path segments; a literal segment takes precedence over a variable. Values are taken from the
+path as it was sent: an encoded slash stays in its id, which is refused as invalid, instead of selecting another route.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,17 +35,17 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, Generic[ServedT], frozen=True, kw_only=True):
-    """One route: what it does, who may, and what it looks like."""
+    """One route: its path, handler and scope, and its description for OpenAPI."""
 
     method: str
     path: str
     handler: Handler[ServedT]
     scope: Scope | None
-    """What a key must be good for; None where no key is asked for."""
+    """The scope that a key must have; None if no key is needed."""
     about: Literal["workflow", "machine", "home"] | None = None
-    """What the first value in the path is; or that it is about everything, and not for a key with limits."""
+    """The meaning of the first value in the path; "home" for the whole home, which a key with limits may not use."""
     enters: Literal["start", "event"] | None = None
-    """What of it the engine takes in, or refuses while it is overloaded."""
+    """The kind of call that the engine's admission may refuse."""
     summary: str
     tag: str
     parameters: tuple[Parameter, ...] = ()
@@ -61,7 +60,7 @@ class Route(msgspec.Struct, Generic[ServedT], frozen=True, kw_only=True):
     """The answer is a listing of `answer`."""
     problems: tuple[int, ...] = ()
     hidden: bool = False
-    """Pages are not part of the document."""
+    """Whether it is left out of the document, as pages are."""
 
 
 class _Node(Generic[ServedT]):
@@ -90,7 +89,7 @@ class Router(Generic[ServedT]):
             node.methods[route.method] = route
 
     def find(self, method: str, scope: AsgiScope) -> tuple[Route[ServedT], tuple[str, ...]]:
-        """The route for a request, and the values in its path. Raises 404 and 405."""
+        """Return the route of a request, and the values in its path. Raises 404 and 405."""
         node = self._root
         values: list[str] = []
         for part in segments(scope):
@@ -114,18 +113,18 @@ class Router(Generic[ServedT]):
 
 
 def segments(scope: AsgiScope) -> list[str]:
-    """The parts of the path below where the app is mounted, each decoded by itself."""
+    """Return the segments of the path below the app's mount point, each decoded by itself."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     if root and (path == root or path.startswith(root.rstrip("/") + "/")):
         path = path[len(root.rstrip("/")) :]
     sent = (scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1")
-    # Some of those who mount an app put a slash behind the path, which nobody has sent.
+    # Some frameworks that mount the app append a slash to the path, which the client did not send.
     bare = path.removesuffix("/") if sent and not sent.endswith("/") else path
     if "%" not in sent:
         return _split(bare)
     try:
-        # The app may be mounted anywhere, and those who mount it cut the path, but not always the raw one.
+        # The app may be mounted anywhere; a framework shortens the path, but not always the raw path.
         at = 0
         while at >= 0:
             if unquote(sent[at:], errors="strict") == bare:
@@ -141,9 +140,9 @@ def segments(scope: AsgiScope) -> list[str]:
 
 
 def mounted_at(scope: AsgiScope, path: str) -> str:
-    """Where the app is mounted, for whoever has asked for this path below; empty where it stands alone."""
+    """Return the app's mount point, from the scope of a request for `path` below it; empty if it is not mounted."""
     root: str = scope.get("root_path", "")
-    if not root:  # Some of those who mount an app do not say where, and leave only the path as it was sent.
+    if not root:  # Some frameworks do not set root_path; the raw path still shows it.
         sent = unquote((scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1"))
         root = sent.removesuffix(path) if sent.endswith(path) else ""
     return quote(root.rstrip("/"))
@@ -177,7 +176,7 @@ def _no_method(method: str, allowed: list[str]) -> HttpProblem:
         405,
         f"{method[:20]} is not allowed here; {known} is.",
         code="method-not-allowed",
-        why="Each path takes only what it is made for.",
+        why="The path has no route for this method.",
         fix=f"Use {known}.",
         headers=((b"allow", known.encode()),),
     )

@@ -1,10 +1,9 @@
-"""A server that runs: an engine opened for an app, a socket, and an orderly end.
+"""`serve`: opens an engine for an app, listens on a socket, and stops gracefully.
 
-The order of stopping is what makes it graceful: `/readyz` says no, so that a load balancer looks elsewhere; the socket
-is closed; requests under way are answered and streams end; steps are given `drain_s`; the store is given up. A second
-signal does not wait.
+Order of stopping: `/readyz` fails, so that a load balancer stops sending requests. The socket is closed. Requests under
+way are answered, and streams end. Steps get `drain_s` to finish. The store is closed. A second signal does not wait.
 
-Without keys the server listens on loopback only, and refuses any other address: whoever can reach it can do everything.
+Without keys every client may do everything. The server then listens on loopback only, and refuses any other address.
 """
 
 import asyncio
@@ -45,31 +44,31 @@ RATE_PER_S = 10_000.0
 BURST = 15_000.0
 BACKLOG = 2_048
 FINISH_S = 30
-"""How long requests under way may take after the server was told to stop."""
+"""How long requests under way may take after the signal to stop, in seconds."""
 
 COLLECT = (20_000, 20, 20)
-"""So many new objects before the collector looks at them, and so many looks before it looks at older ones."""
+"""Thresholds of the garbage collector: new objects per collection, and collections per collection of older objects."""
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """Where a server listens, now that it does."""
+    """The address on which a server listens."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """The address for people."""
+        """The address as a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
 
 def admission_from(environment: Mapping[str, str] | None = None) -> Admission:
-    """What a server takes in (C7): 10,000 calls a second and 15,000 at once, unless the environment says otherwise."""
-    given = os.environ if environment is None else environment
-    rate = _number(given, "INTERLOCK_RATE_PER_S", RATE_PER_S)
-    burst = _number(given, "INTERLOCK_BURST", max(BURST, rate) if rate == RATE_PER_S else rate * BURST / RATE_PER_S)
-    in_flight = _number(given, "INTERLOCK_IN_FLIGHT_MAX", float(Admission().in_flight_max))
+    """Return the admission limits of a server (C7): 10,000 calls a second, a burst of 15,000, or the environment's."""
+    variables = os.environ if environment is None else environment
+    rate = _number(variables, "INTERLOCK_RATE_PER_S", RATE_PER_S)
+    burst = _number(variables, "INTERLOCK_BURST", max(BURST, rate) if rate == RATE_PER_S else rate * BURST / RATE_PER_S)
+    in_flight = _number(variables, "INTERLOCK_IN_FLIGHT_MAX", float(Admission().in_flight_max))
     return Admission(rate_per_s=rate, burst=burst, in_flight_max=int(in_flight))
 
 
@@ -81,22 +80,23 @@ def _number(environment: Mapping[str, str], name: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 1 <= value <= 1e9:  # noqa: PLR2004 -- more than any machine does.
+    if not 1 <= value <= 1e9:  # noqa: PLR2004 -- more than any machine can do.
         raise BadUsage(
             f"{name} is {text!r}; it must be a number from 1 up.",
-            why="It bounds what the server takes in.",
+            why="It limits admission to the server.",
             fix=f"Correct or unset {name}.",
         )
     return value
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises BadUsage when the address cannot be had."""
+    """Return a listening socket. Raises BadUsage when the address is not available."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host or HOST, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # With its protocol, or connections would not be told to send small answers at once (TCP_NODELAY).
+        # With its protocol given explicitly, or asyncio would not set TCP_NODELAY, which sends small answers
+        # immediately.
         found = socket.socket(family, kind, socket.IPPROTO_TCP)
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -107,10 +107,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except (OSError, OverflowError, UnicodeError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise BadUsage(
-            f"the server cannot listen on {host}, port {port}: {told}.",
-            why="Another program has the port, or the address is not of this machine.",
+            f"the server cannot listen on {host}, port {port}: {reason}.",
+            why="Another program uses the port, or the address does not belong to this machine.",
             fix="Choose another port (--port 0 finds a free one), or stop the other program.",
         ) from error
     return found
@@ -126,28 +126,28 @@ async def serve(
     admission: Admission | None = None,
     worker: bool = True,
     leave_s: float = 0.0,
-    given: socket.socket | None = None,
+    listener: socket.socket | None = None,
     observers: Sequence[Observer | str] | None = None,
     siblings: Siblings | None = None,
     listening: Callable[[Listening], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve an app until a signal comes, or until `stop` is set; returns when everything is given up.
+    """Serve an app until a signal arrives or `stop` is set; return when everything is closed.
 
-    `leave_s` is how long the server goes on answering after it has said at `/readyz` that it leaves. A socket that is
-    `given` listens already, and is closed here too. Without `observers` it has those whose packages are installed. With
-    `siblings` it is one of several, and whichever is scraped tells the figures of all.
+    `leave_s` is how long the server still answers after `/readyz` began to fail. `listener` is a socket that listens
+    already; it is closed here too. Without `observers` it uses those whose packages are installed. With `siblings`
+    it is one of several workers, each of which reports the metrics of all.
     """
     make = server_maker()
     clock = SystemClock()
-    async with contextlib.AsyncExitStack() as held:
+    async with contextlib.AsyncExitStack() as stack:
         security = security_at(home, clock=clock)
         guard = Guard(security.keys, clock=clock)
-        held.push_async_callback(security.audit.close)
-        held.push_async_callback(guard.close)
+        stack.push_async_callback(security.audit.close)
+        stack.push_async_callback(guard.close)
         await guard.fresh()
         check_address(host, keyed=guard.has_keys)
-        found = held.enter_context(contextlib.closing(given or bound_socket(host, port)))
+        found = stack.enter_context(contextlib.closing(listener or bound_socket(host, port)))
         async with Engine.open(
             home,
             machines=app.machines,
@@ -161,7 +161,7 @@ async def serve(
             try:
                 server = make(served)
                 if siblings is not None:
-                    await held.enter_async_context(served.served.service.among(siblings))
+                    await stack.enter_async_context(served.served.service.among(siblings))
                 with stopping(served, server, stop or asyncio.Event(), leave_s):
                     if listening is not None:
                         name = found.getsockname()
@@ -172,17 +172,17 @@ async def serve(
 
 
 def run_until_stopped(main: Coroutine[object, object, None]) -> None:
-    """Run a server in an event loop of its own: that of uvloop where it is installed, which takes a third less."""
+    """Run a server in an event loop of its own: uvloop's if it is installed, which takes a third less CPU time."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         factory = cast("Callable[[], asyncio.AbstractEventLoop]", importlib.import_module("uvloop").new_event_loop)
-    with asyncio.Runner(loop_factory=factory) as runner, _collecting_less():
+    with asyncio.Runner(loop_factory=factory) as runner, _rare_collections():
         runner.run(main)
 
 
 @contextlib.contextmanager
-def _collecting_less() -> Generator[None, None, None]:
-    """Look for cycles less often: requests under way are no garbage, and thousands were looked at again and again."""
+def _rare_collections() -> Generator[None, None, None]:
+    """Collect garbage less often: requests under way are live, and collections examined thousands again and again."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*COLLECT)
@@ -194,7 +194,7 @@ def _collecting_less() -> Generator[None, None, None]:
 
 
 def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
-    """What makes a server for an app. Raises MissingExtra without uvicorn."""
+    """Return a function that makes a server for an app. Raises MissingExtra without uvicorn."""
     try:
         import uvicorn  # noqa: PLC0415 -- an extra, which may not be installed.
 
@@ -205,11 +205,11 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
         ) from error
 
     class Server(uvicorn.Server):
-        """uvicorn without its own idea of signals: the order of stopping is ours."""
+        """uvicorn without its signal handlers: `stopping` handles signals."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Generator[None, None, None]:
-            """Leave them alone."""
+            """Install no handlers."""
             yield
 
     def make(app: AsgiApp) -> uvicorn.Server:
@@ -233,7 +233,7 @@ def server_maker() -> "Callable[[AsgiApp], uvicorn.Server]":
 def stopping(
     app: AsgiApp, server: "uvicorn.Server", stop: asyncio.Event, leave_s: float
 ) -> Generator[None, None, None]:
-    """Stop in order at the first signal, and at once at the second."""
+    """Handle signals: stop gracefully at the first, and immediately at the second."""
     loop = asyncio.get_running_loop()
 
     async def leave() -> None:
@@ -243,20 +243,20 @@ def stopping(
             await asyncio.sleep(leave_s)
         server.should_exit = True
 
-    def told() -> None:
+    def request_stop() -> None:
         if stop.is_set():
             server.force_exit = True
             server.should_exit = True
         stop.set()
 
-    def told_elsewhere(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
-        loop.call_soon_threadsafe(told)
+        loop.call_soon_threadsafe(request_stop)
 
     app.served.service.announces_stop = True
     before = {}
-    with contextlib.suppress(ValueError):  # Only the main thread hears signals; elsewhere there is `stop`.
-        before = {number: signal.signal(number, told_elsewhere) for number in SIGNALS}
+    with contextlib.suppress(ValueError):  # Only the main thread can handle signals; other threads use `stop`.
+        before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     leaving = loop.create_task(leave())
     try:
         yield

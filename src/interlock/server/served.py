@@ -1,4 +1,4 @@
-"""Everything that one app serves: the engine, its databases, the ring of signals, the webhooks."""
+"""`Served`: the objects of one app that handlers use: service, databases, ring of signals, webhooks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from interlock.server.webhooks import Webhook, by_source
 
 
 class Served:
-    """What handlers are given."""
+    """The objects that handlers receive."""
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class Served:
         self.webhooks = by_source(webhooks)
 
     def leave(self) -> None:
-        """Answer at `/readyz` that the server stops, and end streams and waits."""
+        """Make `/readyz` fail, and end streams and waits."""
         self.service.leave()
 
     async def close(self) -> None:
-        """End everything that was begun here. The engine is not ours."""
+        """End the streams and close the databases that were opened here. The caller closes the engine."""
         self.leave()
         self.ring.close()
         await self.databases.close()

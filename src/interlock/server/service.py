@@ -1,8 +1,8 @@
-"""What all handlers share: the engine with its machines, the guard, the bounds, and whether the server is leaving.
+"""`Service`: the engine, its machines, the guard and the limits that all handlers share.
 
-This is the one module that looks inside an engine. The server needs a few things that programs do not: the machine of
-a name, the machine of a workflow without another read, whether a start began something or found it, whether the store
-answers, and who observes.
+This is the one module that uses an engine's internals. The server needs what programs do not: a machine by
+name, the machine of a workflow without another read, whether a start created a workflow, the store's health, and the
+engine's observers.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ ENDING_S = 10.0
 """How long streams and waits end immediately after a signal to stop that the process outlives."""
 
 NO_ID = ""
-"""No workflow has it: a store that is asked for it answers that there is none."""
+"""An id that no workflow has: reading it only shows whether the store answers."""
 
 
 class Starting(Start):
-    """A start that tells whether it began the workflow, or found it."""
+    """A start that also reports whether the workflow existed."""
 
     __slots__ = ("found",)
 
     def decide(self, group: Group) -> View[Enum, object]:
-        """As every start."""
+        """Decide as every start does, and set `found`."""
         self.found = group.stage(self.workflow) is not None
         return super().decide(group)
 
@@ -58,28 +58,28 @@ class Exporter(Protocol):
     """An observer that can be scraped."""
 
     async def render(self) -> tuple[str, bytes]:
-        """A content type, and everything."""
+        """Return a content type, and all metrics."""
         ...
 
 
 class OneOfSeveral(Exporter, Protocol):
-    """An exporter whose figures can stand beside those of others like it."""
+    """An exporter whose metrics can be merged with those of other workers."""
 
     def part(self, worker: str) -> bytes:
-        """What is of this process alone, marked as that worker's."""
+        """Return the metrics of this process alone, labelled with this worker."""
         ...
 
     async def render_all(self, parts: Sequence[bytes], unheard: int) -> tuple[str, bytes]:
-        """A content type, the parts of all workers, and what they share, once."""
+        """Return a content type, the parts of all workers, and the metrics that they share, once."""
         ...
 
 
 class _Enough(Exception):
-    """Enough was pruned for one request."""
+    """Ends pruning when one request has pruned enough."""
 
 
 class Service:
-    """One engine, as it is served."""
+    """One served engine, with its guard, limits and audit log."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class Service:
         self.limits = limits or Limits()
         self._audit = audit
         self.leaving = asyncio.Event()
-        """Set when the server is about to stop: it still answers, and asks to be asked elsewhere."""
+        """Set when the server is about to stop: it still answers, but asks for requests to be sent elsewhere."""
         self.announces_stop = False
         """Whether the server calls `leave` before it waits for connections to end: `interlock serve` does."""
         self._ending = asyncio.Event()
-        """Set while streams and waits have to end: the server leaves, or the process has received a signal to stop."""
+        """Set while streams and waits have to end: the server leaves, or the process received a signal to stop."""
         self.under_way = 0
         self.batches = 0
         """Batches under way."""
         self.carried = _carried() if self._inside.tracing is not None else None
-        """Makes the trace of a request that of a block; None where nobody traces."""
+        """Makes a request's trace the current one in a block; None without tracing."""
         self.siblings: Siblings | None = None
-        """The other workers of this server; None where there is one."""
-        self._counts = Counts(self._counted, self.clock)
+        """The other workers of this server; None for a single process."""
+        self._counts = Counts(self._count_states, self.clock)
         self.machines: Mapping[str, Bound] = self._inside.machines
         self.only = next(iter(self.machines.values())) if len(self.machines) == 1 else None
         self._by_event: dict[str, Bound | None] = {}
@@ -118,13 +118,13 @@ class Service:
 
     @property
     def _inside(self) -> Inside:
-        """The engine's own, of now: when its workflows are moved it has another one."""
-        return self.engine._inside  # noqa: SLF001 -- see above: nobody else in this package does.
+        """The engine's current internals: it replaces them when its workflows are moved."""
+        return self.engine._inside  # noqa: SLF001 -- see above: only this module does.
 
     # --- machines ----------------------------------------------------------------------------------------------------
 
     def machine(self, name: str) -> Bound:
-        """The machine of that name. Raises 404."""
+        """Return the machine of that name. Raises 404."""
         bound = self.machines.get(name)
         if bound is None:
             raise HttpProblem(
@@ -137,29 +137,30 @@ class Service:
         return bound
 
     def chosen(self, name: str | None) -> Sequence[Bound]:
-        """The machine that a listing is about, or all of them in the order of their names."""
+        """Return the machine of that name, or all machines in the order of their names."""
         if name is not None:
             return (self.machine(name),)
         return [self.machines[each] for each in sorted(self.machines)]
 
     async def bound_of(self, workflow: str) -> Bound:
-        """The machine of a workflow. Raises WorkflowNotFound."""
+        """Return the machine of a workflow. Raises WorkflowNotFound."""
         live = self._inside.pipeline.known(workflow) or self._inside.supposed(workflow)
         if live is not None:
             return live.bound
         return self.machines[(await self.engine.get(workflow)).machine]
 
     def machine_known(self, workflow: str) -> str | None:
-        """The name of a workflow's machine, where that is known without a read."""
+        """Return the name of a workflow's machine if it is known without a read."""
         if self.only is not None:
             return self.only.name
         live = self._inside.pipeline.known(workflow) or self._inside.supposed(workflow)
         return None if live is None else live.bound.name
 
     async def event_for(self, workflow: str, name: str, data: bytes) -> Event:
-        """The event of that name for a workflow. Raises InvalidPayload for what no machine has, or does not fit.
+        """Decode an event for a workflow. Raises InvalidPayload for an unknown event or invalid data.
 
-        A name that one machine has is read by it. Should the workflow be of another one, the engine refuses the event.
+        A machine that alone has an event of this name decodes it. The engine refuses it for a workflow of another
+        machine.
         """
         event = self.event_alone(name, data)
         if event is None:
@@ -168,7 +169,7 @@ class Service:
         return event
 
     def event_alone(self, name: str, data: bytes) -> Event | None:
-        """The same without waiting; None for a name that several machines have, where it takes the workflow's own."""
+        """Decode an event without waiting; None for a name of several machines, where the workflow decides."""
         bound = self._by_event.get(name)
         if bound is not None:
             return cast("Event", bound.codec.decode_event(name, data, strict=True))
@@ -185,23 +186,23 @@ class Service:
             fix="Send one of its events; GET /v1/machines has them with their fields.",
         )
 
-    # --- moving ------------------------------------------------------------------------------------------------------
+    # --- transitions -------------------------------------------------------------------------------------------------
 
     def refuse_if_full(self, *, starts: bool = False) -> None:
-        """Raise Overloaded at once for what the engine would not take in, before a body is waited for and read (C7)."""
+        """Raise Overloaded immediately if the engine would refuse the call, before the body is read (C7)."""
         self._inside.gate.look(starts=starts)
 
     @property
     def room(self) -> float:
-        """How many events the engine would take in now."""
+        """Number of events that the engine would admit now."""
         return self._inside.gate.room
 
     def overloaded(self, ahead: int, *, starts: bool) -> InterlockError | None:
-        """What `refuse_if_full` would raise behind so many others."""
+        """Return the error that `refuse_if_full` would raise after `ahead` other requests."""
         return self._inside.gate.refusal(ahead, starts=starts)
 
     async def start(self, bound: Bound, workflow: str, context: object) -> tuple[View[Enum, object], bool]:
-        """Start a workflow; says also whether it was there before."""
+        """Start a workflow; also return whether it existed before."""
         starting = Starting(bound, workflow, context)
         view = cast("View[Enum, object]", await self.engine._admit(starting))  # noqa: SLF001 -- see above.
         return view, starting.found
@@ -216,7 +217,7 @@ class Service:
         dry_run: bool,
         batch: int,
     ) -> tuple[Pruned, bool]:
-        """As `Engine.prune`, batch by batch until that is enough; says also whether there may be more."""
+        """Prune like `Engine.prune`, in batches, until `enough` returns True; also return whether there may be more."""
 
         async def pruned() -> tuple[Pruned, bool]:
             pruner = Pruner(
@@ -229,33 +230,33 @@ class Service:
                 batch=batch,
             )
 
-            def gone(removed: Batch) -> None:
+            def on_batch(removed: Batch) -> None:
                 if not (history_only or dry_run):
                     self._inside.pipeline.forget(removed.workflows)
                 if enough(pruner.done):
                     raise _Enough
 
             try:
-                return await pruner.run(gone), False
+                return await pruner.run(on_batch), False
             except _Enough:
                 return pruner.done, True
 
         return await self.engine._repeated(pruned)  # noqa: SLF001 -- see above.
 
-    # --- who ---------------------------------------------------------------------------------------------------------
+    # --- permissions -------------------------------------------------------------------------------------------------
 
     async def permit(self, request: Request, machine: str | None, workflow: str | None) -> None:
-        """Check again what is known only now: the limits of a key to machines and ids. Raises 403."""
+        """Check the key's limits for a machine and workflow that are known only now. Raises 403."""
         identity = request.identity
         if not identity.limited or (machine is None and workflow is None):
             return
         allowed = identity.allows(machine, workflow)
         if allowed and machine is None and workflow is not None:
-            # Only now: whoever may not see an id may not learn whether there is a workflow of it either.
+            # Checked only now: a key that may not see an id must not learn whether its workflow exists.
             allowed = identity.allows((await self.bound_of(workflow)).name, workflow)
         if not allowed:
             raise NotPermitted(
-                f"{identity} is limited, and this is not among what it may see.",
+                f"{identity} is limited to other machines or ids.",
                 fix="Use a key with wider limits.",
             )
 
@@ -263,7 +264,7 @@ class Service:
     async def acting(
         self, request: Request, action: str, target: str, *, before: object, after: object
     ) -> AsyncGenerator[None]:
-        """Write down what an operator does, before it is done in the block, and whether it failed."""
+        """Write an operator's action to the audit log before the block carries it out, and its failure after."""
         if self._audit is None:
             yield
             return
@@ -272,56 +273,56 @@ class Service:
 
     @property
     def admission(self) -> Admission:
-        """What this process takes in."""
+        """The admission limits of this process."""
         return self._inside.gate.admission
 
     # --- stopping ----------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Answer at `/readyz` that the server stops, and end streams and waits."""
+        """Make `/readyz` fail, and end streams and waits."""
         self.leaving.set()
         self._ending.set()
 
     async def until_stop(self) -> None:
-        """Return when the server stops. A server that waits for its connections would wait for this answer for ever."""
+        """Return when the server stops. A server that waits for its connections would otherwise wait for ever."""
         loop = asyncio.get_running_loop()
 
         def received() -> None:
             with contextlib.suppress(RuntimeError):  # The loop is closed: there is nothing left to end.
-                loop.call_soon_threadsafe(self._end_for_a_while)
+                loop.call_soon_threadsafe(self._end_temporarily)
 
         with STOP_SIGNALS.listen(received):
             await self._ending.wait()
 
-    def _end_for_a_while(self) -> None:
-        """End what is open, and what a client opens again before the server has closed its socket."""
+    def _end_temporarily(self) -> None:
+        """End open streams and waits, and those that a client opens before the server has closed its socket."""
         self._ending.set()
-        asyncio.get_running_loop().call_later(ENDING_S, self._go_on)
+        asyncio.get_running_loop().call_later(ENDING_S, self._resume)
 
-    def _go_on(self) -> None:
-        # The program handles the signal in its own way, and has not stopped.
+    def _resume(self) -> None:
+        # The program handled the signal itself, and has not stopped.
         if not self.leaving.is_set():
             self._ending.clear()
 
     # --- health ------------------------------------------------------------------------------------------------------
 
     def alive(self) -> str | None:
-        """None, or why nothing can be done here any more."""
+        """Return None, or the reason why this process cannot work any more."""
         try:
             self._inside.refuse_if_closed()
         except MovedElsewhere:
-            return None  # The engine goes on trying to follow: a restart would do the same.
+            return None  # The engine keeps trying to switch to the new store: a restart would do the same.
         except InterlockError as error:
             return error.what
         return None
 
     async def ready(self) -> str | None:
-        """None, or why requests should go elsewhere."""
+        """Return None, or the reason why requests should be sent elsewhere."""
         if self.leaving.is_set():
             return "the server is stopping."
-        told = self.alive()
-        if told is not None:
-            return told
+        reason = self.alive()
+        if reason is not None:
+            return reason
         try:
             async with asyncio.timeout(self.limits.ready_s):
                 await self.guard.fresh()
@@ -334,18 +335,18 @@ class Service:
 
     @property
     def alone(self) -> bool:
-        """Whether what a cluster should share is this process's own, because its Redis is gone."""
+        """Whether this process uses its own limits and breakers, because Redis is unavailable."""
         cluster = self._inside.cluster
         return cluster is not None and not cluster.up
 
-    async def _counted(self) -> dict[tuple[str, int, str], int]:
-        async def counted() -> dict[tuple[str, int, str], int]:
+    async def _count_states(self) -> dict[tuple[str, int, str], int]:
+        async def load_counts() -> dict[tuple[str, int, str], int]:
             return await self._inside.store.living()
 
-        return await self.engine._repeated(counted)  # noqa: SLF001 -- see above.
+        return await self.engine._repeated(load_counts)  # noqa: SLF001 -- see above.
 
     async def living(self, machine: str) -> dict[str, int]:
-        """How many workflows of a machine are in each of its states."""
+        """Return the number of workflows of a machine in each of its states."""
         found = {node.name: 0 for node in self.machines[machine].table.nodes.values()}
         for (name, _, state), count in (await self._counts.now()).items():
             if name == machine:
@@ -355,13 +356,13 @@ class Service:
         return found
 
     def exporter(self) -> Exporter | None:
-        """Who has counted what the engine did, if anybody has."""
+        """Return the observer that exports metrics, if there is one."""
         found = (each for each in self._inside.subscribers.observers if hasattr(each, "render"))
         return cast("Exporter | None", next(found, None))
 
     @asynccontextmanager
     async def among(self, siblings: Siblings) -> AsyncGenerator[None]:
-        """In the block, a scrape of this worker tells the figures of all."""
+        """In the block, a scrape of this worker returns the metrics of all workers."""
         exporter = self.exporter()
         if not _is_one_of_several(exporter):
             yield
@@ -371,19 +372,19 @@ class Service:
             yield
 
     async def scraped(self) -> tuple[str, bytes] | None:
-        """What this server has counted, all of its workers; None when nobody counts."""
+        """Return the metrics of all workers of this server; None without an exporter."""
         exporter = self.exporter()
         if exporter is None:
             return None
         if self.siblings is None or not _is_one_of_several(exporter):
             return await exporter.render()
-        parts = await self.siblings.asked()
+        parts = await self.siblings.collect()
         return await exporter.render_all(parts, self.siblings.count - len(parts))
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def machine_itself(self, bound: Bound) -> "Machine[Any, Any, Any]":
-        """The machine as it was declared."""
+        """Return the machine as it was declared."""
         return cast("Machine[Any, Any, Any]", bound.machine)
 
 
@@ -395,5 +396,5 @@ def _carried() -> Callable[[str], AbstractContextManager[None]] | None:
     try:
         from interlock.observe.carrying import carried  # noqa: PLC0415 -- an extra, which may be missing.
     except ImportError:
-        return None  # Somebody traces without OpenTelemetry.
+        return None  # The tracer is not OpenTelemetry's.
     return carried

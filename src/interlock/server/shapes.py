@@ -1,6 +1,6 @@
-"""What comes in and goes out as JSON: one struct for each, which OpenAPI describes.
+"""JSON bodies of requests and answers: one struct for each, described by OpenAPI.
 
-Contexts and payloads are the machine's own JSON, as it is stored: nothing is lost or reordered on the way.
+Contexts and payloads are the machine's own JSON, as stored: nothing is lost or reordered.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from interlock.runtime.bound import Bound, state_text
 from interlock.runtime.views import HistoryRow, Moved, View
 
 JsonObject = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
-"""An object of the machine's own, whose schema `GET /v1/machines` has."""
+"""A JSON object of a machine; `GET /v1/machines` has its schema."""
 
 EMPTY = msgspec.Raw(b"{}")
 
@@ -49,13 +49,13 @@ class BatchLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResolveBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a person has done about a dead letter."""
+    """The note of a person who resolved a dead letter."""
 
     note: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)]
 
 
 class BreakerBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How a person holds a breaker, and the limits of its dependency. What is left out stays as it is."""
+    """State of a breaker and limits of its dependency. A member that is left out keeps its value."""
 
     state: Literal["open", "closed", "auto"] | msgspec.UnsetType = msgspec.UNSET
     concurrency_max: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
@@ -67,11 +67,11 @@ class Statement(msgspec.Struct, forbid_unknown_fields=True):
 
     sql: Annotated[str, msgspec.Meta(min_length=1)]
     params: list[object] = []
-    """JSON values; what JSON has no form for is {"$numeric": …}, {"$timestamptz": …}, {"$uuid": …} or {"$bytes": …}."""
+    """JSON values; other types are {"$numeric": …}, {"$timestamptz": …}, {"$uuid": …} or {"$bytes": …}."""
 
 
 class TransactionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Statements that happen together or not at all."""
+    """Statements that are committed together or not at all."""
 
     statements: Annotated[list[Statement], msgspec.Meta(min_length=1)]
     key: str | None = None
@@ -91,7 +91,7 @@ class ShownWorkflow(msgspec.Struct, kw_only=True):
 
 
 class ShownMove(msgspec.Struct, kw_only=True):
-    """What became of an event."""
+    """The outcome of an event."""
 
     id: str
     state: str
@@ -101,7 +101,7 @@ class ShownMove(msgspec.Struct, kw_only=True):
 
 
 class ShownRow(msgspec.Struct, kw_only=True):
-    """A row of history; `context` is the context after the move."""
+    """A row of history; `context` is the context after the transition."""
 
     version: int
     from_state: str
@@ -114,7 +114,7 @@ class ShownRow(msgspec.Struct, kw_only=True):
 
 
 class ShownAllowed(msgspec.Struct, kw_only=True):
-    """An event that has a transition from where the workflow stands."""
+    """An event that has a transition from the current state."""
 
     event: str
     to: str
@@ -124,21 +124,21 @@ class ShownAllowed(msgspec.Struct, kw_only=True):
 
 
 class ShownRuling(msgspec.Struct, kw_only=True):
-    """What was said about a dead letter."""
+    """The ruling on a dead letter."""
 
     id: str
     ruling: Literal["retried", "resolved"]
 
 
 class ShownResult(msgspec.Struct, kw_only=True):
-    """What a statement gave: its rows, or how many it changed."""
+    """The result of a statement: its rows, or the number of rows it changed."""
 
     count: int
     rows: list[dict[str, object]] | None = None
 
 
 class ShownTransaction(msgspec.Struct, kw_only=True):
-    """What the statements of a transaction gave, in their order."""
+    """The results of a transaction's statements, in order."""
 
     results: list[ShownResult]
 
@@ -151,7 +151,7 @@ class ShownHealth(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ShownDelivery(msgspec.Struct, kw_only=True):
-    """What became of a webhook's delivery."""
+    """The outcome of a webhook's delivery."""
 
     ignored: bool
     duplicate: bool = False
@@ -161,7 +161,7 @@ class ShownDelivery(msgspec.Struct, kw_only=True):
 
 
 def shown_view(bound: Bound, view: View[Enum, object]) -> ShownWorkflow:
-    """A workflow as JSON."""
+    """Convert a workflow to its JSON form."""
     return ShownWorkflow(
         id=view.id,
         machine=view.machine,
@@ -175,7 +175,7 @@ def shown_view(bound: Bound, view: View[Enum, object]) -> ShownWorkflow:
 
 
 def shown_move(workflow: str, moved: Moved[Enum]) -> ShownMove:
-    """What became of an event, as JSON."""
+    """Convert the outcome of an event to its JSON form."""
     return ShownMove(
         id=workflow,
         state=state_text(moved.state),
@@ -186,7 +186,7 @@ def shown_move(workflow: str, moved: Moved[Enum]) -> ShownMove:
 
 
 def shown_row(bound: Bound, row: HistoryRow[Enum, object]) -> ShownRow:
-    """A row of history as JSON."""
+    """Convert a row of history to its JSON form."""
     payload = bound.payload(row.payload)
     return ShownRow(
         version=row.version,
@@ -201,7 +201,7 @@ def shown_row(bound: Bound, row: HistoryRow[Enum, object]) -> ShownRow:
 
 
 def shown_allowed(allowed: Allowed[Enum]) -> ShownAllowed:
-    """An allowed event as JSON."""
+    """Convert an allowed event to its JSON form."""
     return ShownAllowed(
         event=allowed.event,
         to=state_text(allowed.to),

@@ -1,12 +1,12 @@
-"""The workers of one server, among each other: whichever of them is scraped tells the figures of all.
+"""Metrics across the workers of one server: a scrape of any worker returns the metrics of all.
 
-A scrape reaches one worker of several, and another one the next time: counters would jump. So each worker also
-answers on a Unix socket in a folder of the supervisor's, which is private to its user, and `/metrics` asks all of them,
-itself included. A place keeps its number when its worker is replaced, so the end of one resets its own series only.
+A scrape reaches one worker of several, and another one the next time: counters would jump. Each worker therefore also
+answers on a Unix socket in a folder of the supervisor, which is private to its user. `/metrics` asks all workers,
+including itself. A place keeps its number when its worker is replaced, so only its own series are reset.
 
-A successor takes over the name of its place when it serves, in one step: nobody is heard twice, and one that is about
-to stop is not heard any more. One that does not answer in time is left out, and counted: a scrape never waits for a
-worker that hangs.
+A successor takes over the socket name of its place atomically when it serves: no place is counted twice, and a worker
+that is about to stop is not asked. A worker that does not answer in time is left out and counted, so that a scrape
+never waits for a worker that hangs.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from pathlib import Path
 from interlock.redaction import logger_of
 
 SIBLINGS = "INTERLOCK_SIBLINGS"
-"""In the environment of a worker: the number of its place, how many there are, and the folder."""
+"""Environment variable of a worker: the number of its place, the number of places, and the folder."""
 
 HEARD_S = 1.0
-"""So long a worker may take to answer."""
+"""How long a worker may take to answer, in seconds."""
 
 ANSWER_BYTES_MAX = 64 * 2**20
 FOLDER_CHARACTERS_MAX = 60
-"""A socket's path may have about a hundred."""
+"""The path of a socket may have about a hundred characters."""
 
 log = logger_of("interlock.server")
 
 
 @contextlib.contextmanager
 def meeting_place() -> Generator[Path, None, None]:
-    """A folder for the sockets of all workers, gone on exit."""
+    """Create a folder for the sockets of all workers, and remove it on exit."""
     usual = tempfile.gettempdir()
     parent = usual if len(usual) <= FOLDER_CHARACTERS_MAX else "/tmp"  # noqa: S108 -- a private folder is made in it.
     with tempfile.TemporaryDirectory(prefix="interlock-", dir=parent, ignore_cleanup_errors=True) as folder:
@@ -42,7 +42,7 @@ def meeting_place() -> Generator[Path, None, None]:
 
 
 class Siblings:
-    """The workers of a server, as one of them knows them."""
+    """The workers of a server, as one of them sees them."""
 
     def __init__(self, folder: Path, place: int, count: int) -> None:
         self.place = place
@@ -50,27 +50,27 @@ class Siblings:
         self._folder = folder
 
     def for_environment(self) -> dict[str, str]:
-        """What a worker at this place is told."""
+        """Return the environment variables of a worker at this place."""
         return {SIBLINGS: f"{self.place} {self.count} {self._folder}"}
 
     @classmethod
     def from_environment(cls) -> "Siblings | None":
-        """What this worker was told, once: steps may start programs."""
-        told = os.environ.pop(SIBLINGS, None)
-        if told is None:
+        """Read and remove this worker's variable: steps may start programs, which must not inherit it."""
+        text = os.environ.pop(SIBLINGS, None)
+        if text is None:
             return None
-        place, count, folder = told.split(" ", 2)
+        place, count, folder = text.split(" ", 2)
         return cls(Path(folder), int(place), int(count))
 
     @contextlib.asynccontextmanager
-    async def answering(self, tell: Callable[[], bytes]) -> AsyncGenerator[None, None]:
-        """Answer whoever asks, in the block. A worker that cannot serves all the same, and is not heard."""
+    async def answering(self, render: Callable[[], bytes]) -> AsyncGenerator[None, None]:
+        """Answer the other workers in the block. If that is impossible, the worker serves without reporting metrics."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             del reader
             try:
                 with contextlib.suppress(OSError):
-                    writer.write(tell())
+                    writer.write(render())
                     await writer.drain()
             finally:
                 writer.close()
@@ -80,7 +80,9 @@ class Siblings:
             server = await asyncio.start_unix_server(answer, new)
             new.replace(self._at(self.place))
         except OSError as error:
-            log.warning("worker %d cannot tell the others its figures: %s.", self.place, error.strerror or error)
+            log.warning(
+                "worker %d cannot report its metrics to the other workers: %s.", self.place, error.strerror or error
+            )
             yield
             return
         try:
@@ -88,13 +90,13 @@ class Siblings:
         finally:
             server.close()
 
-    async def asked(self) -> list[bytes]:
-        """What all of them tell, in the order of their places; without those who do not answer in time."""
+    async def collect(self) -> list[bytes]:
+        """Return the answers of all workers by place, without those that do not answer in time."""
         answers = await asyncio.gather(*(self._ask(place) for place in range(self.count)))
         return [each for each in answers if each is not None]
 
     def forget(self) -> None:
-        """The supervisor is gone, however that came about: remove the folder in its place."""
+        """Remove the folder after the supervisor has ended without removing it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _ask(self, place: int) -> bytes | None:
@@ -102,7 +104,7 @@ class Siblings:
             async with asyncio.timeout(HEARD_S):
                 reader, writer = await asyncio.open_unix_connection(self._at(place), limit=ANSWER_BYTES_MAX)
                 try:
-                    return await _all_of(reader)
+                    return await _read_all(reader)
                 finally:
                     writer.close()
         except (TimeoutError, OSError):
@@ -112,8 +114,8 @@ class Siblings:
         return self._folder / str(place)
 
 
-async def _all_of(reader: asyncio.StreamReader) -> bytes | None:
-    """Everything until the end; None for what is too much, or nothing."""
+async def _read_all(reader: asyncio.StreamReader) -> bytes | None:
+    """Read until the end; return None for too much data, or for none."""
     parts: list[bytes] = []
     size = 0
     while part := await reader.read(2**16):

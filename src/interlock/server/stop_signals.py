@@ -20,16 +20,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """The callbacks of one process."""
+    """Callbacks of one process for its stop signals."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
         self._replaced: list[tuple[signal.Signals, Handler, Handler]] = []
-        """Each signal, with the handler that was set here and the one before it."""
+        """Each signal, with the handler that was set here and the previous one."""
 
     @contextlib.contextmanager
     def listen(self, callback: Callable[[], None]) -> Generator[None]:
-        """Call back on each signal to stop, in the block. The callback runs inside a signal handler."""
+        """Call the callback on each stop signal in the block. It runs inside a signal handler."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -46,7 +46,7 @@ class StopSignals:
     def _replace(self) -> None:
         for number in SIGNALS:
             before = signal.getsignal(number)
-            # Without a handler in Python the process ends by itself, or ignores the signal: there is nothing to end.
+            # Without a Python handler the process ends by itself, or ignores the signal: there is nothing to end.
             if callable(before):
                 handler = self._handler(cast("Handler", before))
                 signal.signal(number, handler)
@@ -54,7 +54,7 @@ class StopSignals:
 
     def _restore(self) -> None:
         for number, handler, before in self._replaced:
-            # The server may have set its own handlers back already, or have set others.
+            # The server may have restored its own handlers already, or have set others.
             if signal.getsignal(number) is handler:
                 signal.signal(number, before)
         self._replaced.clear()

@@ -1,11 +1,11 @@
-"""The stream of everything that happens, as server-sent events; one that was cut off catches up.
+"""The stream of the engine's signals as server-sent events; a client that reconnects catches up.
 
-The latest signals are kept in a ring, each with a number. `Last-Event-ID` asks for what came behind it. When that is
-gone from the ring, or the server was started anew, the stream begins with an event `reset`: whoever listens has to look
-at the whole again. The ring listens to the engine from the first stream on, and costs nothing before.
+The latest signals are kept in a ring, each with a number. `Last-Event-ID` requests the signals after it. If they are no
+longer in the ring, or the server was restarted, the stream begins with an event `reset`: the client has to load
+everything again. The ring subscribes to the engine with the first stream, and costs nothing before.
 
-It tells what this process has done. On a store that several processes share, each tells its own: a stream that comes
-back to another process has another life there, and begins with `reset`, so it never goes on as if nothing was missed.
+The stream reports the signals of this process. On a shared store each process reports its own. A client that reconnects
+to another process finds another life there, and gets `reset`: it never misses signals unnoticed.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from interlock.signals import AlertRaised, Signal
 
 PIECE_EVENTS_MAX = 500
 RETRY_MS = 1_000
-"""How long a browser waits before it connects again."""
+"""How long a browser waits before it reconnects."""
 
 
 class Ring:
-    """The latest signals of one engine, each with a number that only grows."""
+    """The latest signals of one engine, numbered in order."""
 
     def __init__(self, engine: Engine, most: int) -> None:
         self._engine = engine
@@ -38,35 +38,35 @@ class Ring:
         self._next: asyncio.Future[None] | None = None
         self._listens = False
         self.life = RandomIds().text()[:8]
-        """Numbers of another life of the server mean nothing here."""
+        """Identifies this start of the server: numbers of another start are meaningless here."""
         self.last = 0
         self.streams = 0
 
     def listen(self) -> None:
-        """Begin to keep signals."""
+        """Subscribe to the engine's signals."""
         if not self._listens:
             self._listens = True
             self._engine.subscribe(self._keep)
 
     def close(self) -> None:
-        """Keep no more of them."""
+        """Unsubscribe."""
         if self._listens:
             self._listens = False
             self._engine.unsubscribe(self._keep)
 
     def has(self, number: int) -> bool:
-        """Whether everything behind this number is still here."""
+        """Return whether all signals after this number are still kept."""
         return self.last - len(self._kept) <= number <= self.last
 
-    def behind(self, number: int) -> list[tuple[int, Signal]]:
-        """Some signals behind a number, oldest first."""
+    def after(self, number: int) -> list[tuple[int, Signal]]:
+        """Return some signals after a number, oldest first."""
         first = self.last - len(self._kept) + 1
         at = number + 1 - first
         count = min(self.last - number, PIECE_EVENTS_MAX)
         return [(number + 1 + place, self._kept[at + place]) for place in range(count)]
 
     def more(self) -> "asyncio.Future[None]":
-        """Done when there is another signal; the same for all who wait."""
+        """Return a future that is done with the next signal; all waiters share it."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         return self._next
@@ -80,7 +80,7 @@ class Ring:
 
 
 async def stream(service: Service, ring: Ring, request: Request) -> Streamed:
-    """Everything that happens from now on, or from behind the event that is named."""
+    """Stream signals from now on, or after the event that the request names."""
     query = request.query("machine", "workflow", "kind", "last_event_id")
     kinds = None if "kind" not in query else _kinds(query["kind"])
     await service.permit(request, query.get("machine"), None)
@@ -91,8 +91,8 @@ async def stream(service: Service, ring: Ring, request: Request) -> Streamed:
             429,
             f"{ring.streams} streams are open already (streams_max).",
             code="overloaded",
-            why="Each of them is told everything that happens.",
-            fix="Come back after the time that is given, or share one stream.",
+            why="Each of them receives every signal.",
+            fix="Retry after Retry-After, or share one stream.",
             retry_s=5,
         )
     ring.listen()
@@ -106,13 +106,13 @@ async def _pieces(
 ) -> AsyncGenerator[bytes, None]:
     ring.streams += 1
     loop = asyncio.get_running_loop()
-    ends = {loop.create_task(request.gone()), loop.create_task(service.until_stop())}
+    ends = {loop.create_task(request.disconnected()), loop.create_task(service.until_stop())}
     end_s = math.inf if service.announces_stop else loop.time() + service.limits.stream_s
-    told, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
+    sent, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
     try:
-        # The tasks run before the first piece: a signal that comes right after it would otherwise not be heard.
+        # The tasks start before the first piece: they would otherwise miss a stop signal that comes right after it.
         await asyncio.sleep(0)
-        # The id of the place where the stream begins: whoever is cut off before the first event misses nothing.
+        # The id of the first position: a client that disconnects before the first event then misses nothing.
         yield b"retry: %d\nid: %b-%d\n" % (RETRY_MS, ring.life.encode(), number) + (
             b": interlock\n\n" if known else b"event: reset\ndata: {}\n\n"
         )
@@ -120,32 +120,33 @@ async def _pieces(
             if not ring.has(number):
                 number = ring.last
                 yield b"event: reset\nid: %b-%d\ndata: {}\n\n" % (ring.life.encode(), number)
-            found = ring.behind(number)
+            found = ring.after(number)
             if found:
                 number = found[-1][0]
             elif loop.time() < quiet_s:
                 await asyncio.wait({ring.more(), *ends}, timeout=quiet_s - loop.time(), return_when=FIRST_COMPLETED)
                 continue
-            piece = b"".join(_written(ring, place, signal) for place, signal in found if wanted(signal))
+            piece = b"".join(_encode_event(ring, place, signal) for place, signal in found if wanted(signal))
             if not piece and loop.time() < quiet_s:
                 continue
             try:
                 await service.guard.still(request.identity)
             except InterlockError:
-                return  # The key was revoked, or is over; whoever connects again is told so.
-            # Whoever was told nothing for long goes on behind what was not for them.
-            place = b"id: %b-%d\n" % (ring.life.encode(), number) if number > told else b""
+                return  # The key was revoked or has expired; a reconnect is answered with 401.
+            # Advance the cursor of a filtered client past signals that did not match, so that a reconnect does not
+            # rescan them.
+            place = b"id: %b-%d\n" % (ring.life.encode(), number) if number > sent else b""
             yield piece or place + b": alive\n\n"
             if loop.time() >= end_s:
-                return  # The client continues it. A server that stops without a signal waits no longer than this.
-            told, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
+                return  # The client reconnects. A server that stops without a signal waits no longer than this.
+            sent, quiet_s = number, min(loop.time() + service.limits.stream_alive_s, end_s)
     finally:
         ring.streams -= 1
         for task in ends:
             task.cancel()
 
 
-def _written(ring: Ring, number: int, signal: Signal) -> bytes:
+def _encode_event(ring: Ring, number: int, signal: Signal) -> bytes:
     return b"id: %b-%d\nevent: %b\ndata: %b\n\n" % (
         ring.life.encode(),
         number,
@@ -155,7 +156,7 @@ def _written(ring: Ring, number: int, signal: Signal) -> bytes:
 
 
 def kind_of(cls: type[Signal]) -> str:
-    """The name of a signal in the stream: transition_applied for TransitionApplied."""
+    """Return the name of a signal in the stream: transition_applied for TransitionApplied."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -167,8 +168,8 @@ def _kinds(text: str) -> frozenset[str]:
     if not kinds <= set(KINDS):
         raise InvalidPayload(
             f"kind is {text!r:.100}; kinds are {', '.join(KINDS)}.",
-            why="A stream of what never happens would stay silent.",
-            fix="Name some of them, with commas between.",
+            why="A stream of an unknown kind would stay silent.",
+            fix="Name some of them, separated by commas.",
         )
     return kinds
 
@@ -190,7 +191,7 @@ def _wanted(
 
 
 def _about(service: Service, signal: Signal) -> tuple[str | None, str | None]:
-    """The machine and the workflow that a signal is about; None where it is about more, or nobody knows."""
+    """Return the machine and workflow of a signal; None where it concerns several, or is unknown."""
     machine: str | None = getattr(signal, "machine", None)
     workflow: str | None = getattr(signal, "workflow", None)
     if isinstance(signal, AlertRaised) and signal.kind in {"stalled", "dead_letter"}:
@@ -200,11 +201,11 @@ def _about(service: Service, signal: Signal) -> tuple[str | None, str | None]:
     return machine, workflow
 
 
-def _position(ring: Ring, given: str | None) -> tuple[int, bool]:
-    """Where a stream begins, and whether it misses nothing there."""
-    if not given:
+def _position(ring: Ring, event_id: str | None) -> tuple[int, bool]:
+    """Return the position where a stream begins, and whether it misses nothing there."""
+    if not event_id:
         return ring.last, True
-    life, _, number = given.partition("-")
+    life, _, number = event_id.partition("-")
     if life == ring.life and number.isascii() and number.isdigit() and len(number) <= 18 and ring.has(int(number)):  # noqa: PLR2004 -- 64 bits.
         return int(number), True
     return ring.last, False

@@ -1,10 +1,10 @@
-"""Webhooks that come in: signed as Standard Webhooks has it, mapped to an event by the program, applied once.
+"""Incoming webhooks: verified by Standard Webhooks signatures, mapped to an event by the program, applied once.
 
     App(machines=[order], webhooks=[Webhook("stripe", secret="whsec_…", map=charged)])
 
-A delivery is identified by its id, which is the event's key unless the mapper gives another: delivered twice it applies
-once. It is sent with `if_allowed`, because a sender cannot know that a workflow has moved on, and would repeat what is
-refused for days. A signature that is wrong, or older than five minutes, is 401 before anything is looked at.
+The id of a delivery is the event's key, unless the mapper returns another: a delivery that arrives twice applies once.
+It is sent with `if_allowed`: a sender cannot know the workflow's state, and would repeat a refused delivery for days. A
+wrong signature, or one older than five minutes, is answered with 401 before the payload is read.
 """
 
 import base64
@@ -22,14 +22,14 @@ from interlock.core.events import Event
 from interlock.errors import DefinitionError, InterlockError, UserCodeError
 from interlock.runtime.bound import state_text
 from interlock.runtime.envelopes import check_id
-from interlock.server.answers import Answer, shown
+from interlock.server.answers import Answer, json_answer
 from interlock.server.problems import HttpProblem, log_bug
 from interlock.server.requests import Request, decoded
 from interlock.server.service import Service
 from interlock.server.shapes import ShownDelivery
 
 WINDOW_S = 300.0
-"""How old a signature may be, and how far ahead the sender's clock."""
+"""Maximum age of a signature, and maximum lead of the sender's clock."""
 
 SIGNATURES_MAX = 20
 KINDS_MAX = 5
@@ -41,7 +41,7 @@ Mapped = tuple[str, Event | str, str | None]
 """The workflow, the event (or its name, if it has no fields), and its key; None for the delivery's own id."""
 
 Mapper = Callable[[dict[str, object], str], Mapped | Awaitable[Mapped | None] | None]
-"""From a payload and the id of its delivery to what is sent; None when it is of no interest."""
+"""Maps a payload and the id of its delivery to the event to send; None for a payload to ignore."""
 
 NO_FIELDS = b"{}"
 
@@ -49,9 +49,9 @@ _object = msgspec.json.Decoder(dict[str, object])
 
 
 class Webhook:
-    """A source of webhooks: its name in the address, its secret (or several, while one is changed), and the mapper."""
+    """A source of webhooks: its name in the address, its secret (or several, during a change), and its mapper."""
 
-    def __init__(self, source: str, *, secret: str | Sequence[str], map: Mapper) -> None:  # noqa: A002 -- as it is read.
+    def __init__(self, source: str, *, secret: str | Sequence[str], map: Mapper) -> None:  # noqa: A002 -- the public name.
         secrets = (secret,) if isinstance(secret, str) else tuple(secret)
         wrong = None
         if not source or "/" in source or not source.isprintable() or len(source) > NAME_CHARACTERS_MAX:
@@ -63,7 +63,7 @@ class Webhook:
         if wrong is not None:
             raise DefinitionError(
                 f"{wrong}.",
-                why="A delivery is believed because of its secret, and means what its mapper says.",
+                why="A delivery is verified by its secret, and mapped to an event by its mapper.",
                 fix='Write Webhook("stripe", secret="whsec_…", map=function).',
                 rule="bad-webhook",
             )
@@ -75,7 +75,7 @@ class Webhook:
         return f"Webhook({self.source!r}, secret=…)"
 
     def signed(self, delivery: str, timestamp: str, body: bytes, signatures: str) -> bool:
-        """Whether one of the signatures is right. Takes the same time for a wrong one as for a right one."""
+        """Return whether one of the signatures is valid. Takes the same time for an invalid one."""
         content = f"{delivery}.{timestamp}.".encode() + body
         expected = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)) for key in self._keys]
         found = False
@@ -87,7 +87,7 @@ class Webhook:
 
 
 def _keys(secret: str) -> list[bytes]:
-    """The bytes that a secret stands for. Without the prefix, senders disagree whether it is base64; both are taken."""
+    """Return the keys for a secret. Without the prefix, senders disagree on whether it is base64; both are accepted."""
     plain = secret.removeprefix(PREFIX)
     keys = [] if plain is not secret and plain != secret else [secret.encode()]
     try:
@@ -99,7 +99,7 @@ def _keys(secret: str) -> list[bytes]:
 
 
 async def deliver(service: Service, webhooks: Mapping[str, Webhook], request: Request) -> Answer:
-    """Take one delivery."""
+    """Handle one delivery."""
     request.query()
     webhook = webhooks.get(request.parts[0])
     if webhook is None:
@@ -112,16 +112,16 @@ async def deliver(service: Service, webhooks: Mapping[str, Webhook], request: Re
         )
     request.check_media()
     body = await request.body()
-    delivery = _verified(service, webhook, request, body)
-    mapped = await _mapped(webhook, decoded(body, _object, "the payload"), delivery)
+    delivery = _verify(service, webhook, request, body)
+    mapped = await _map_payload(webhook, decoded(body, _object, "the payload"), delivery)
     if mapped is None:
-        return shown(ShownDelivery(ignored=True))
+        return json_answer(ShownDelivery(ignored=True))
     workflow, event, key = mapped
     if isinstance(event, str):
         check_id(workflow, "the id of a workflow")
         event = await service.event_for(workflow, event, NO_FIELDS)
     moved = await service.engine.send(workflow, event, key=key or delivery, if_allowed=True)
-    return shown(
+    return json_answer(
         ShownDelivery(
             id=workflow,
             state=state_text(moved.state),
@@ -132,8 +132,8 @@ async def deliver(service: Service, webhooks: Mapping[str, Webhook], request: Re
     )
 
 
-def _verified(service: Service, webhook: Webhook, request: Request, body: bytes) -> str:
-    """The id of a delivery whose signature is right and fresh. Raises 401, and does not say what was wrong with it."""
+def _verify(service: Service, webhook: Webhook, request: Request, body: bytes) -> str:
+    """Return the id of a delivery with a valid, fresh signature. Raises 401 without naming the defect."""
     delivery = request.header(b"webhook-id") or ""
     timestamp = request.header(b"webhook-timestamp") or ""
     signatures = request.header(b"webhook-signature") or ""
@@ -146,13 +146,13 @@ def _verified(service: Service, webhook: Webhook, request: Request, body: bytes)
         401,
         "the signature of the delivery is missing, wrong, or older than five minutes.",
         code="bad-signature",
-        why="Anybody could send it otherwise, and send it again.",
-        fix="Sign webhook-id.webhook-timestamp.body with the secret (HMAC-SHA256), as Standard Webhooks has it.",
+        why="Without a valid signature any client could send or repeat it.",
+        fix="Sign webhook-id.webhook-timestamp.body with the secret (HMAC-SHA256), according to Standard Webhooks.",
     )
 
 
-async def _mapped(webhook: Webhook, payload: dict[str, object], delivery: str) -> Mapped | None:
-    """What the mapper makes of a payload. Raises UserCodeError when it fails."""
+async def _map_payload(webhook: Webhook, payload: dict[str, object], delivery: str) -> Mapped | None:
+    """Return the mapper's result for a payload. Raises UserCodeError when the mapper fails."""
     try:
         result = webhook.map(payload, delivery)
         if inspect.isawaitable(result):
@@ -160,11 +160,11 @@ async def _mapped(webhook: Webhook, payload: dict[str, object], delivery: str) -
     except InterlockError:
         raise
     except Exception as error:
-        # The class and the frames, and not the text of the exception: that may hold the payload, or a secret.
+        # The class and the frames, but not the text of the exception: it may hold the payload, or a secret.
         bug = UserCodeError(
             f"the mapper of webhook {webhook.source!r} raised {type(error).__name__}.",
             why="It maps a payload to a workflow, an event and a key, and may not raise.",
-            fix="Correct the function, the log has the traceback; return None for a payload that is of no interest.",
+            fix="Correct the function, the log has the traceback; return None for a payload to ignore.",
         )
         frames = [f'  File "{each.filename}", line {each.lineno}, in {each.name}' for each in _frames(error)]
         log_bug(bug, frames="\n".join([*frames, f"{type(error).__name__}, for delivery {delivery!r:.200}"]))
@@ -182,35 +182,35 @@ def _frames(error: Exception) -> traceback.StackSummary:
     return traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
 
 
-def _is_mapped(given: object) -> TypeGuard[Mapped]:
-    """Not every program has a type checker."""
-    match given:
+def _is_mapped(result: object) -> TypeGuard[Mapped]:
+    """Return whether the mapper's result is valid: programs without a type checker may return anything."""
+    match result:
         case (str(), Event() | str(), str() | None):
             return True
         case _:
             return False
 
 
-def _kinds(given: object) -> str:
-    """What was returned, by its types: the values are the payload's, and stay out of the answer."""
-    if isinstance(given, tuple):
-        parts = cast("tuple[object, ...]", given)
+def _kinds(result: object) -> str:
+    """Describe the result by its types: its values come from the payload, and stay out of the answer."""
+    if isinstance(result, tuple):
+        parts = cast("tuple[object, ...]", result)
         return f"({', '.join(type(each).__name__ for each in parts[:KINDS_MAX])})"
-    return type(given).__name__
+    return type(result).__name__
 
 
 def by_source(webhooks: Sequence[Webhook]) -> dict[str, Webhook]:
-    """The webhooks by their names. Raises DefinitionError for two of one name."""
+    """Return the webhooks by name. Raises DefinitionError for two of one name."""
     found: dict[str, Webhook] = {}
     for webhook in webhooks:
-        given: object = webhook  # Not every program has a type checker.
-        if not isinstance(given, Webhook) or given.source in found:
+        entry: object = webhook  # Programs without a type checker may pass anything.
+        if not isinstance(entry, Webhook) or entry.source in found:
             raise DefinitionError(
-                f"webhooks= has {given!r:.200}, "
-                + ("a second time." if isinstance(given, Webhook) else "which is no Webhook."),
+                f"webhooks= has {entry!r:.200}, "
+                + ("a second time." if isinstance(entry, Webhook) else "which is not a Webhook."),
                 why="The source in the address names one of them.",
-                fix='Give each once: webhooks=[Webhook("stripe", secret=…, map=…)].',
+                fix='Pass each once: webhooks=[Webhook("stripe", secret=…, map=…)].',
                 rule="bad-webhook",
             )
-        found[given.source] = given
+        found[entry.source] = entry
     return found

@@ -1,12 +1,11 @@
-"""Several processes that serve one port, on a home that may have many: `interlock serve --workers N`.
+"""Supervisor and workers of `interlock serve --workers N`: several processes serve one port of a shared home.
 
-The supervisor has the socket and each worker inherits it, so there is one queue of connections and no worker takes a
-part of it along when it ends. The supervisor accepts nothing and opens no engine: it starts workers, puts another one
-in the place of one that has died, and passes the wish to stop on. SIGHUP replaces them one after the other, each when
-its successor answers.
+The supervisor opens the socket and each worker inherits it: there is one queue of connections, and a worker that ends
+loses none of it. The supervisor accepts no connection and opens no engine. It starts workers, replaces one that has
+died, and forwards stop signals. SIGHUP replaces the workers one after another, each when its successor serves.
 
-A worker has one more line to its supervisor, a pair of sockets: on it the worker says that it serves, and its end means
-that the supervisor is gone, however that came about. So no worker outlives its supervisor.
+A worker is also connected to its supervisor by a pair of sockets. The worker reports on it that it serves. Its end
+means that the supervisor has died, so no worker outlives its supervisor.
 """
 
 import asyncio
@@ -33,21 +32,21 @@ from interlock.sql.postgres.address import is_postgres
 
 WORKERS_MAX = 64
 SERVES = b"."
-"""What a worker says when it serves."""
+"""The byte that a worker sends when it serves."""
 
 QUICK_S = 5.0
-"""Whoever lives for less is replaced with a delay, which doubles."""
+"""A worker that lives for less is replaced after a delay, which doubles."""
 
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 KILL_S = 30.0
-"""After all that a worker may take to stop, so long it is waited for."""
+"""How much longer than its own timeouts a worker may take to stop before it is killed."""
 
 INHERITED = "INTERLOCK_INHERITED"
-"""In the environment of a worker: the numbers of its socket and of its line to the supervisor."""
+"""Environment variable of a worker: the descriptors of its socket and of its connection to the supervisor."""
 
 
 def check_home(home: str, count: int) -> None:
-    """Raise BadUsage where there cannot be so many processes."""
+    """Raise BadUsage for a home that cannot be opened by `count` processes."""
     if count > 1 and not is_postgres(home):
         raise BadUsage(
             f"{redacted(home)} cannot be served by {count} processes.",
@@ -57,7 +56,7 @@ def check_home(home: str, count: int) -> None:
 
 
 async def _shared_socket(home: str, host: str, port: int) -> socket.socket:
-    """The socket of all workers. Raises BadUsage for an address that must not or cannot be listened on."""
+    """Return the socket of all workers. Raises BadUsage for an address that is not permitted or not available."""
     security = security_at(home, clock=SystemClock())
     guard = Guard(security.keys, clock=SystemClock())
     try:
@@ -70,11 +69,11 @@ async def _shared_socket(home: str, host: str, port: int) -> socket.socket:
 
 
 def part_of(admission: Admission, count: int) -> dict[str, str]:
-    """The environment that gives each of some workers its part of what the server takes in (C7)."""
+    """Return environment variables that give each of `count` workers its share of the admission limits (C7)."""
     assert admission.rate_per_s is not None
     assert admission.burst is not None
     if os.environ.get("INTERLOCK_REDIS"):
-        count = 1  # They have the rate in common there: what each is given is that of all.
+        count = 1  # Workers share the rate through Redis: each gets the limit of all.
     rate, burst = max(1.0, admission.rate_per_s / count), max(1.0, admission.burst / count)
     return {"INTERLOCK_RATE_PER_S": repr(rate), "INTERLOCK_BURST": repr(burst)}
 
@@ -94,13 +93,13 @@ class _Worker:
             return await asyncio.get_running_loop().sock_recv(self._line, len(SERVES)) == SERVES
         return False
 
-    def tell(self, number: int) -> None:
-        """Send it a signal, if it is still there."""
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it is still running."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
 
     def forget(self) -> None:
-        """It has ended."""
+        """Close its connection after it has ended."""
         self._line.close()
 
 
@@ -131,7 +130,7 @@ class Supervisor:
         self._alive: set[_Worker] = set()
 
     async def run(self, listening: Callable[[Listening], None]) -> int:
-        """Serve until a signal comes; returns 0, or what a worker has ended with that could not begin or not stop."""
+        """Serve until a signal arrives; returns 0, or the exit code of a worker that failed to start or to stop."""
         with self._signals():
             try:
                 code = await self._begin()
@@ -141,14 +140,14 @@ class Supervisor:
                     await self._keep_all()
             finally:
                 self.stop()
-                ended = await self._ended()
+                ended = await self._wait_all()
         return ended if code is None else code
 
     def stop(self) -> None:
-        """Tell all workers to stop; told again, they stop at once."""
+        """Send all workers the stop signal; a second call makes them stop immediately."""
         self._stopping.set()
         for worker in self._alive:
-            worker.tell(signal.SIGTERM)
+            worker.send_signal(signal.SIGTERM)
 
     def roll(self) -> None:
         """Replace the workers one after the other, unless that is under way."""
@@ -158,19 +157,19 @@ class Supervisor:
     @contextlib.contextmanager
     def _signals(self) -> Generator[None, None, None]:
         loop = asyncio.get_running_loop()
-        # Whoever closes the terminal wants an end; a service has no terminal, and is told to begin anew.
+        # A closed terminal means stop; a service has no terminal, and SIGHUP asks it to replace its workers.
         hung_up = self.stop if sys.stdin is not None and sys.stdin.isatty() else self.roll
-        heard = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop, signal.SIGHUP: hung_up}
-        for number, act in heard.items():
+        handlers = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop, signal.SIGHUP: hung_up}
+        for number, act in handlers.items():
             loop.add_signal_handler(number, act)
         try:
             yield
         finally:
-            for number in heard:
+            for number in handlers:
                 loop.remove_signal_handler(number)
 
     async def _begin(self) -> int | None:
-        """Start all workers: the first alone, so that what is wrong is told once. None, or how one has ended."""
+        """Start all workers, the first alone, so that an error is reported once. Returns None, or an exit code."""
         while len(self._places) < self._count and not self._stopping.is_set():
             begun = [await self._start(place) for place in range(len(self._places), self._count if self._places else 1)]
             self._places += begun
@@ -180,7 +179,7 @@ class Supervisor:
         return None
 
     async def _start(self, place: int) -> _Worker:
-        told = Siblings(self._meeting, place, self._count).for_environment() if self._meeting else {}
+        siblings = Siblings(self._meeting, place, self._count).for_environment() if self._meeting else {}
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 -- as the standard library has it.
         with contextlib.ExitStack() as undone, theirs:
@@ -188,16 +187,17 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**self._environment, **told, INHERITED: f"{self._socket.fileno()} {theirs.fileno()}"},
+                env={**self._environment, **siblings, INHERITED: f"{self._socket.fileno()} {theirs.fileno()}"},
                 pass_fds=(self._socket.fileno(), theirs.fileno()),
-                # Ctrl-C reaches all processes of a terminal's group: a worker would be told twice, and stop at once.
+                # Ctrl-C reaches all processes of a terminal's group: a worker would get two signals, and stop
+                # immediately.
                 start_new_session=True,
             )
             undone.pop_all()
         worker = _Worker(process, ours, asyncio.get_running_loop().time())
         self._alive.add(worker)
         if self._stopping.is_set():
-            worker.tell(signal.SIGTERM)
+            worker.send_signal(signal.SIGTERM)
         return worker
 
     async def _keep_all(self) -> None:
@@ -209,7 +209,7 @@ class Supervisor:
                 task.cancel()
 
     async def _keep(self, place: int) -> None:
-        """Have a worker in a place until the server stops."""
+        """Keep a worker running in a place until the server stops."""
         pause_s = 0.0
         while True:
             worker = self._places[place]
@@ -217,8 +217,8 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             if self._places[place] is not worker:
-                continue  # It was replaced.
-            self._gone(worker)
+                continue  # It was replaced by `_roll`.
+            self._remove(worker)
             quick = asyncio.get_running_loop().time() - worker.begun_s < QUICK_S
             pause_s = min(max(2 * pause_s, PAUSE_S), PAUSE_S_MAX) if quick else 0.0
             self._tell(f"Worker {worker.process.pid} ended with {code}; another takes its place.")
@@ -229,28 +229,28 @@ class Supervisor:
                 self._tell(f"Worker {successor.process.pid} serves.")
 
     async def _successor(self, place: int, worker: _Worker) -> _Worker | None:
-        """Start another worker in the place of one that has ended, however long that takes; None when one is there."""
+        """Replace a worker that has ended, retrying until it succeeds; returns None if the place has another worker."""
         pause_s = PAUSE_S
         while self._places[place] is worker and not self._stopping.is_set():
             try:
                 successor = await self._start(place)
             except OSError as error:
-                # The machine is short of something; that is no reason to end those that serve.
-                self._tell(f"No worker could be started: {error.strerror or error}. It is tried again.")
+                # The machine lacks a resource; the workers that serve must not end because of it.
+                self._tell(f"No worker could be started: {error.strerror or error}. Trying again.")
                 await self._stops_within(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
                 continue
             if self._places[place] is worker:
                 self._places[place] = successor
                 return successor
-            successor.tell(signal.SIGTERM)  # The place was taken meanwhile, by one that replaces them all.
+            successor.send_signal(signal.SIGTERM)  # `_roll` has filled the place meanwhile.
             async with self._bounded(successor):
                 await asyncio.shield(successor.ended)
-            self._gone(successor)
+            self._remove(successor)
         return None
 
     async def _stops_within(self, pause_s: float) -> bool:
-        """Wait for so long; True when the server stops meanwhile."""
+        """Wait for `pause_s`; return True if the server stops meanwhile."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), pause_s)
         return self._stopping.is_set()
@@ -263,32 +263,32 @@ class Supervisor:
                 successor = await self._start(place)
                 if not await successor.serves():
                     await successor.ended
-                    self._gone(successor)
+                    self._remove(successor)
                     if not self._stopping.is_set():
-                        self._tell("A new worker did not begin to serve; the old ones go on.")
+                        self._tell("A new worker did not begin to serve; the old workers continue.")
                     return
                 worker, self._places[place] = self._places[place], successor
-                worker.tell(signal.SIGTERM)
+                worker.send_signal(signal.SIGTERM)
                 async with self._bounded(worker):
                     await asyncio.shield(worker.ended)
-                self._gone(worker)
+                self._remove(worker)
             self._tell("All workers were replaced.")
         except OSError as error:
-            self._tell(f"No worker could be started: {error.strerror or error}. The old ones go on.")
+            self._tell(f"No worker could be started: {error.strerror or error}. The old workers continue.")
         finally:
             self._rolling = None
 
-    async def _ended(self) -> int:
-        """Wait until all have ended; returns the worst code."""
+    async def _wait_all(self) -> int:
+        """Wait until all workers have ended; return the worst exit code."""
         if self._rolling is not None:
             await self._rolling
         worst = 0
         for worker in [*self._alive]:
             async with self._bounded(worker):
                 code = await asyncio.shield(worker.ended)
-                # One that was told before it could hear is ended by the signal itself.
+                # A worker that has not installed its handler yet is ended by the signal itself.
                 worst = worst or (0 if code in {0, -signal.SIGTERM} else code)
-            self._gone(worker)
+            self._remove(worker)
         return abs(worst)
 
     @contextlib.asynccontextmanager
@@ -298,10 +298,10 @@ class Supervisor:
                 yield
         except TimeoutError:
             self._tell(f"Worker {worker.process.pid} has not stopped for {self._patience_s:g} s; it is killed.")
-            worker.tell(signal.SIGKILL)
+            worker.send_signal(signal.SIGKILL)
             await worker.ended
 
-    def _gone(self, worker: _Worker) -> None:
+    def _remove(self, worker: _Worker) -> None:
         worker.forget()
         self._alive.discard(worker)
 
@@ -317,8 +317,8 @@ async def supervise(
     listening: Callable[[Listening], None],
     tell: Callable[[str], None],
 ) -> int:
-    """Run a command so many times, as workers, until a signal comes; returns 0, or how one of them has failed."""
-    # The home may hold a password: the environment of a process is read by its user alone, its words by everybody.
+    """Run `count` workers until a signal arrives; returns 0, or the exit code of one that failed."""
+    # The home may hold a password: only its user can read a process's environment, but every user its arguments.
     environment = {**os.environ, **part_of(admission_from(), count), "INTERLOCK_HOME": home, "INTERLOCK_WORKERS": "1"}
     with await _shared_socket(home, host, port) as found, meeting_place() as meeting:
         supervisor = Supervisor(
@@ -328,16 +328,16 @@ async def supervise(
 
 
 def inherited() -> tuple[int, int] | None:
-    """What a worker has from its supervisor; None for a process that is none. Said once: steps may start programs."""
-    told = os.environ.pop(INHERITED, None)
-    if told is None:
+    """Return the descriptors a worker inherited; None in other processes. Unsets them: steps may start programs."""
+    text = os.environ.pop(INHERITED, None)
+    if text is None:
         return None
     try:
-        socket_fd, line_fd = map(int, told.split())
+        socket_fd, line_fd = map(int, text.split())
     except ValueError:
         raise BadUsage(
-            f"{INHERITED} is {told!r:.100}.",
-            why="A server with several workers sets it for each of them, and nobody else does.",
+            f"{INHERITED} is {text!r:.100}.",
+            why="Only a server with several workers sets it, for each worker.",
             fix=f"Unset {INHERITED}.",
         ) from None
     return socket_fd, line_fd
@@ -346,23 +346,23 @@ def inherited() -> tuple[int, int] | None:
 async def work(
     app: App,
     home: str,
-    given: tuple[int, int],
+    descriptors: tuple[int, int],
     *,
     host: str,
     leave_s: float,
     worker: bool,
     observers: Sequence[Observer | str] | None = None,
 ) -> None:
-    """Serve as one of several, until the supervisor says so or is gone."""
+    """Serve as one of several workers, until the supervisor asks to stop or has ended."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     siblings = Siblings.from_environment()
-    socket_fd, line_fd = given
+    socket_fd, line_fd = descriptors
     with socket.socket(fileno=line_fd) as line, socket.socket(fileno=socket_fd) as found:
         line.setblocking(False)  # noqa: FBT003 -- as the standard library has it.
         found.setblocking(False)  # noqa: FBT003 -- as the standard library has it.
 
-        def gone() -> None:
+        def supervisor_ended() -> None:
             loop.remove_reader(line)
             stop.set()
             if siblings is not None:
@@ -373,13 +373,13 @@ async def work(
             with contextlib.suppress(OSError):
                 line.send(SERVES)
 
-        loop.add_reader(line, gone)
+        loop.add_reader(line, supervisor_ended)
         try:
             await serve(
                 app,
                 home,
                 host=host,
-                given=found,
+                listener=found,
                 leave_s=leave_s,
                 worker=worker,
                 observers=observers,

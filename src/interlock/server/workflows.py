@@ -1,6 +1,6 @@
-"""The routes of workflows: start one, look at it, send it an event, and what happened to it.
+"""Handlers of the workflow routes: start, get, send an event, history and allowed events.
 
-A start is idempotent on its id (B4), an event on its Idempotency-Key (B5). The ETag of a workflow is its version;
+A start is idempotent by its id (B4), an event by its Idempotency-Key (B5). The ETag of a workflow is its version;
 If-Match makes an event depend on it.
 """
 
@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.errors import InvalidPayload, VersionConflict
 from interlock.runtime.envelopes import check_id
-from interlock.server.answers import JSON, Answer, encode, listing, shown, tagged
+from interlock.server.answers import JSON, Answer, encode, json_answer, listing, tagged
 from interlock.server.problems import answer_to
 from interlock.server.requests import Request, decoded, switch, whole_number
 from interlock.server.service import Service
@@ -29,7 +29,7 @@ _event = msgspec.json.Decoder(EventBody)
 
 
 async def start(service: Service, request: Request) -> Answer:
-    """Start a workflow: 201, or 200 when it was there before with the same input."""
+    """Start a workflow: 201, or 200 when it exists with the same input."""
     request.query()
     bound = service.machine(request.parts[0])
     service.refuse_if_full(starts=True)
@@ -38,11 +38,11 @@ async def start(service: Service, request: Request) -> Answer:
     await service.permit(request, bound.name, body.id)
     context = bound.codec.decode_context(bytes(body.context), strict=True)
     view, found = await service.start(bound, body.id, context)
-    return shown(shown_view(bound, view), status=200 if found else 201, headers=tagged(view.version))
+    return json_answer(shown_view(bound, view), status=200 if found else 201, headers=tagged(view.version))
 
 
 async def get(service: Service, request: Request) -> Answer:
-    """One workflow."""
+    """Return one workflow, or 304 when the client has this version."""
     request.query()
     workflow = request.parts[0]
     await service.permit(request, None, workflow)
@@ -50,11 +50,11 @@ async def get(service: Service, request: Request) -> Answer:
     tag = tagged(view.version)
     if _has(request.headers.get(b"if-none-match"), tag[0][1]):
         return Answer(304, b"", tag)
-    return shown(shown_view(service.machines[view.machine], view), headers=tag)
+    return json_answer(shown_view(service.machines[view.machine], view), headers=tag)
 
 
 def _has(tags: bytes | None, tag: bytes) -> bool:
-    """Whether If-None-Match has the tag. A proxy that compresses makes it a weak one, which is as good here."""
+    """Return whether If-None-Match has the tag. A proxy that compresses makes it weak, which is equivalent here."""
     return tags is not None and any(each.strip().removeprefix(b"W/") in {tag, b"*"} for each in tags.split(b","))
 
 
@@ -80,7 +80,7 @@ async def send(service: Service, request: Request) -> Answer:
     except VersionConflict as error:
         if expected == 0:
             error.what = (
-                f"If-Match is {request.header(b'if-match')!r:.100}, which is no version of workflow {workflow!r}."
+                f"If-Match is {request.header(b'if-match')!r:.100}, which is not a version of workflow {workflow!r}."
             )
             error.why = "The ETag of a workflow is its version in quotes, and only the same one matches."
         return answer_to(error, status=409 if expected is None else 412)
@@ -88,7 +88,7 @@ async def send(service: Service, request: Request) -> Answer:
 
 
 async def history(service: Service, request: Request) -> Answer:
-    """What happened to a workflow, in the order of versions."""
+    """Return the history of a workflow, in the order of versions."""
     workflow = request.parts[0]
     query = request.query("cursor", "limit")
     limit = whole_number(query, "limit", default=PAGE, most=PAGE_MAX)
@@ -101,7 +101,7 @@ async def history(service: Service, request: Request) -> Answer:
 
 
 async def allowed(service: Service, request: Request) -> Answer:
-    """The events that have a transition from where the workflow stands; with `event`, what its guard says."""
+    """Return the events that have a transition from the current state; with `event`, also its guard's verdict."""
     workflow = request.parts[0]
     query = request.query("event", "data")
     await service.permit(request, None, workflow)
@@ -113,9 +113,9 @@ async def allowed(service: Service, request: Request) -> Answer:
         event = bound.codec.decode_event(query["event"], data, strict=True)
     elif "data" in query:
         raise InvalidPayload(
-            "there is data without an event.",
-            why="The fields belong to one event.",
-            fix="Give event=NAME too.",
+            "data is sent without an event.",
+            why="The fields belong to an event.",
+            fix="Send event=NAME too.",
         )
     return listing([shown_allowed(each) for each in await service.engine.allowed(workflow, event)])
 

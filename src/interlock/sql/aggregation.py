@@ -175,7 +175,7 @@ def _collected(name: str, values: Sequence[Term], order: str, *, distinct: bool)
 
 
 def _is_separated(name: str, values: Sequence[Term]) -> bool:
-    """Whether the call joins texts by a separator that is the same for all rows."""
+    """Return whether the call joins texts by a separator that is the same for all rows."""
     return name == "string_agg" and all(
         value.literal is not None or value.parameter is not None for value in values[1:]
     )

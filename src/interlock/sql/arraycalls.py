@@ -102,7 +102,7 @@ def _with_element(name: str, kind: Type | None, *, compares: bool = True) -> Bui
 
 
 def element_at(array: Term, place: Term) -> Term:
-    """array[n]: NULL where there is none."""
+    """Return array[n]: NULL outside of the array's bounds."""
     if not array.type.is_array:
         raise refuse(f"an element of {array.type} by its place in brackets.", fix="Use -> with jsonb, or cast it.")
     element = array.type.element

@@ -1,7 +1,7 @@
-"""Arrays: how a constant of one is read, and what is asked of one.
+"""Arrays: parsing of array constants, and functions on arrays.
 
-An array is one-dimensional here and counted from one, as every array is that nobody declared otherwise. It is stored as
-JSON of its stored elements, written in one way only, so two arrays are equal when their texts are.
+An array is one-dimensional here and counted from one, which is PostgreSQL's default. It is stored as JSON of its stored
+elements, with one canonical text per value, so two arrays are equal when their texts are.
 """
 
 import json
@@ -143,7 +143,7 @@ def zipped(*arrays: StoredValue) -> str:
 
 
 def joined(left: StoredValue, right: StoredValue) -> StoredValue:
-    """Two arrays in one; NULL is none."""
+    """Concatenate two arrays; NULL counts as an empty one."""
     if left is None or right is None:
         return right if left is None else left
     assert isinstance(left, str)
@@ -152,16 +152,16 @@ def joined(left: StoredValue, right: StoredValue) -> StoredValue:
 
 
 def join_items(separator: StoredValue, array: StoredValue) -> StoredValue:
-    """string_agg(DISTINCT …): the texts of an array in one, without its NULLs; NULL if there is none."""
+    """string_agg(DISTINCT …): join the texts of an array without its NULLs; NULL if no text is left."""
     items = cast("list[str | None]", [] if array is None else json.loads(cast("str", array)))
     texts = [item for item in items if item is not None]
     return ("" if separator is None else str(separator)).join(texts) if texts else None
 
 
 def no_items(what: str) -> TransactionError:
-    """The error of an empty ARRAY[] whose type nobody tells."""
+    """Return the error for an empty ARRAY[] without a type."""
     return TransactionError(
-        f"{what}: the type of an empty array cannot be told.",
+        f"{what}: the type of an empty array is unknown.",
         why="PostgreSQL refuses it, too.",
         fix="Write its type: ARRAY[]::bigint[].",
     )

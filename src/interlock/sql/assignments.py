@@ -1,4 +1,4 @@
-"""What all changes share: the table they change, the values they assign to its columns, and what they return.
+"""Parts that all changes share: the changed table, the values assigned to its columns, and RETURNING.
 
 A value assigned to a column is converted as PostgreSQL's assignment does. A sum that may overflow is left to the
 column's CHECK, which SQLite evaluates anyway: that keeps `SET n = n + 1` free of function calls.
@@ -88,7 +88,7 @@ def writable(table: Table, name: str) -> Column:
 
 
 def default_text(column: Column) -> str:
-    """What DEFAULT stands for; the catalog has it in SQLite's words already."""
+    """Return the value of DEFAULT; the catalog has it as SQLite's text already."""
     if column.serial:
         raise refuse(f"DEFAULT for {column.name!r}, which is numbered by the database.", fix="Leave the column out.")
     return "NULL" if column.default is None else f"({column.default})"

@@ -38,7 +38,7 @@ def settled(term: Term) -> Term:
     """A term whose surroundings say nothing about its type: a literal is text, a parameter must be cast."""
     if term.type is UNKNOWN and term.parameter is not None:
         raise refuse(
-            f"the type of ${term.parameter.number} cannot be told from its place.",
+            f"the type of ${term.parameter.number} cannot be inferred from its place.",
             fix=f"Write its type: ${term.parameter.number}::bigint, for example.",
         )
     return resolve(term, TEXT)
@@ -148,7 +148,7 @@ def _numeric_to_float(term: Term, kind: Type) -> Term:
 def _numeric_to_text(term: Term, kind: Type) -> Term:
     if term.literal is not None:
         return replace(term, type=kind)
-    # The concatenation is there to leave the column's collation behind, which a cast would keep.
+    # The concatenation drops the column's collation, which a cast would keep.
     return combined(f"{term.operand} || ''", kind, [term])
 
 

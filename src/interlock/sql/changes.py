@@ -68,7 +68,7 @@ def insert(node: Node, translation: Translation) -> Change:
 def _source(
     node: Node, table: Table, columns: list[str], around: Scope, *, listed: bool, conflict: bool
 ) -> Source | None:
-    """Where the rows come from; None if they consist of defaults alone."""
+    """Return the source of the rows; None if they consist of defaults alone."""
     source = child(node, "expression")
     if type(source) is exp.Values:
         only(source, "expressions")

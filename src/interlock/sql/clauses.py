@@ -146,7 +146,7 @@ def ordering(
 
 
 def listed_term(node: Node, scope: Scope, terms: Sequence[Term], names: Sequence[str], clause: str) -> Term:
-    """What a number, a name of the list or an expression means in DISTINCT ON, which PostgreSQL reads like ORDER BY."""
+    """Return the term of a number, listed name or expression in DISTINCT ON, which PostgreSQL reads like ORDER BY."""
     place = _place(node, len(terms), clause) if type(node) is exp.Literal else 0
     place = place or _listed_place(_bare_name(node), terms, names)
     if place:
@@ -156,7 +156,7 @@ def listed_term(node: Node, scope: Scope, terms: Sequence[Term], names: Sequence
 
 
 def is_constant(node: Node) -> bool:
-    """Whether it orders nothing."""
+    """Return whether the term is a constant, which orders nothing."""
     while type(node) in {exp.Paren, exp.Cast, exp.Neg}:
         node = child(node)
     return type(node) in {exp.Literal, exp.Null, exp.Boolean, exp.Parameter}
@@ -182,7 +182,7 @@ def direction(item: Node, term: Term) -> str:
 
 
 def limits(limit: Node | None, offset: Node | None, scope: Scope) -> str:
-    """LIMIT and OFFSET. SQLite takes a negative one for none, PostgreSQL refuses it; NULL is none for PostgreSQL."""
+    """Translate LIMIT and OFFSET. A negative one is unlimited in SQLite and an error in PostgreSQL; NULL: no bound."""
     if limit is None and offset is None:
         return ""
     text = " LIMIT -1" if limit is None else f" LIMIT {_bound(limit, scope, 'limit')}"
@@ -247,7 +247,7 @@ def locks(node: Node, scope: Scope) -> None:
 
 
 def proven_single(node: Node, scope: Scope) -> bool:
-    """Whether a SELECT can give one row at most: no table, LIMIT 1, or the whole primary key asked for."""
+    """Return whether a SELECT can give one row at most: no table, LIMIT 1, or the whole primary key asked for."""
     limit = maybe(node, "limit")
     if limit is not None:
         bound = maybe(limit, "count" if type(limit) is exp.Fetch else "expression")

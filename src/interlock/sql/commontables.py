@@ -1,8 +1,8 @@
 """Common table expressions: WITH, and WITH RECURSIVE.
 
 Both engines build a recursive query from a first part and a part that is applied to the rows found last. PostgreSQL
-applies it to all of them at once and SQLite row by row, which makes no difference as long as a row alone decides what
-follows from it: so there is no DISTINCT, GROUP BY, window or LIMIT in the second part, and it names itself once.
+applies it to all of them together and SQLite row by row. The results are equal as long as each row is processed alone:
+so DISTINCT, GROUP BY, windows and LIMIT are refused in the second part, and it names itself once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from interlock.sql.syntax import Node, argument, child, children, flag, identifi
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """How queries are translated, given by the module that does it."""
+    """The translation of queries, provided by the module that implements it."""
 
     draft: Callable[[Node, Scope], Draft]
     inside: Callable[[Scope], Scope]
@@ -62,7 +62,7 @@ def common_tables(node: Node | None, scope: Scope, queries: Queries) -> str:
 
 
 def _occurrences(node: Node, name: str) -> list[Node]:
-    """Where a query names that table."""
+    """Return the places where a query names that table."""
     return [
         found
         for found in node.find_all(exp.Table)
@@ -110,12 +110,12 @@ _FOLLOWING = ("expressions", "from_", "joins", "where")
 
 def _check_following(node: Node, name: str) -> None:
     if type(node) is not exp.Select:
-        raise refuse(f"a recursive part of {name!r} that is no plain SELECT.", fix="Write UNION ALL SELECT …, once.")
+        raise refuse(f"a recursive part of {name!r} that is not a plain SELECT.", fix="Write UNION ALL SELECT …, once.")
     for argument_name in ("distinct", "group", "having", "order", "limit", "offset", "windows", "locks", "with_"):
         if argument(node, argument_name):
             raise refuse(
                 f"{argument_name.strip('_').upper()} in the recursive part of {name!r}.",
-                why="PostgreSQL applies that part to many rows at once, SQLite to one after the other.",
+                why="PostgreSQL applies that part to many rows together, SQLite to one after the other.",
                 fix="Do it in the query that reads the whole.",
             )
     if node.find(exp.Window, exp.AggFunc) is not None:

@@ -104,7 +104,7 @@ def _refuse_node(node: Node) -> None:
     if isinstance(node, (exp.Table, exp.Column)) and (argument(node, "db") or argument(node, "catalog")):
         raise refuse_elsewhere(node)
     if isinstance(node, exp.Table) and node.name.lower().startswith(_SYSTEM):
-        raise refuse(f"the table {node.name}, which is no table of users.", fix="Read tables of this database.")
+        raise refuse(f"the table {node.name}, which is a system table.", fix="Read tables of this database.")
     if isinstance(node, exp.Anonymous) and node.name.lower() not in CALLS:
         raise refuse(f"the function {node.name}().", fix="Use a function of the subset; compute the rest elsewhere.")
     if isinstance(node, exp.DataType) and node.this in _TYPES:
@@ -112,7 +112,7 @@ def _refuse_node(node: Node) -> None:
 
 
 def _refuse_prefixes(sql: str, tree: Node) -> None:
-    """Refuse a name before a dot that is no table and no alias of this statement, whatever the tree makes of it."""
+    """Refuse a name before a dot that is neither a table nor an alias of this statement, from the tokens alone."""
     known = {name.lower() for name in _names(tree)} | {"excluded"}
     columns, has_unnamed = _columns_of_calls(tree), _has_unnamed_call(tree)
     tokens = LanePostgres().tokenize(sql)
@@ -128,7 +128,7 @@ def _refuse_prefixes(sql: str, tree: Node) -> None:
             _refuse_call(name, column.text if is_quoted else folded(column.text), columns[name])
         elif name not in known:
             raise refuse(
-                f"the prefix {prefix.text}., which is no table and no alias of the statement.",
+                f"the prefix {prefix.text}., which is neither a table nor an alias of the statement.",
                 why="Over HTTP a statement reaches the tables of its own database alone.",
                 fix="Name the table alone, or give it an alias.",
             )
@@ -138,7 +138,7 @@ def _refuse_call(alias: str, column: str, columns: set[str]) -> None:
     """Refuse q.f where q is the alias of a function: PostgreSQL reads it as the call f(q) if q has no column f."""
     if column != "*" and column not in columns:
         raise refuse(
-            f"{alias}.{column}, which is no column of {alias}.",
+            f"{alias}.{column}, which is not a column of {alias}.",
             why="PostgreSQL would call a function of that name with the value.",
             fix="Name the columns in the alias, as in unnest($1) AS q(x), and write q.x.",
         )
@@ -162,7 +162,7 @@ def _columns_of_calls(tree: Node) -> dict[str, set[str]]:
 
 
 def _has_unnamed_call(tree: Node) -> bool:
-    """Whether a function stands in FROM without an alias."""
+    """Return whether a function stands in FROM without an alias."""
     return any(
         not node.alias and not _has_rows(node)
         for node in tree.find_all(exp.Table, exp.Lateral, exp.Unnest)
@@ -171,7 +171,7 @@ def _has_unnamed_call(tree: Node) -> bool:
 
 
 def _has_rows(node: Node) -> bool:
-    """Whether an alias of this part of a statement names rows, and not the value that a function returns."""
+    """Return whether an alias of this part of a statement names rows, and not the value that a function returns."""
     if isinstance(node, exp.Table):
         named = node.this
         return isinstance(named, exp.Identifier) and (flag(named, "quoted") or named.name.lower() not in RESERVED)

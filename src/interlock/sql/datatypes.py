@@ -42,7 +42,7 @@ _ARRAY: Final = "[]"
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """One type, by PostgreSQL's internal name. `unknown` is a bare literal, NULL or `$n` that nobody typed yet."""
+    """One type, by PostgreSQL's internal name. `unknown` is a bare literal, NULL or `$n` without a type yet."""
 
     name: Name
     length: int | None = None
@@ -83,7 +83,7 @@ class Type:
 
     @property
     def element(self) -> "Type":
-        """What an array is made of."""
+        """Return the element type of an array."""
         return PLAIN[cast("Name", self.name.removesuffix(_ARRAY))]
 
 
@@ -133,7 +133,7 @@ SERIALS: Final[dict[str, Type]] = {"smallserial": INT2, "serial": INT4, "bigseri
 
 
 def array_of(kind: Type) -> Type | None:
-    """The array of that type, or None if there is none."""
+    """Return the array of that type, or None without one."""
     return PLAIN.get(cast("Name", f"{kind.name}{_ARRAY}"))
 
 
@@ -141,7 +141,7 @@ def declared(kind: Type) -> str:
     """The type as it is written into SQLite's CREATE TABLE. Never `integer` alone: SQLite numbers such a key itself."""
     match kind.name:
         case name if kind.is_array:
-            # Brackets would quote a name. Whatever the affinity, "[1,2]" is no number and stays what it is.
+            # Brackets would quote a name. "[1,2]" is not a number, so no affinity changes it.
             return f"array {name.removesuffix(_ARRAY)}"
         case "int4":
             return "int4"

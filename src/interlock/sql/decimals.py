@@ -78,7 +78,7 @@ def absolute(value: str) -> str:
 
 
 def round_to(value: str, scale: int) -> str:
-    """The number rounded to so many digits after the point; a negative scale rounds before it."""
+    """Return the number rounded to `scale` digits after the point; a negative scale rounds before it."""
     number = rounded(Decimal(value), scale)
     return numeric_text(number if scale >= 0 else rounded(number, 0))
 
@@ -94,7 +94,7 @@ def ceiling(value: str) -> str:
 
 
 def truncate_to(value: str, scale: int) -> str:
-    """The number cut off after so many digits; a negative scale cuts before the point."""
+    """Return the number cut off after `scale` digits; a negative scale cuts before the point."""
     number = Decimal(value).quantize(Decimal((0, (1,), -scale)), rounding="ROUND_DOWN", context=_EXACT)
     return numeric_text(number if scale >= 0 else rounded(number, 0))
 
@@ -131,12 +131,12 @@ def compare(left: str, right: str) -> int:
 
 
 def rounded(number: Decimal, scale: int) -> Decimal:
-    """The number with exactly so many digits after the point, half away from zero."""
+    """Return the number with exactly `scale` digits after the point, rounded half away from zero."""
     return number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
 
 
 def scale_of(number: Decimal) -> int:
-    """How many digits after the point it shows."""
+    """Return the number of digits after the point."""
     return max(0, -cast("int", number.as_tuple().exponent))
 
 

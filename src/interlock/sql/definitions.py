@@ -1,7 +1,7 @@
 """Definitions: CREATE TABLE and INDEX, ALTER TABLE ADD COLUMN, DROP.
 
-The invariant is that a column accepts exactly what its PostgreSQL type accepts, whoever writes: each column has a CHECK
-named `interlock_type_<column>` beside the constraints that were written. A table with a primary key is WITHOUT ROWID,
+The invariant is that a column accepts exactly the values of its PostgreSQL type, for every writer: each column has a
+CHECK named `interlock_type_<column>` beside the declared constraints. A table with a primary key is WITHOUT ROWID,
 which makes its key NOT NULL and one look-up; only keys numbered by the database use SQLite's row numbers. Constraints
 that depend on other tables are checked here, because SQLite does not look at the other table until rows arrive.
 """

@@ -1,4 +1,4 @@
-"""The front door: PostgreSQL's SQL in, a statement for SQLite out, remembered.
+"""`Dialect`: translate PostgreSQL's SQL into statements for SQLite, with a cache.
 
 A translation is a pure function of the text and the schema, so it is kept under both and bounded in number (G6).
 A statement that was refused is not kept: errors are for people, and people change the text. The odd choice is that
@@ -17,7 +17,7 @@ STATEMENTS_MAX: Final = 1024
 
 
 class Dialect:
-    """Translates statements and remembers the translations. Not for several threads at once: each writer has one."""
+    """Translate statements and cache the translations. Not thread-safe: each writer has one."""
 
     def __init__(self, schema: Callable[[], Schema], *, statements_max: int = STATEMENTS_MAX) -> None:
         self._schema = schema

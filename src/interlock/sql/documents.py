@@ -1,4 +1,4 @@
-"""jsonb as PostgreSQL computes with it: what its operators and functions do to a document.
+"""Operators and functions of PostgreSQL's jsonb, on documents.
 
 A document is stored as its text; each function here reads the text, keeping every digit of its numbers, and writes the
 result as PostgreSQL would. PostgreSQL keeps a bare value as an array of one, which shows: `'5'::jsonb -> 0` is 5.
@@ -19,7 +19,7 @@ _MISSING: Final = object()
 
 
 def loaded(text: str) -> object:
-    """A document from its text; raises ValueError for what is none."""
+    """Parse a document from its text. Raises ValueError for invalid JSON."""
     return json.loads(text, parse_constant=_no_constant, parse_float=JsonNumber)
 
 
@@ -144,7 +144,7 @@ def _same(left: object, right: object) -> bool:
 
 
 def key(document: str) -> str:
-    """What documents are equal by: numbers without the zeros at their end."""
+    """Return the key by which documents are compared: numbers without trailing zeros."""
     return _key(loaded(document))
 
 
@@ -309,7 +309,7 @@ def _change_item(
 ) -> None:
     place = _place(step)
     if place is None:
-        raise _wrong(f"step {depth + 1} of a path, {step[:40]!r}, is no place in an array.", "Pass a number.")
+        raise _wrong(f"step {depth + 1} of a path, {step[:40]!r}, is not a position in an array.", "Pass a number.")
     found = -len(items) <= place < len(items)
     if not last:
         if found:

@@ -1,4 +1,4 @@
-"""A query between reading and writing: its list can still be given types by what surrounds it.
+"""`Draft`: a parsed query whose columns can still get their types from its context.
 
 The other side of a UNION, the columns of an INSERT or the other rows of VALUES decide what a bare literal is. So a
 query is kept as terms, and its text is made last.
@@ -52,7 +52,7 @@ class Draft:
             self.terms = _typed(self.terms, kinds)
 
     def settle(self) -> "Draft":
-        """Decide what nobody else did: bare literals are text."""
+        """Give the columns that are still untyped a type: bare literals are text."""
         whole = self.parts or self.rows
         self.give_types([TEXT if kind is UNKNOWN and whole else kind for kind in self.types])
         return self
@@ -86,7 +86,7 @@ class Draft:
 
     @property
     def _is_merged(self) -> bool:
-        """Whether a UNION merges numerics: SQLite's own compares their texts."""
+        """Return whether a UNION merges numerics: SQLite's own compares their texts."""
         return self.operator == "UNION" and any(kind.name == "numeric" for kind in self.types)
 
     def _merged(self, body: str) -> str:

@@ -1,4 +1,4 @@
-"""What code above a database needs of it: statements, transactions, and a place for parts that run in parallel.
+"""Protocols of a database for the code above it: statements, transactions, and parts that run in parallel.
 
 `Database` is one, on every engine. The helpers for hot rows (counters, stock and the like) are written against this and
 nothing else, so each of them is one piece of SQL that is exact wherever the database lives.
@@ -15,7 +15,7 @@ EngineName = Literal["lane", "postgres"]
 
 
 class Statements(Protocol):
-    """Where statements run: a transaction that is under way."""
+    """A transaction under way, in which statements run."""
 
     def execute(self, sql: str, /, *args: object) -> Awaitable[int]:
         """Run one statement; the number of rows it changed."""
@@ -36,7 +36,7 @@ class Executor(Protocol):
 
     @property
     def engine(self) -> EngineName:
-        """What keeps the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
+        """The engine that stores the rows: a lane executes one write after the other, PostgreSQL locks row by row."""
         ...
 
     def execute(self, sql: str, /, *args: object, key: str | None = None) -> Awaitable[int]:

@@ -35,7 +35,7 @@ from interlock.sql.values import StoredValue, microseconds
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the lane provides: the transaction's time (fixed within one transaction), chance in [0, 1), new ids."""
+    """The lane's sources: the transaction's time (fixed within one transaction), random numbers in [0, 1), new ids."""
 
     now: Callable[[], datetime]
     random: Callable[[], float]

@@ -1,4 +1,4 @@
-"""What sqlglot reads and PostgreSQL's grammar does not: clauses in another order, and words of other dialects.
+"""Refuse what sqlglot accepts and PostgreSQL's grammar does not: misplaced clauses, and words of other dialects.
 
 sqlglot collects the clauses of a query in whatever order they come, takes LIMIT 1, 2 for MySQL's, and does without
 many a word or parenthesis. A statement that PostgreSQL cannot read must not run, so the tokens are checked first.
@@ -165,7 +165,7 @@ def _check_clauses(words: Sequence[str]) -> None:
 
 
 def _begun(words: Sequence[str], place: int) -> tuple[int, str] | None:
-    """What begins with a word: another query, or a part of a statement without clauses; None if nothing does."""
+    """Return what begins with a word: another query, or a part of a statement without clauses; None if nothing does."""
     match word := words[place]:
         case "select":
             return 0, ""
@@ -197,19 +197,19 @@ def _following(words: Sequence[str], place: int, rank: int, last: str) -> tuple[
 
 
 def _begins_change(words: Sequence[str], place: int) -> bool:
-    """Whether INSERT, UPDATE or DELETE is the verb of the statement or of a WITH query, and not a column."""
+    """Return whether INSERT, UPDATE or DELETE is the verb of the statement or of a WITH query, and not a column."""
     before = _at(words, place - 1)
     return before in {"", ")", ";"} or (before == "(" and _at(words, place - 2) in {"as", "materialized"})
 
 
 def _is_no_clause(words: Sequence[str], place: int) -> bool:
-    """Whether the word is a part of IS DISTINCT FROM, or stands where a name does."""
+    """Return whether the word is a part of IS DISTINCT FROM, or stands where a name does."""
     before = _at(words, place - 1)
     return before in {"as", "."} or (words[place] == "from" and before == "distinct")
 
 
 def _closing(words: Sequence[str], place: int) -> int:
-    """Where the parenthesis closes that stands at this place, or that this place is in."""
+    """Return the place of the closing parenthesis that matches this place or surrounds it."""
     depth = 0
     for index in range(place, len(words)):
         depth += (words[index] == "(") - (words[index] == ")")
@@ -274,7 +274,7 @@ def _check_frame(words: Sequence[str], place: int) -> None:
 
 
 def _is_in_window(words: Sequence[str], place: int) -> bool:
-    """Whether the innermost parenthesis around this place is that of a window: elsewhere the word is a column."""
+    """Return whether the innermost parenthesis around this place is a window's: elsewhere the word is a column."""
     depth = 0
     for index in range(place - 1, -1, -1):
         depth += (words[index] == ")") - (words[index] == "(")
@@ -370,7 +370,7 @@ def _check_from(words: Sequence[str], place: int) -> None:
 
 
 def _opening(words: Sequence[str], place: int) -> int:
-    """Where the parenthesis opens that this place is in; -1 if it is in none."""
+    """Return the place of the opening parenthesis around this place; -1 without one."""
     depth = 0
     for index in range(place - 1, -1, -1):
         depth += (words[index] == ")") - (words[index] == "(")

@@ -1,4 +1,4 @@
-"""What raises at run time where PostgreSQL does, or where its answer would be chance.
+"""Functions that raise at run time where PostgreSQL raises, or where its result would be arbitrary.
 
 A subquery as a value may give one row; an upsert may touch a row once; a row that UPDATE … FROM finds twice must be
 given the same values twice. SQLite would go on silently in all three. A series does not stand still.
@@ -34,7 +34,7 @@ class SingleRow:
 
 
 class SameValue:
-    """What all source rows of one target row must agree on."""
+    """The value that all source rows of one target row must agree on."""
 
     def __init__(self) -> None:
         self._value: StoredValue = None

@@ -54,7 +54,7 @@ def sources(first: Node, joins: Sequence[Node], scope: Scope, derived: Derived) 
 
 
 class _Part:
-    """What stands between two commas: the relations of the scope from that place on, and their columns."""
+    """The part of FROM between two commas: the relations of the scope from that place on, and their columns."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -128,7 +128,7 @@ def _join(node: Node, part: _Part, derived: Derived) -> str:
 
 
 def _equates(node: Node) -> bool:
-    """Whether PostgreSQL can be sure to join both sides in full: it needs columns that are equal."""
+    """Return whether PostgreSQL can be sure to join both sides in full: it needs columns that are equal."""
     if type(node) is exp.Paren:
         return _equates(child(node))
     if type(node) is exp.And:

@@ -1,8 +1,8 @@
-"""Constants: what was written, as SQLite's text of the type that it takes.
+"""Constants of a statement, converted to SQLite's text of their type.
 
-PostgreSQL gives a bare 'string' the type its surroundings want and reads it by that type's rules, when it parses the
-statement. So it is done here: a constant never needs a function at run time, and a wrong one is refused at once. Where
-PostgreSQL's reading is wider than this (hexadecimal, infinity), it is refused.
+PostgreSQL gives a bare 'string' the type that its context requires and reads it by that type's rules, when it parses
+the statement. This module does the same: a constant needs no function at run time, and an invalid one is refused
+immediately. Notations that only PostgreSQL reads (hexadecimal, infinity) are refused.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Which words of a statement are names: decided by PostgreSQL's key words, before sqlglot sees the tokens.
+"""Find the names in a statement by PostgreSQL's key words, before sqlglot sees the tokens.
 
 sqlglot's words are those of thirty dialects: it takes `log (a, b)` for a call, `list < 3` for a type, `xor` for an
-operator and `blob` for bytea. A word that is no key word of PostgreSQL's is nothing but a name there, and one that
-stands where only a table can is the table's. Such words become quoted identifiers here, folded as PostgreSQL folds
-them, so that no other dialect can give them a meaning. A name before a parenthesis stays what it is: it may be a call.
+operator and `blob` for bytea. In PostgreSQL a word that is not a key word is always a name, and so is any word where
+only a table can stand. Such words become quoted identifiers here, folded as PostgreSQL folds them, so that no other
+dialect can give them a meaning. A name before a parenthesis is left unchanged: it may be a call.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def folded(name: str) -> str:
 
 
 def is_word(token: Token) -> bool:
-    """Whether the token is a key word or a name without quotes."""
+    """Return whether the token is a key word or a name without quotes."""
     if token.token_type in _VALUES:
         return False
     first = token.text[:1]
@@ -59,7 +59,7 @@ def settle_names(tokens: Sequence[Token]) -> None:
 
 
 def _begins_clause(tokens: Sequence[Token], place: int) -> bool:
-    """Whether OVER or FILTER stands where it belongs: after a call, before a window or a condition."""
+    """Return whether OVER or FILTER stands where it belongs: after a call, before a window or a condition."""
     word, following = folded(tokens[place].text), tokens[place + 1] if place + 1 < len(tokens) else None
     if tokens[place - 1].text != ")" or following is None:
         return False
@@ -69,7 +69,7 @@ def _begins_clause(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _begins_frame(tokens: Sequence[Token], place: int) -> bool:
-    """Whether RANGE is the kind of a window's frame: after what the window sorts by, and before a bound."""
+    """Return whether RANGE is the kind of a window's frame: after what the window sorts by, and before a bound."""
     if place < 2 or place + 1 >= len(tokens) or folded(tokens[place].text) != "range":  # noqa: PLR2004 - OVER and (
         return False
     following, before = tokens[place + 1], folded(tokens[place - 1].text)
@@ -79,7 +79,7 @@ def _begins_frame(tokens: Sequence[Token], place: int) -> bool:
 
 
 def is_operand(token: Token) -> bool:
-    """Whether a value may end with the token."""
+    """Return whether a value may end with the token."""
     if not is_word(token):
         return token.token_type in _VALUES or token.text in {")", "]"}
     last = folded(token.text).split()[-1]
@@ -104,7 +104,7 @@ def _tables(tokens: Sequence[Token]) -> set[int]:
 
 
 def _is_query(words: Sequence[str]) -> bool:
-    """Whether these words begin the query of a WITH."""
+    """Return whether these words begin the query of a WITH."""
     return words[:1] == ["as"] and "".join(words[1:]).startswith(("(", "materialized(", "notmaterialized("))
 
 

@@ -1,4 +1,4 @@
-"""Which meaning an operator has, by the types of its sides: of numbers, moments, documents, arrays or text."""
+"""Resolve an operator by the types of its sides: numbers, moments, documents, arrays or text."""
 
 from interlock.sql import arraycalls, documentcalls, operators, timecalls
 from interlock.sql.datatypes import INTERVAL, JSONB, UNKNOWN

@@ -1,4 +1,4 @@
-"""LIKE: % is any text, _ is any character, the rest is itself, case included.
+"""LIKE patterns: % is any text, _ is any character, other characters match themselves, with their case.
 
 A pattern becomes a regular expression in which each piece between two % is taken at its first occurrence and never
 tried again, so that no pattern takes long. The odd case is a pattern that ends with a lone escape character: it matches
@@ -17,12 +17,12 @@ PATTERNS_MAX: Final = 256
 
 class _Pattern(NamedTuple):
     regex: re.Pattern[str]
-    # Set when the pattern ends with a lone escape: how much text must be left behind the match to get there.
+    # Set when the pattern ends with a lone escape: how much text must be left after the match to get there.
     left_min: int | None = None
 
 
 def like(text: str, pattern: str, escape: str) -> int:
-    """Whether the text is like the pattern."""
+    """Return whether the text is like the pattern."""
     regex, left_min = _pattern(pattern, escape)
     if left_min is None:
         return regex.fullmatch(text) is not None
@@ -69,7 +69,7 @@ def _skipping(segments: list[str]) -> str:
 
 
 def _unfinished(segments: list[list[str]]) -> _Pattern:
-    # Behind a %, the escape is looked at as soon as there is any text, and enough of it for each _ between the two.
+    # After a %, the escape is evaluated as soon as there is any text, and enough of it for each _ between the two.
     skipped = 0
     after_any = False
     while len(segments) > 1 and set(segments[-1]) <= {"."}:

@@ -1,4 +1,4 @@
-"""How the dialect says no, in two ways, so that every refusal names the construct and the way out.
+"""Constructors of the dialect's two refusals, which name the construct and the remedy.
 
 What PostgreSQL understands and a lane does not is a `DialectError`. What PostgreSQL refuses, too (no such table, a
 comparison of text with a number), is the `TransactionError` that it would be there.

@@ -1,8 +1,8 @@
 """Rows with names: tuples whose values can also be read as attributes.
 
 Each statement makes its class once; a row is then as cheap as a tuple and equal to one. A class made at run time
-cannot be pickled by name, so a row is rebuilt from its names and values. A name that is no identifier, or that occurs
-twice, is reachable by position alone.
+cannot be pickled by name, so a row is rebuilt from its names and values. A name that is not an identifier, or that
+occurs twice, is reachable by position alone.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The scalar functions behind translated statements: what PostgreSQL computes, where SQLite computes something else.
+"""Scalar functions of translated statements: PostgreSQL's results where SQLite's own functions differ.
 
-Each takes stored values and gives a stored value, or raises the error that PostgreSQL raises. None of them sees NULL:
-the registration makes them strict, as their counterparts in PostgreSQL are.
+Each takes stored values and returns a stored value, or raises the error that PostgreSQL raises. None of them receives
+NULL: the registration makes them strict, as their counterparts in PostgreSQL are.
 """
 
 import math
@@ -105,14 +105,14 @@ def numeric_to_integer(value: str) -> int:
 
 
 def numeric_round(value: str, scale: int) -> str:
-    """The number rounded to so many digits after the point."""
+    """Return the number rounded to this many digits after the point."""
     if abs(scale) >= NUMERIC_DIGITS_MAX:
         raise TransactionError(f"round() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
     return decimals.round_to(value, scale)
 
 
 def numeric_truncate(value: str, scale: int) -> str:
-    """The number cut off after so many digits."""
+    """Return the number cut off after this many digits."""
     if abs(scale) >= NUMERIC_DIGITS_MAX:
         raise TransactionError(f"trunc() to {scale} digits.", fix=f"Stay below {NUMERIC_DIGITS_MAX}.")
     return decimals.truncate_to(value, scale)
@@ -215,12 +215,12 @@ def _ascii(text: str, function: str) -> str:
 
 
 def limit(value: int | None) -> int:
-    """The bound of LIMIT: NULL is none."""
+    """Return the bound of LIMIT: NULL means unlimited."""
     return -1 if value is None else _not_negative(value, "LIMIT")
 
 
 def offset(value: int | None) -> int:
-    """The bound of OFFSET: NULL is none."""
+    """Return the bound of OFFSET: NULL means 0."""
     return 0 if value is None else _not_negative(value, "OFFSET")
 
 

@@ -1,4 +1,4 @@
-"""What the dialect must know of a database: its tables, their columns and PostgreSQL types, and who refers to whom.
+"""The schema of a database for the dialect: tables, their columns and PostgreSQL types, and foreign keys.
 
 The lane reads `COLUMNS_QUERY`, `REFERENCES_QUERY` and `INDEXES_QUERY` from SQLite's own catalog and gives the rows to
 `schema_from_rows`; nothing else describes a schema, so none can disagree with the database. Its `version` is part of

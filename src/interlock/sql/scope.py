@@ -1,4 +1,4 @@
-"""What names mean at one place of a statement: the relations in reach, and what may stand there.
+"""Scopes of names in a statement: the relations in reach, and the constructs that are allowed there.
 
 Each SELECT has a scope; the scope of a subquery has that around it as parent. Every column is written to SQLite with
 its relation, quoted, so SQLite never guesses: no alias is taken for a column, no quoted name for a string. SQLite
@@ -68,7 +68,7 @@ class MergedColumn(exp.Column):
 
 @dataclass(slots=True)
 class Translation:
-    """What belongs to the whole statement. `subquery` and `window` translate what expressions may contain."""
+    """The state of one statement's translation. `subquery` and `window` translate what expressions may contain."""
 
     schema: Schema
     subquery: Callable[[Node, "Scope"], Query]
@@ -93,7 +93,8 @@ class Translation:
                 raise wrong(f"${number} is not used.", fix="Number the parameters without gaps.")
             if known.type is None:
                 raise refuse(
-                    f"the type of ${number} cannot be told from its place.", fix=f"Write its type: ${number}::bigint."
+                    f"the type of ${number} cannot be inferred from its place.",
+                    fix=f"Write its type: ${number}::bigint.",
                 )
             types.append(known.type)
         return tuple(types)
@@ -204,7 +205,7 @@ class Scope:
         raise wrong(f"there is no column {full!r} here.", fix="Names without quotes are lower case; text is in '…'.")
 
     def _refuse_special(self, relation: str | None, name: str) -> None:
-        """What PostgreSQL finds though no table has such a column."""
+        """Refuse names that PostgreSQL resolves although no table has such a column."""
         scope: Scope | None = self
         while scope is not None:
             if relation is None and any(known.name == name for known in scope.relations):

@@ -127,7 +127,7 @@ def subscript(node: Node, scope: Scope, walk: Walk) -> Term:
 
 
 def quantified(node: Node) -> tuple[str, Node] | None:
-    """ANY, SOME or ALL on the right of a comparison, and what it is over; None if there is none."""
+    """Return ANY, SOME or ALL on the right of a comparison, and its operand; None without one."""
     if type(node) is exp.Anonymous and str(argument(node, "this")).upper() in {"ALL", "SOME"}:
         [inner] = children(node) if len(children(node)) == 1 else [node]
         return str(argument(node, "this")).upper(), inner

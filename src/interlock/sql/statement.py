@@ -1,4 +1,4 @@
-"""A translated statement: SQLite's text, and how values go in and come out.
+"""`Statement`: SQLite's text, with the encoders of its parameters and the decoders of its results.
 
 It is immutable and shared by everything that runs the same SQL at the same version of the schema. `encode` is the only
 way in for values, so nothing a caller passes is ever part of the text. The odd choice: some results are checked when
@@ -47,7 +47,7 @@ class Statement:
 
     @property
     def returns_rows(self) -> bool:
-        """Whether running it gives rows: a query, or a change with RETURNING."""
+        """Return whether running it gives rows: a query, or a change with RETURNING."""
         return bool(self.columns)
 
     def encode(self, args: Sequence[object]) -> tuple[StoredValue, ...]:

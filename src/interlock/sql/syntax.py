@@ -1,4 +1,4 @@
-"""From text to a syntax tree that can be trusted.
+"""Parse a text into a checked syntax tree.
 
 sqlglot reads the union of many dialects: it takes `1_000` for `1 AS _000`, `ifnull` for `coalesce` and `@1` for `$1`.
 So the tokens are checked against PostgreSQL's before the tree is built, and of the tree only listed nodes with listed
@@ -33,7 +33,7 @@ _SYMBOLS: Final = frozenset(
     {"(", ")", ",", ".", ";", "*", "+", "-", "/", "%", "=", "<>", "!=", "<", "<=", ">", ">=", "||", "::", "$", "[", "]"}
     | JSON_SYMBOLS
 )
-# PostgreSQL's lexer takes a sign that follows one of these at once for a part of it.
+# PostgreSQL's lexer reads a sign that follows one of these directly as a part of it.
 _GREEDY: Final = frozenset({"%", "||", "!="}) | (JSON_SYMBOLS - {"->", "->>"})
 _BEGINNINGS: Final = frozenset(
     {"SELECT", "WITH", "(", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "CREATE", "ALTER", "DROP", ";"}
@@ -321,7 +321,7 @@ def maybe(node: Node, name: str) -> Node | None:
 
 
 def children(node: Node, name: str = "expressions") -> list[Node]:
-    """The list of nodes of that name; empty when there is none."""
+    """Return the list of nodes of that name; empty without one."""
     value = argument(node, name)
     items = cast("list[object]", value) if isinstance(value, list) else []
     nodes = [item for item in items if isinstance(item, exp.Expr)]
@@ -331,7 +331,7 @@ def children(node: Node, name: str = "expressions") -> list[Node]:
 
 
 def flag(node: Node, name: str) -> bool:
-    """Whether the argument is set."""
+    """Return whether the argument is set."""
     return bool(argument(node, name))
 
 

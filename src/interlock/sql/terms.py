@@ -1,9 +1,9 @@
-"""A translated expression with what must be known about it: its type, and what has still to be verified.
+"""`Term`: a translated expression with its type and the checks that are still to be made.
 
 `unchecked` marks a number that SQLite computed natively and that may have left its type: an overflow becomes a float,
-or a whole number too large for its width. Whoever uses such a term either stands where the range is verified anyway
-(a column's CHECK, `Statement.decode`) or takes `term.checked`. That is how `n + 1` stays native on the hot path.
-`bare` holds the columns outside of aggregates, which the rule of GROUP BY needs.
+or a whole number too large for its width. Code that uses such a term either runs where the range is verified anyway
+(a column's CHECK, `Statement.decode`) or takes `term.checked`. So `n + 1` stays native on the hot path.
+`bare` contains the columns outside of aggregates, for the rule of GROUP BY.
 """
 
 from collections.abc import Iterable

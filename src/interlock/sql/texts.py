@@ -21,12 +21,12 @@ _INT4_MIN: Final = -(2**31)
 
 
 def position(text: str, sought: str) -> int:
-    """Where the one begins in the other, counted from one; zero if nowhere."""
+    """Return the position of one text in the other, counted from one; zero if absent."""
     return text.find(sought) + 1
 
 
 def substring(text: str, start: int, length: int | None = None) -> str:
-    """So many characters from that one on; what lies before the first one counts, and is nothing."""
+    """Return the characters from a position on; positions before the first count towards the length, and are empty."""
     if length is None:
         return text[max(start - 1, 0) :]
     if length < 0:
@@ -68,7 +68,7 @@ def replace(text: str, old: str, new: str) -> str:
 
 
 def repeat(text: str, count: int) -> str:
-    """The text so many times."""
+    """Return the text repeated."""
     return _bounded(len(text) * max(count, 0), lambda: text * max(count, 0))
 
 
@@ -109,12 +109,12 @@ def split_part(text: str, delimiter: str, place: int) -> str:
 
 
 def starts_with(text: str, prefix: str) -> int:
-    """Whether the text begins so."""
+    """Return whether the text begins with the prefix."""
     return text.startswith(prefix)
 
 
 def octet_length(value: str | bytes) -> int:
-    """How many bytes it has."""
+    """Return the number of bytes."""
     return len(value.encode() if isinstance(value, str) else value)
 
 

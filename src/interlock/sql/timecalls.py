@@ -23,7 +23,7 @@ _SAME: Final = {f"{unit}s": unit for unit in ("second", "minute", "hour", "day",
 
 
 def is_temporal(*terms: Term) -> bool:
-    """Whether an operator on these is one of this module."""
+    """Return whether an operator on these is one of this module."""
     return any(term.type in {TIMESTAMPTZ, INTERVAL} for term in terms)
 
 

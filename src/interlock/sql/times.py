@@ -171,12 +171,12 @@ def negate(interval: str) -> str:
 
 
 def multiply(interval: str, factor: float) -> str:
-    """The interval so many times."""
+    """Return the interval multiplied by a number."""
     return _scaled(interval, lambda part: part * factor)
 
 
 def divide(interval: str, divisor: float) -> str:
-    """The interval in so many parts."""
+    """Return the interval divided by a number."""
     if divisor == 0:
         raise TransactionError("division by zero.", fix="Test the divisor first.")
     return _scaled(interval, lambda part: part / divisor)
@@ -204,7 +204,7 @@ def _rounded(value: float) -> float:
 
 
 def interval_key(interval: str) -> int:
-    """What intervals are compared by: a month is thirty days, a day is 24 hours."""
+    """Return the key for comparing intervals: a month is thirty days, a day is 24 hours."""
     months, days, micros = stored_interval(interval)
     key = (months * _DAYS_PER_MONTH + days) * DAY_US + micros
     if abs(key) > _INT8_MAX:

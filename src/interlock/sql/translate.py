@@ -1,4 +1,4 @@
-"""From one statement of PostgreSQL to one statement of SQLite, or to a refusal.
+"""Translate one statement of PostgreSQL into one statement of SQLite, or refuse it.
 
 The rule that governs the whole package: no statement runs with another meaning than PostgreSQL's. So what is known is
 listed, node by node and argument by argument, and everything else is refused.
@@ -34,7 +34,7 @@ _DEFINITIONS: Final[dict[type[Node], Callable[[Node, Translation], str]]] = {
 def translate(sql: str, schema: Schema) -> Statement:
     """Translate one statement; `DialectError` names what is outside the subset, and what to write instead.
 
-    What PostgreSQL would refuse at once, too (no such table, text compared with a number), is a `TransactionError`.
+    What PostgreSQL itself would refuse (no such table, text compared with a number) is a `TransactionError`.
     """
     try:
         return _translate(parse(sql), Translation(schema, queries.subquery, windows.window))

@@ -81,14 +81,14 @@ def _sources(node: Node, scope: Scope) -> str:
 
 
 def _keys(table: Table, relation: Relation) -> list[str]:
-    """What tells the rows of a table apart."""
+    """Return the columns that identify the rows of a table."""
     if not table.primary_key:
         return [f"{relation.written}.rowid"]
     return [f"{relation.written}.{quoted(name)}" for name in table.primary_key]
 
 
 def _proven_only(node: Node, others: Sequence[Relation], relation: Relation, scope: Scope) -> bool:
-    """Whether each row has one source row at most: its whole primary key is asked for."""
+    """Return whether each row has one source row at most: its whole primary key is asked for."""
     where = maybe(node, "where")
     if where is None or len(others) != 1 or not others[0].primary_key:
         return False

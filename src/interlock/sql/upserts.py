@@ -77,7 +77,7 @@ def _guarded(source: Source, keys: Sequence[Column], changed: set[str], *, condi
         if key.name not in places or key.name in changed or key.name in source.volatile:
             raise refuse(
                 f"ON CONFLICT ({key.name}) DO UPDATE with several rows, where {key.name!r} is left out, random or set.",
-                why="Whether a row is affected twice could not be told.",
+                why="Whether a row is affected twice could not be checked.",
                 fix="Insert one row per statement, inside transact() if they belong together.",
             )
     kinds = "".join("n" if key.type.name == "numeric" else "v" for key in keys)

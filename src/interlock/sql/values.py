@@ -1,4 +1,4 @@
-"""Python's values as SQLite stores them, and back.
+"""Encode Python's values as SQLite stores them, and decode them.
 
     boolean 0 or 1 · integers as they are · double precision as a float · text as it is · bytea as a blob
     numeric as text ("1.50": exact, its scale kept) · timestamptz as microseconds since 1970 in UTC
@@ -25,7 +25,7 @@ StoredValue = int | float | str | bytes | None
 Value = bool | int | float | Decimal | str | bytes | datetime | UUID | dict[str, object] | list[object] | None
 # Beside these, an interval may be passed as a timedelta.
 
-# The encoder is told the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
+# The encoder receives the place of the parameter, for its errors. Neither is called for None: NULL fits every type.
 Encoder = Callable[[object, int], StoredValue]
 Decoder = Callable[[StoredValue], object]
 
@@ -39,7 +39,7 @@ ARRAY_ITEMS_MAX: Final = 100_000
 
 
 def encoder(kind: Type) -> Encoder:
-    """How a parameter of that type is stored."""
+    """Return the encoder for parameters of that type."""
     if kind.is_integer:
         return _integer_encoder(kind)
     if kind.is_array:
@@ -48,7 +48,7 @@ def encoder(kind: Type) -> Encoder:
 
 
 def decoder(kind: Type, *, checked: bool) -> Decoder | None:
-    """How a result of that type is read; None when it is right as it is. `checked` verifies what SQLite computed."""
+    """Return the decoder for results of that type; None if none is needed. `checked` verifies what SQLite computed."""
     if kind.name == "interval":
         raise refuse(
             "an interval as a result.",
@@ -159,7 +159,7 @@ def _encode_text(value: object, place: int) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Whether PostgreSQL can store the text: no NUL, no half of a surrogate pair."""
+    """Return whether PostgreSQL can store the text: no NUL, no half of a surrogate pair."""
     if "\0" in text:
         return False
     try:
@@ -270,7 +270,7 @@ def json_text(value: object, depth: int = 0) -> str:
 
 def _json_key(key: object) -> tuple[int, bytes]:
     if not isinstance(key, str):
-        raise ValueError("a key that is not text")  # noqa: TRY004 - one kind of error for everything that is no JSON.
+        raise ValueError("a key that is not text")  # noqa: TRY004 - one kind of error for everything that is not JSON.
     if not is_storable(key):
         raise ValueError("text with NUL or a lone surrogate")
     written = key.encode()
@@ -278,7 +278,7 @@ def _json_key(key: object) -> tuple[int, bytes]:
 
 
 class JsonNumber(Decimal):
-    """A number of a document that is read to be written again: every digit is kept. A caller's Decimal is no JSON."""
+    """A number of a document that is decoded to be encoded again with every digit. A caller's Decimal is not JSON."""
 
 
 # --- Arrays -----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def _filtered(node: Node, scope: Scope) -> Term:
     function, where = child(node), child(node, "expression")
     only(where, "this")
     if type(function) not in _AGGREGATES:
-        raise refuse("FILTER on a window function that is no aggregate.", fix="Filter in a query inside.")
+        raise refuse("FILTER on a window function that is not an aggregate.", fix="Filter in a query inside.")
     term = _aggregate(function, _AGGREGATES[type(function)], scope)
     asked = predicate(child(where), scope, "FILTER")
     text = f"{term.text} FILTER (WHERE {asked.checked.text})"

@@ -59,7 +59,7 @@ KEYWORDS: Final = RESERVED | frozenset(
 AFTER_AS: Final = frozenset(
     "char character day filter hour minute month over precision second varying within without year".split()
 )
-# Types of PostgreSQL whose names are no key words, as far as they are accepted or refused with advice.
+# Types of PostgreSQL whose names are not key words, as far as they are accepted or refused with advice.
 TYPES: Final = frozenset(
     """
     bigserial bool bpchar bytea date float4 float8 int2 int4 int8 jsonb serial smallserial timestamptz timetz uuid

@@ -1,1 +1,1 @@
-"""Where workflows are remembered: one protocol, and the stores that keep it."""
+"""Stores of workflows: one protocol, and its implementations."""

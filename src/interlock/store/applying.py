@@ -39,15 +39,15 @@ TIME = "UPDATE workflow_store SET time_us = max(time_us, ?) WHERE id = 1"
 
 
 class Applied(NamedTuple):
-    """What became of a group, if it becomes durable."""
+    """The result of a group, valid once it is durable."""
 
     lost: list[str]
     numbers: dict[str, int]
-    """Of workflows whose numbers were not known before."""
+    """Numbers of workflows that were not cached before."""
 
 
 def apply(connection: apsw.Connection, changes: Sequence[Change], numbers: Mapping[str, int], time_us: int) -> Applied:
-    """Write the changes that are not lost, and the time up to which the store has given times out (G8)."""
+    """Write the changes that are not lost, and the latest time that the store has returned (G8)."""
     # The signal for hot rows is about the tables of users; here it would cost a twentieth of everything.
     connection.preupdate_hook(None)
     cursor = connection.cursor()
@@ -120,5 +120,5 @@ def _aside(cursor: apsw.Cursor, change: Change) -> None:
         run(EFFECT_DONE, (done,))
     for letter in change.letters:
         run(LETTER, msgspec.structs.astuple(letter))
-    for gone in change.letters_gone:
-        run(LETTER_GONE, (gone,))
+    for letter_id in change.letters_gone:
+        run(LETTER_GONE, (letter_id,))

@@ -1,6 +1,6 @@
-"""Between a store's values and the columns of its tables.
+"""Conversion between a store's values and the columns of its tables.
 
-A context is JSON and stands as text in its column, so that anybody can read it with SQL; in memory it is bytes, because
+A context is JSON and stored as text, so that users can read it with SQL; in memory it is bytes, because
 it is only ever passed on.
 """
 
@@ -15,11 +15,11 @@ ROW = (
 HAPPENED = "workflow_id, version, from_state, to_state, event, payload, context, created_at, key, key_digest"
 
 ENTERED_AT = 10
-"""Where `entered_at` stands in `ROW`."""
+"""Index of `entered_at` in `ROW`."""
 
 
 def starting(row: Row) -> tuple[object, ...]:
-    """Every column of a new workflow but its number."""
+    """Return every column of a new workflow but its number."""
     duplicates, ignored, refused = row.counts
     return (
         row.id,
@@ -44,7 +44,7 @@ def starting(row: Row) -> tuple[object, ...]:
 
 
 def moving(row: Row, number: int, expected: int) -> tuple[object, ...]:
-    """The columns that a move may change, and those by which it finds its workflow."""
+    """Return the columns that a transition may change, and those by which it finds its workflow."""
     duplicates, ignored, refused = row.counts
     return (
         row.machine_version,
@@ -68,7 +68,7 @@ def moving(row: Row, number: int, expected: int) -> tuple[object, ...]:
 
 
 def happening(number: int, happened: Happened) -> tuple[object, ...]:
-    """One row of history of the workflow with that number."""
+    """Return the columns of one row of history of the workflow with that number."""
     return (
         number,
         happened.workflow,
@@ -85,18 +85,18 @@ def happening(number: int, happened: Happened) -> tuple[object, ...]:
 
 
 def row_of(values: tuple[Any, ...]) -> Row:
-    """The workflow in the columns `ROW`; what stands behind them is left out."""
+    """Return the workflow in the columns `ROW`; later columns are ignored."""
     context, active, counts = values[4].encode(), bool(values[7]), values[14:17]
     return Row(*values[:4], context, *values[5:7], active, *values[8:14], counts, values[17])  # type: ignore[call-arg]
 
 
 def happened_of(values: tuple[Any, ...]) -> Happened:
-    """What happened, from the columns `HAPPENED`."""
+    """Return the row of history in the columns `HAPPENED`."""
     context, digest = values[6].encode(), values[9] or b""
     return Happened(*values[:5], values[5].encode(), context, *values[7:9], digest)  # type: ignore[call-arg]
 
 
 def delivered_of(values: tuple[Any, ...]) -> Delivered:
-    """What a key was used for, from version, to_state and key_digest."""
+    """Return the recorded use of a key from version, to_state and key_digest."""
     version, to_state, digest = values
     return Delivered(version, to_state, digest or b"")

@@ -1,4 +1,4 @@
-"""Where a page of workflows ended: the time its last workflow came to its state, and that workflow's number.
+"""The end of a page of workflows: its last workflow's time of entry and number.
 
 Pages are cut by these two and not by a count, so that workflows which come or go between two pages neither hide others
 nor show them twice.
@@ -21,7 +21,7 @@ class Cursor(NamedTuple):
 
 
 def parsed(text: str | None) -> Cursor | None:
-    """The cursor in a text. Raises InvalidPayload for a text that no page has given."""
+    """Parse a cursor. Raises InvalidPayload for a text that is not a cursor."""
     if text is None:
         return None
     found = re.fullmatch(r"(-?[0-9]{1,18})\.([0-9]{1,18})", text)

@@ -1,4 +1,4 @@
-"""A note that says until when nothing may be begun in a lane that workflows have just arrived in.
+"""The note with the time before which no step may begin in a lane after an arrival.
 
 Engines that shared the workflows before may be in the middle of attempts, and learn within a second that they are not
 theirs any more. A lane has no leases of workflows that would keep others from beginning the same, so its owner waits.
@@ -8,4 +8,4 @@ HELD = "held_us"
 """The name of the note: microseconds, by the time of the store."""
 
 HELD_US = 2_000_000
-"""How long an engine that is alive has to learn that its workflows have left: it looks every second."""
+"""Microseconds in which a live engine learns that its workflows have left: it checks every second."""

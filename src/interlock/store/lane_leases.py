@@ -1,7 +1,7 @@
-"""Leases on a lane: they keep tasks of its one owner apart, and those of its next lives from what the last one held.
+"""Leases on a lane: exclusion between the tasks of its one owner, also after a restart.
 
-The time is the store's, which never goes back and goes on from what was written last (G8). A name that is held is told
-by a read alone: those who wait write nothing.
+The time is the store's, which never goes back and continues from the last written time (G8). A read alone finds a lease
+that another owner has, so waiting tasks write nothing.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -34,30 +34,30 @@ class LaneLeases:
         self._now_us = now_us
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """Give the lease to the owner, unless somebody else has it."""
+        """Grant the lease to the owner, unless another owner has it."""
         now_us = self._now_us()
         found = cast("_Found", await self._read(lambda run: run(FIND, (name,)).fetchone()))
-        held = _held(found, owner, now_us)
-        if held is not None:
-            return held
+        holding = _current_holding(found, owner, now_us)
+        if holding is not None:
+            return holding
         until_us = now_us + round(lease_s * 1_000_000)
         return cast("Granted | Held", await self._write(Work(_acquire, (name, owner, now_us, until_us))))
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on."""
+        """Extend the lease to `lease_s` from now."""
         now_us = self._now_us()
         until_us = now_us + round(lease_s * 1_000_000)
         return bool(await self._write(Work(_change, RENEW, (until_us, name, token), now_us)))
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up."""
+        """Release the lease."""
         return bool(await self._write(Work(_change, RELEASE, (name, token), self._now_us())))
 
 
 _Found = tuple[str, int, int, int | None] | None
 
 
-def _held(found: _Found, owner: str, now_us: int) -> Held | None:
+def _current_holding(found: _Found, owner: str, now_us: int) -> Held | None:
     if found is None:
         return None
     holder, _, since_us, until_us = found
@@ -66,16 +66,16 @@ def _held(found: _Found, owner: str, now_us: int) -> Held | None:
     return Held(holder, since_us, now_us)
 
 
-def _acquire(session: Session, asked: tuple[str, str, int, int]) -> Granted | Held:
-    name, owner, now_us, until_us = asked
+def _acquire(session: Session, request: tuple[str, str, int, int]) -> Granted | Held:
+    name, owner, now_us, until_us = request
 
     def give(connection: apsw.Connection) -> Granted | Held:
         cursor = connection.cursor()
-        # Looked at again: somebody may have been quicker since the read.
+        # Read again: another task may have acquired it since the read.
         found = cast("_Found", cursor.execute(FIND, (name,)).fetchone())
-        held = _held(found, owner, now_us)
-        if held is not None:
-            return held
+        holding = _current_holding(found, owner, now_us)
+        if holding is not None:
+            return holding
         token, since_us = 1, now_us
         if found is not None:
             holder, last, begun_us, end_us = found

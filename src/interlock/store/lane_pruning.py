@@ -35,14 +35,14 @@ REMOVE_ASIDE = ("DELETE FROM workflow_effects WHERE workflow = ?", "DELETE FROM 
 
 
 class LanePruning:
-    """The way out of a store on a lane."""
+    """Pruning of a store on a lane."""
 
     def __init__(self, read: Read, write: Callable[[Work], Awaitable[object]]) -> None:
         self._read = read
         self._write = write
 
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Look at the next workflows and remove those that may go."""
+        """Read the next workflows and remove those that match."""
         begin = after or BEFORE_ALL
         if dry_run:
             return cast("Batch", await self._read(lambda run: _looked(run, old, begin, limit)[0]))

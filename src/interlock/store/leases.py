@@ -1,12 +1,11 @@
-"""Leases: one holder of a name at a time, across processes (C10). The contract, which a store keeps and others may too.
+"""The contract of leases: one holder of a name at a time, across processes (C10).
 
-A lease ends when it is released or when its time is over, by the clock of whoever keeps it and by no other (C11): the
-database's on PostgreSQL, the store's own where one process has the store. Each time a name is given away its token is
-higher than ever before, also after a release and in another life: whoever is handed a token refuses all lower ones, and
-a former holder can do no harm however late it is (G4).
+A lease ends when it is released or expires, only by the clock of its keeper (C11): the database's on PostgreSQL, the
+store's own where one process has the store. Each grant of a name has a higher token than all before, also after a
+release or restart. A resource refuses tokens lower than the highest it got, so a late former holder does no harm (G4).
 
-Each call is one atomic step and keeps nothing between two of them, so that it works behind any pooler. Waiting,
-renewing and giving up are not here: they are the same for every keeper, and `interlock.runtime.leases` has them.
+Each call is one atomic step without state between calls, so that it works through any pooler. Waiting, renewing and
+giving up are the same for every keeper; `interlock.runtime.leases` has them.
 """
 
 from typing import Protocol
@@ -15,40 +14,40 @@ import msgspec
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The lease was given."""
+    """The lease was granted."""
 
     token: int
-    """Of the name: each grant has a higher one."""
+    """Fencing token: each grant of the name has a higher one."""
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Somebody else has the lease."""
+    """Another owner has the lease."""
 
     owner: str
     since_us: int
-    """When it was given to them, by the keeper's clock."""
+    """When it was granted, by the keeper's clock."""
     now_us: int
-    """When the keeper said so."""
+    """The keeper's time of this answer."""
 
 
 class Leases(Protocol):
     """A keeper of leases."""
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """Give the lease to the owner for so long, unless somebody else has it.
+        """Grant the lease to the owner for `lease_s`, unless another owner has it.
 
-        An owner who has it already is given the same token again, with the whole time: what may have happened can be
-        repeated. Whoever is to be kept apart has an owner's name of its own.
+        An owner that has it already gets the same token again, with the whole time, so that a call with an unknown
+        outcome can be repeated. Tasks that must exclude each other need different owner names.
         """
         ...
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on. False when it was released or given to somebody else since this token.
+        """Extend the lease to `lease_s` from now. Return False when it was released or granted again since this token.
 
-        One whose time is over is had again if nobody has asked for it meanwhile.
+        An expired lease is extended if no other owner has acquired it meanwhile.
         """
         ...
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up. False when it was released or given to somebody else since this token. The token stays known."""
+        """Release the lease. Return False when it was released or granted again since this token. The token is kept."""
         ...

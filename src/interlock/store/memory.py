@@ -1,7 +1,7 @@
 """A store in memory: the executable specification, and a fast store for tests.
 
-Every rule of the protocol is written here in the plainest way, so that the others can be compared with it. Gone when it
-is closed.
+Every rule of the protocol has its plainest form here, so that the other stores can be compared with it. Its content is
+lost when it is closed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from interlock.store.values import Change, Delivered, Found, Happened, Letter, O
 
 
 class _Kept:
-    """Everything that the store remembers."""
+    """The whole content of the store."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -60,7 +60,7 @@ class MemoryStore:
         return self._remembered
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of these workflows."""
+        """Return the rows of these workflows."""
         rows = self._kept.rows
         return {each: rows[each] for each in ids if each in rows}
 
@@ -77,18 +77,18 @@ class MemoryStore:
         return lost
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
-        """What these delivery keys were used for."""
+        """Return the recorded uses of these delivery keys."""
         found = {key: self._kept.keys[key] for key in keys if key in self._kept.keys}
         return {key: Delivered(each.version, each.to_state, each.key_digest) for key, each in found.items()}
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
-        """The history behind a version."""
+        """Return the history after a version."""
         rows = self._kept.history.get(workflow, {})
         # B3: by version, never by clock or by arrival.
         return [rows[version] for version in sorted(rows) if version > after][:limit]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
+        """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
         kept, begin = self._kept, cursors.parsed(after)
         places = sorted(
             cursors.Cursor(0 if state is None else row.entered_us, kept.numbers[row.id])
@@ -105,7 +105,7 @@ class MemoryStore:
         return Found(rows, str(cursors.Cursor(rows[-1].entered_us, places[limit - 1].number)))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
-        """The active workflows that have been in their state for too long."""
+        """Return the active workflows that have been in their state for too long."""
         late = [
             row
             for row in self._kept.rows.values()
@@ -117,7 +117,7 @@ class MemoryStore:
         return sorted(late, key=lambda row: row.entered_us)[:limit]
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
-        """The effects that are owed."""
+        """Return the owed effects, soonest first."""
         owed = {(effect.wake_us, effect.id): effect for effect in self._kept.effects.values()}
         begin = None if after is None else (after.wake_us, after.id)
         return [owed[place] for place in sorted(owed) if begin is None or place > begin][:limit]
@@ -125,7 +125,7 @@ class MemoryStore:
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
-        """The dead letters, oldest first."""
+        """Return the dead letters, oldest first."""
         wanted = {
             (letter.since_us, letter.id): letter
             for letter in self._kept.letters.values()
@@ -135,7 +135,7 @@ class MemoryStore:
         return [wanted[place] for place in sorted(wanted) if begin is None or place > begin][:limit]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
-        """How many workflows there are by machine, version and state."""
+        """Count the workflows by machine, version and state."""
         counts: dict[tuple[str, int, str], int] = {}
         for row in self._kept.rows.values():
             place = (row.machine, row.machine_version, row.state)
@@ -147,7 +147,7 @@ class MemoryStore:
         self._kept.notes[name] = text
 
     async def noted(self) -> dict[str, str]:
-        """Everything that was noted."""
+        """Return all notes by name."""
         return dict(self._kept.notes)
 
     def now_us(self) -> int:
@@ -162,46 +162,46 @@ class MemoryStore:
 class MemoryLeases:
     """Leases in a dictionary."""
 
-    def __init__(self, given: Callable[[], dict[str, _Lease]], now_us: Callable[[], int]) -> None:
-        self._given = given
+    def __init__(self, leases: Callable[[], dict[str, _Lease]], now_us: Callable[[], int]) -> None:
+        self._leases = leases
         self._now_us = now_us
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """Give the lease to the owner, unless somebody else has it."""
-        given, now_us = self._given(), self._now_us()
-        last = given.get(name) or _Lease("", 0, 0, None)
+        """Grant the lease to the owner, unless another owner has it."""
+        leases, now_us = self._leases(), self._now_us()
+        last = leases.get(name) or _Lease("", 0, 0, None)
         if last.until_us is not None and last.until_us > now_us and last.owner != owner:
             return Held(last.owner, last.since_us, now_us)
         mine = last.owner == owner and last.until_us is not None
         token, since_us = (last.token, last.since_us) if mine else (last.token + 1, now_us)
-        given[name] = _Lease(owner, token, since_us, now_us + round(lease_s * 1_000_000))
+        leases[name] = _Lease(owner, token, since_us, now_us + round(lease_s * 1_000_000))
         return Granted(token)
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on."""
+        """Extend the lease to `lease_s` from now."""
         return self._change(name, token, self._now_us() + round(lease_s * 1_000_000))
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up."""
+        """Release the lease."""
         return self._change(name, token, None)
 
     def _change(self, name: str, token: int, until_us: int | None) -> bool:
-        given = self._given()
-        last = given.get(name)
+        leases = self._leases()
+        last = leases.get(name)
         if last is None or last.token != token or last.until_us is None:
             return False
-        given[name] = last._replace(until_us=until_us)
+        leases[name] = last._replace(until_us=until_us)
         return True
 
 
 class MemoryPruning:
-    """The way out of dictionaries."""
+    """Pruning of dictionaries."""
 
     def __init__(self, kept: Callable[[], _Kept]) -> None:
         self._kept = kept
 
     async def batch(self, old: Old, *, after: cursors.Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Look at the next workflows and remove those that may go."""
+        """Read the next workflows and remove those that match."""
         kept = self._kept()
         places = sorted(
             (cursors.Cursor(row.entered_us, kept.numbers[row.id]), row.id)
@@ -272,5 +272,5 @@ def _apply(kept: _Kept, change: Change) -> None:
     kept.letters.update({letter.id: letter for letter in change.letters})
     for done in change.effects_done:
         kept.effects.pop(done, None)
-    for gone in change.letters_gone:
-        kept.letters.pop(gone, None)
+    for letter_id in change.letters_gone:
+        kept.letters.pop(letter_id, None)

@@ -1,6 +1,6 @@
-"""From an address to the store behind it.
+"""Opening a store by its address.
 
-`memory:` is a new store that is gone when it is closed. `lanes:///folder` and a folder in a bucket are homes: workflows
+`memory:` is a new store that is lost when it is closed. `lanes:///folder` and a folder in a bucket are homes: workflows
 live there in the database `workflows`, beside the databases of the program, and a database that was moved is followed.
 `postgresql://…` is a schema that any number of processes share. The scheme says which store it is, so an address means
 the same in every program.
@@ -42,8 +42,8 @@ async def open_store(
 ) -> Store:
     """Open the store at an address. Raises LaneOwned, which names the owner, when another process has it.
 
-    Raises MovedElsewhere when the workflows have left. Whoever follows it gives its `epoch` with the new address, and
-    so may finish an arrival that its mover did not live to see.
+    Raises MovedElsewhere when the workflows have moved. A caller that follows it passes its `epoch` with the new
+    address, and so may finish an arrival whose mover died.
 
     Settings are those of `LaneSettings`; what is not given here comes from the environment, then from `interlock.toml`.
     `cache` is the folder for the local file of a home in a bucket. PostgreSQL takes its few settings in the address.
@@ -52,7 +52,7 @@ async def open_store(
     if is_postgres(url):
         from interlock.store.postgres.opening import open_postgres  # noqa: PLC0415 -- an extra, which may be missing.
 
-        # The length of leases means something here; a setting that nobody has is a mistake everywhere.
+        # Only the length of leases is used here; an unknown setting is an error everywhere.
         chosen = lane_settings({**configured(NAME, KINDS), **(settings or {})})
         return await open_postgres(url, clock=clock, lease_s=chosen.lease_s, epoch=epoch)
     with opening(redacted(url)):
@@ -70,7 +70,7 @@ async def open_store(
             clock=clock,
             prepare=lambda _connection, _now_us: None,
             open_log=place.open_log,
-            # Who was sent here by a tombstone knows that the move has happened: a draft has arrived.
+            # A caller that followed a tombstone knows that the move has happened: a draft has arrived.
             permission=None if epoch is None else Arrived(epoch),
         )
     )
@@ -78,7 +78,7 @@ async def open_store(
     try:
         await store.begin()
     except BaseException as error:
-        # Also when this is cancelled: nobody else knows the lane, and it would stay owned.
+        # Also when this is cancelled: no other task has the lane, and it would stay owned.
         closing = closing_thread(lane.close)
         if not isinstance(error, GeneratorExit):  # An event loop that is thrown away waits for nothing any more.
             await asyncio.wrap_future(closing)
@@ -87,17 +87,17 @@ async def open_store(
 
 
 class Migrated(NamedTuple):
-    """What a store was missing."""
+    """The migrations that a store was missing."""
 
     names: list[str]
     script: str
-    """The same as SQL that psql can run."""
+    """The migrations as SQL that psql can run."""
     shown: str
-    """The address, as it may be shown."""
+    """The address without secrets."""
 
 
 async def migrate_store(url: str, *, dry_run: bool) -> Migrated:
-    """Bring the tables at an address up to date, or only say what is missing. Only PostgreSQL has migrations."""
+    """Migrate the tables at an address, or with `dry_run` only list what is missing. PostgreSQL only."""
     if not isinstance(url, str) or not is_postgres(url):
         raise BadUsage(
             f"{redacted(str(url))!r} is not an address of PostgreSQL.",

@@ -1,9 +1,9 @@
-"""Pruning: how final workflows leave a store, in batches, each a short transaction of its own.
+"""The contract of pruning: final workflows are removed in batches, each a short transaction of its own.
 
-A store does not know which states are final; whoever prunes says so, one machine and state at a time. A batch looks at
-so many workflows behind the place where the last one ended, the longest there first, and takes those that may go: never
-one that is active or has to be woken, and, unless told, none that owes an effect or has a dead letter. On a store that
-is shared it passes over a row that somebody holds, so that neither waits for the other.
+A store does not know which states are final; the caller names one machine and state at a time. A batch reads `limit`
+workflows after the end of the last batch, the longest in the state first. It never removes one that is active or has a
+wake time, and without `owing` none with an owed effect or a dead letter. On a shared store it skips locked rows, so
+that neither side waits for the other.
 """
 
 from typing import Protocol
@@ -14,20 +14,20 @@ from interlock.store.cursors import Cursor
 
 
 class Old(msgspec.Struct, frozen=True, kw_only=True):
-    """Which workflows are to go, or the history of which."""
+    """The selection of workflows to remove, or whose history to remove."""
 
     machine: str
     state: str
     before_us: int
-    """Those that came to the state before this time."""
+    """Only workflows that entered the state before this time."""
     history_only: bool = False
     """The workflow stays, with the digest by which a repeated start is known (B4); its history goes."""
     owing: bool = False
-    """Also those that owe an effect or have a dead letter, which then go too."""
+    """Also workflows with an owed effect or a dead letter, which are then removed too."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one batch has removed, or would have."""
+    """The result of one batch: what it removed, or with `dry_run` would have."""
 
     workflows: tuple[str, ...]
     events: int
@@ -36,8 +36,8 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Pruning(Protocol):
-    """The way out for what is final and old."""
+    """A store's removal of final workflows."""
 
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
-        """Look at the next `limit` workflows and remove those that may go; with `dry_run` only count them."""
+        """Read the next `limit` workflows and remove those that match; with `dry_run` only count them."""
         ...

@@ -1,8 +1,8 @@
-"""What a store that several processes share can do beyond the protocol: leases, claims, resolving an unknown outcome.
+"""The contract of a store that several processes share: leases, claims, and resolving an unknown outcome.
 
-Whoever works on a workflow holds a lease on its row, with a token that only ever grows. A lease is taken in the commit
-that begins an attempt, or by a claim of what is due and nobody looks after. A claim changes the row's revision, so that
-whatever anybody decided upon the row before is lost (G4). All times are the store's own (C11).
+An engine that works on a workflow has a lease on its row, with a token that only ever grows. A lease is taken in the
+commit that begins an attempt, or by a claim of a due workflow without a lease. A claim changes the row's revision, so
+that every earlier decision about the row is lost (G4). All times are the store's own (C11).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from interlock.store.values import Change, OwedEffect, Row
 
 
 class Holder(NamedTuple):
-    """Who commits a group."""
+    """The engine that commits a group."""
 
     owner: str
     """Random per start: no two lives of a process have the same."""
@@ -25,11 +25,11 @@ class Holder(NamedTuple):
 
 
 class Due(NamedTuple):
-    """When the next thing is due, by the store's own time; None: nothing is."""
+    """The times of the next due work, by the store's own clock; None: no work."""
 
     now_us: int
     machines: dict[str, int]
-    """By machine: the first workflow that nobody looks after."""
+    """By machine: the first due workflow without a lease."""
     effects_us: int | None
 
 
@@ -46,21 +46,21 @@ class SharedStore(Store, Protocol):
     """A store with `shared = True`."""
 
     lease_s: float
-    """How long the holder of a lease may show no sign of life before others take over."""
+    """Seconds after which a lease that is not renewed may be taken over."""
 
     async def commit_as(self, changes: Sequence[Change], holder: Holder) -> list[str]:
-        """As `commit`; what the changes say is to be held is leased to the holder in the same write."""
+        """Commit like `commit`; workflows that a change holds are leased to the holder in the same write."""
         ...
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
-        """Which changes of a group whose outcome is unknown have happened; the others never will (G9).
+        """Return which changes of a group with an unknown outcome were committed; the others never will be (G9).
 
-        Only a start may still happen after this has said that it has not: it is told by its digest.
+        Only a start may still be committed later: it is recognised by its digest.
         """
         ...
 
     async def due(self, machines: Sequence[str]) -> Due:
-        """When there is something to claim. A look at the heads of two indexes."""
+        """Return when there is work to claim. Reads the heads of two indexes."""
         ...
 
     async def claim(
@@ -75,10 +75,10 @@ class SharedStore(Store, Protocol):
         ids: Sequence[str] = (),
         refused: Collection[Stored] = (),
     ) -> list[Row]:
-        """Take up to `limit` workflows of a machine that are due (`wake_us`) and that nobody looks after.
+        """Claim up to `limit` workflows of a machine that are due (`wake_us`) and have no lease.
 
-        With `timers` only those of which a timer is due, with `states` only those in one of them, whatever else waits
-        before them. With `ids` only those, and although they are not due yet. Never one that is `refused`.
+        With `timers` only those with a due timer, with `states` only those in one of them, also if others wait longer.
+        With `ids` only those, even before they are due. Never one that is `refused`.
 
         Each is given to one claimer, with a token and a revision that are higher than before.
         """
@@ -87,7 +87,7 @@ class SharedStore(Store, Protocol):
     async def claim_effects(
         self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
-        """Take up to `limit` effects of workflows of these machines that are due and that nobody is trying.
+        """Claim up to `limit` due effects of these machines' workflows that have no lease.
 
         Effects of workflows that are `refused` are left to others.
 
@@ -96,28 +96,28 @@ class SharedStore(Store, Protocol):
         ...
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
-        """Hold on to workflows, given with their tokens; returns those that this owner has lost."""
+        """Renew the leases of workflows, by token; return those that this owner has lost."""
         ...
 
     async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
-        """Hold on to effects that are being tried; those of others stay theirs."""
+        """Renew the leases of running effects; those of other owners are not changed."""
         ...
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
-        """Give workflows up before their lease is over; returns those that this owner had lost before."""
+        """Release the leases of workflows; return those that this owner had lost before."""
         ...
 
     async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
-        """Give effects up that this owner has claimed and not begun; those of others stay theirs."""
+        """Release effects that this owner claimed and did not begin; those of other owners are not changed."""
         ...
 
     async def hint(self, *, left: bool = False) -> None:
-        """Tell those who listen that something is due. Only a hint: it may be lost, and polling finds everything.
+        """Notify listening engines of due work. Only a hint: it may be lost, and polling finds everything.
 
-        With `left`: that a workflow has left what somebody is just doing for it.
+        With `left`: that a workflow has left the state whose attempt is running.
         """
         ...
 
     async def hinted(self) -> bool:
-        """Wait for hints of anybody; whether one was about what was left. Never returns where none can be heard."""
+        """Wait for a hint; return whether one had `left`. Never returns where hints cannot be received."""
         ...

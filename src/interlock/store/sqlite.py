@@ -1,7 +1,7 @@
 """Workflows in a lane: one local file, or the same on a bucket.
 
 A lane has one owner, so revisions are checked and never lost to another process. A change is lost only when its caller
-was wrong about the revision, and then it leaves nothing behind, as everywhere.
+was wrong about the revision, and then nothing of it is written.
 
 `tables` has what is stored, `applying` the one transaction that changes it. Reads run beside the writer and are short:
 what could be long is given in pages, each of which sees one moment.
@@ -86,26 +86,26 @@ class SqliteStore:
         self.pruning = LanePruning(self._read, self._submit)
 
     async def begin(self) -> None:
-        """Make the tables where there are none, and go on with the time that was written last (G8)."""
-        with _told():
+        """Create missing tables, and continue from the last written time (G8)."""
+        with _translated_errors():
             time_us = cast("int | None", await self._lane.read(written_time_us))
             if time_us is None:
                 await self._lane.submit(Work(make_tables))
         self._time = StoreTime(self._clock, time_us or 0)
 
     def here(self) -> bool:
-        """Whether what memory has of workflows is true; False: only a read tells. Raises MovedElsewhere."""
+        """Return whether cached workflows are current; False: read them again. Raises MovedElsewhere."""
         return self._lane.here()
 
     def publish(self, rows: Rows) -> None:
-        """Have the lane tell these rows with its own, to whoever looks from another process (D9)."""
+        """Have the lane publish these hot rows with its own, for other processes (D9)."""
         self._lane.publishing.also = rows
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """One transaction of the lane for the whole group."""
+        """Commit the whole group in one transaction of the lane."""
         refuse_twice(changes)
         done = await self._submit(Work(self._write, changes, self._time.last_us))
-        # Only now: numbers that a group has learned and that is not durable may be given to others.
+        # Only now: the numbers of a group that is not durable may be given to other workflows.
         lost, learned = cast("Applied", done)
         if len(self._numbers) + len(learned) > NUMBERS_MAX:
             self._numbers = {}
@@ -116,23 +116,23 @@ class SqliteStore:
         return session.lend(lambda connection: apply(connection, changes, self._numbers, time_us))
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of these workflows."""
+        """Return the rows of these workflows."""
         rows = await self._read(
             lambda run: [found for each in ids if (found := run(LOAD, (each,)).fetchone()) is not None]
         )
         return {row.id: row for row in map(row_of, rows)}
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
-        """What these delivery keys were used for."""
+        """Return the recorded uses of these delivery keys."""
         found = await self._read(lambda run: [(key, run(DELIVERED, key).fetchone()) for key in keys])
         return {key: delivered_of(values) for key, values in found if values is not None}
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
-        """The history behind a version."""
+        """Return the history after a version."""
         return [happened_of(values) for values in await self._all(HISTORY, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
+        """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
         begin = cursors.parsed(after) or cursors.Cursor(BEFORE_ALL, 0)
         if state is None:
             found = await self._all(FIND, machine, begin.number, limit + 1)
@@ -143,7 +143,7 @@ class SqliteStore:
         return Found(tuple(map(row_of, page)), None if end is None else str(end))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
-        """The active workflows that have been in their state for too long."""
+        """Return the active workflows that have been in their state for too long."""
         found = await self._read(
             lambda run: [
                 values
@@ -155,19 +155,19 @@ class SqliteStore:
         return [row_of(values) for values in found[:limit]]
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
-        """The effects that are owed."""
+        """Return the owed effects, soonest first."""
         begin = (BEFORE_ALL, "") if after is None else (after.wake_us, after.id)
         return [OwedEffect(*values) for values in await self._all(EFFECTS, *begin, limit)]
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
-        """The dead letters, oldest first."""
+        """Return the dead letters, oldest first."""
         begin = (BEFORE_ALL, "") if after is None else (after.since_us, after.id)
         return [Letter(*values) for values in await self._all(LETTERS, *begin, kind, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
-        """How many workflows there are by machine, version and state."""
+        """Count the workflows by machine, version and state."""
         counts: dict[tuple[str, int, str], int] = {}
         [(last,)] = await self._all("SELECT coalesce(max(number), 0) FROM workflows")
         # A workflow keeps its number, so that each is counted once, whatever moves meanwhile.
@@ -182,7 +182,7 @@ class SqliteStore:
         await self._submit(Work(_note, (name, text)))
 
     async def noted(self) -> dict[str, str]:
-        """Everything that was noted."""
+        """Return all notes by name."""
         return dict(await self._all("SELECT name, text FROM notes"))
 
     def now_us(self) -> int:
@@ -209,14 +209,14 @@ class SqliteStore:
         return await self._read(read)
 
     async def _submit(self, work: Work) -> object:
-        with _told():
+        with _translated_errors():
             return await self._lane.submit(work)
 
     async def _all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._read(lambda run: run(sql, values).fetchall())
 
     async def _read(self, read: Callable[[Run], ResultT]) -> ResultT:
-        with _told():
+        with _translated_errors():
             return cast("ResultT", await self._lane.read(lambda connection: read(connection.cursor().execute)))
 
 
@@ -225,7 +225,7 @@ def _note(session: Session, note: tuple[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _told() -> Generator[None]:
+def _translated_errors() -> Generator[None]:
     """What a lane says of a transaction that it did not make, in the words of a store."""
     try:
         yield

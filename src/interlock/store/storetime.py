@@ -17,7 +17,7 @@ class StoreTime:
         self._begun_us = self.last_us = max(written_us, int(clock.wall_s() * 1_000_000))
 
     def now_us(self) -> int:
-        """The time."""
+        """Return the time in microseconds since the epoch."""
         passed_us = int((self._clock.monotonic_s() - self._begun_s) * 1_000_000)
         self.last_us = max(self.last_us, int(self._clock.wall_s() * 1_000_000), self._begun_us + passed_us)
         return self.last_us

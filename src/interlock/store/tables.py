@@ -3,8 +3,8 @@
 `workflows` is clustered by a number that each workflow gets when it is started, and so is the index over its history.
 Workflows that are young together move together, so a group touches few pages, whatever the ids look like; history
 itself is only ever appended to. One index beside the keys serves `stalled` and `find` by state; the one that serves
-`find` by machine is written only when a workflow starts. What must be woken has no index: a lane has one owner, who
-knows it by heart, and finds it again by state.
+`find` by machine is written only when a workflow starts. Wake times have no index: a lane has one owner, which keeps
+them in memory, and finds them again by state.
 
 The format is written down when the tables are made. A later one is refused: guessing at its meaning could lose a
 workflow. An earlier one is where a later version of Interlock begins to migrate.
@@ -84,7 +84,7 @@ PRESENT = f"SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ({',
 
 
 def written_time_us(connection: apsw.Connection) -> int | None:
-    """The last time that was written with a group, or None where there are no tables yet.
+    """Return the last time that was written with a group, or None without tables.
 
     Raises UnusableFile when the tables are of a later version, or not a store's.
     """
@@ -94,7 +94,7 @@ def written_time_us(connection: apsw.Connection) -> int | None:
     if "workflow_store" not in present:
         raise UnusableFile(
             f"the database of the workflows has a table {min(present)!r} that no store has made.",
-            why="Workflows live in the database `workflows` of their home, and somebody else has used it before.",
+            why="Workflows live in the database `workflows` of their home, and another program has used it before.",
             fix="Move that database to another name, or use another home for workflows.",
         )
     ((form, time_us),) = connection.cursor().execute("SELECT format, time_us FROM workflow_store").fetchall()
@@ -108,7 +108,7 @@ def written_time_us(connection: apsw.Connection) -> int | None:
 
 
 def make_tables(session: Session) -> None:
-    """Make the tables, in one transaction with their format."""
+    """Create the tables, in one transaction with their format."""
     session.lend(_make)
 
 

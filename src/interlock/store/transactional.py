@@ -1,7 +1,7 @@
-"""What a store offers beyond the protocol when an event may be sent inside a transaction of the caller.
+"""The contract of a store that can send an event inside a transaction of the caller.
 
-The store never sees the connection. It says what to ask, as generators that yield a statement with its values and are
-sent the rows; whoever has the connection runs them. So it is the same for every driver, with and without an event loop.
+The store never sees the connection. Its generators yield a statement with its values and are sent the rows; the caller,
+which has the connection, runs them. So it is the same for every driver, with and without an event loop.
 """
 
 from collections.abc import Generator, Sequence
@@ -24,24 +24,24 @@ class Found(NamedTuple):
 
 
 class Transactions(Protocol):
-    """What is asked inside the caller's transaction. Nothing of it commits or rolls back."""
+    """Statements inside the caller's transaction. None of them commits or rolls back."""
 
     def load(self, workflow: str, *, lock: bool) -> Asking[Found]:
-        """The workflow as it is now; with `lock` it stays like that until the transaction ends."""
+        """Load the workflow; with `lock` its row is locked until the transaction ends."""
         ...
 
     def delivered(self, workflow: str, key: str) -> Asking[Delivered | None]:
-        """What the key was used for. Asked when the workflow is locked, so that nobody can use it meanwhile."""
+        """Load the recorded use of the key. Run it while the workflow is locked, so that the key stays unused."""
         ...
 
     def noted(self) -> Asking[dict[str, str]]:
-        """The notes of the store, by their names."""
+        """Load the notes of the store, by name."""
         ...
 
     def write(self, change: Change, *, hint: bool) -> Asking[bool]:
-        """Write it; False when somebody else was faster, and nothing was written.
+        """Write the change; return False when another writer was faster, and nothing was written.
 
-        With `hint` workers are told when the transaction commits that something is due.
+        With `hint` workers are notified of due work when the transaction commits.
         """
         ...
 
@@ -51,5 +51,5 @@ class Transactional(Protocol):
     """A store whose tables a transaction of the caller can reach."""
 
     def transactions(self) -> Transactions:
-        """What is asked there."""
+        """Return the statements for the caller's transaction."""
         ...

@@ -1,8 +1,8 @@
-"""What a store keeps, as it is written: rows of workflows, rows of history, owed effects, dead letters.
+"""The values of a store: rows of workflows, rows of history, owed effects, dead letters.
 
 A store sees text, numbers and bytes. Contexts and payloads come as JSON that the runtime has encoded, and what the
 runtime owes a workflow (its running step, its timers, its undo log) comes as one opaque value, because a store never
-acts on it. The one thing a store must understand of it is `wake_us`: when somebody has to look at the workflow again.
+acts on it. Only `wake_us` is a column: when an engine must process the workflow again.
 
 Times are microseconds since the epoch, from the store's own clock where it has one (G8).
 """
@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     owed: bytes = b""
     """What the runtime owes it; empty when nothing."""
     wake_us: int | None = None
-    """When it must be looked at again, at the latest."""
+    """When an engine must process it again, at the latest."""
     counts: tuple[int, int, int] = (0, 0, 0)
     """Duplicates, ignored and refused events so far (B5)."""
     revision: int = 1
@@ -44,9 +44,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     lease: int = 0
     """The fencing token of the last lease on it, where stores are shared; it only ever grows (G4)."""
     holder: str = ""
-    """Who held that lease when the row was read, unless it was over; never written with a row."""
+    """The owner of that lease when the row was read, unless it had expired; never written with a row."""
     timer_us: int | None = None
-    """When its next timer fires: that needs no slot, and must not wait behind what does. Where stores are shared."""
+    """When its next timer fires, on shared stores: a timer needs no slot, and must not wait for work that does."""
 
 
 class Happened(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +80,7 @@ class OwedEffect(msgspec.Struct, frozen=True):
     """Attempts that were begun."""
     wake_us: int
     context: bytes
-    """The workflow's context after that transition: what the effect is told, however late it runs."""
+    """The workflow's context after that transition: the argument of the effect, however late it runs."""
 
 
 TRACEBACK_MARK = "\x1e"
@@ -88,13 +88,13 @@ TRACEBACK_MARK = "\x1e"
 
 
 def letter_error(text: str, traceback: str) -> str:
-    """The last error of a letter as it is stored: its text, then its traceback if there is one."""
+    """Return the error of a letter as it is stored: its text, then its traceback if there is one."""
     text = text.replace(TRACEBACK_MARK, "\N{REPLACEMENT CHARACTER}")
     return f"{text}{TRACEBACK_MARK}{traceback}" if traceback else text
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """Something that gave up and waits for a person."""
+    """A dead letter: a step, effect or undo that gave up and needs an operator."""
 
     id: str
     kind: str
@@ -109,7 +109,7 @@ class Letter(msgspec.Struct, frozen=True):
     key: str
     """The idempotency key of what gave up."""
     context: bytes = b""
-    """Of an effect: what it is told when it is tried again."""
+    """Of an effect: its argument when it is retried."""
 
     @property
     def message(self) -> str:
@@ -118,17 +118,17 @@ class Letter(msgspec.Struct, frozen=True):
 
     @property
     def traceback(self) -> str:
-        """The traceback of the last error; empty where there is none."""
+        """The traceback of the last error; empty without one."""
         return self.error.partition(TRACEBACK_MARK)[2]
 
 
 STAYS, HOLD, FREE, KEEP = 0, 1, -1, 2
-"""A lease stays with its holder until the visit ends; goes to whoever commits; ends; outlives the visit: the attempt
-that it was taken for must end before anybody undoes it."""
+"""Lease actions of a change: STAYS with its holder until the visit ends; HOLD: goes to the committing engine; FREE:
+ends; KEEP: outlives the visit, because its attempt must end before an undo begins."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one group does to one workflow: its final row, and everything that leads there.
+    """The change of one workflow in a group: its final row, and the history, effects and letters that lead there.
 
     A workflow keeps its id, machine, digest and time of creation, and within a visit the time of its entering; a store
     need not write them again.
@@ -145,11 +145,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     letters_gone: tuple[str, ...] = ()
     effects_again: tuple[tuple[OwedEffect, int], ...] = ()
     """Still owed, with another count and time; and the count that was decided upon. If it has another one by now, or is
-    done, somebody else has tried it, and this is too late (G4)."""
+    done, another engine has tried it, and this is too late (G4)."""
     effects_dead: tuple[OwedEffect, ...] = ()
     """Given up, with the count that was decided upon; too late, as above, it leaves no letter of its key either."""
     hold: int = STAYS
-    """On a shared store: what becomes of the lease on the workflow."""
+    """On a shared store: the lease action, one of the constants above."""
     effects_held: tuple[str, ...] = ()
     """On a shared store: the effects whose attempt begins where this is committed."""
     counted: bool = True
@@ -157,14 +157,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A page of rows, and where to go on."""
+    """A page of rows, and the cursor of the next page."""
 
     rows: tuple[Row, ...]
     cursor: str | None
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """What a delivery key was used for."""
+    """The recorded use of a delivery key."""
 
     version: int
     to_state: str

@@ -1,7 +1,7 @@
-"""Everything that a machine does outside, recorded and breakable: its steps, undos and effects.
+"""Recording wrappers of the steps, undos and effects of a machine, with injected faults.
 
-An `Act` stands where the function stood. It writes down every call with its idempotency key, and plays the faults that
-a test has ordered for it, in the order they were ordered; then it is the function again.
+An `Act` replaces the function. It records every call with its idempotency key and applies the faults that a test has
+queued for it, in order; without queued faults it calls the function.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Kind = Literal["step", "undo", "effect"]
 
 @dataclass(slots=True)
 class Call:
-    """One attempt of a step, an undo or an effect, as the world outside saw it."""
+    """One attempt of a step, an undo or an effect."""
 
     name: str
     kind: Kind
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with one attempt."""
+    """The fault of one attempt."""
 
     kind: Literal["fail", "lose", "hang", "slow", "crash", "crash after"]
     error: BaseException | None = None
@@ -74,15 +74,15 @@ class Act:
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} of {self.machine!r}"
 
-    async def __call__(self, context: object, *given: object) -> object:
-        """Run the next ordered fault, or the function."""
-        ctx = given[-1]
+    async def __call__(self, context: object, *arguments: object) -> object:
+        """Apply the next queued fault, or call the function."""
+        ctx = arguments[-1]
         assert isinstance(ctx, StepContext)
         at_s = asyncio.get_running_loop().time()
         call = Call(self.name, self.kind, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, context, at_s)
         self.calls.append(call)
         try:
-            answer = await self._played(call, context, *given)
+            answer = await self._played(call, context, *arguments)
         except BaseException as error:
             if call.outcome == "running":
                 call.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -90,10 +90,10 @@ class Act:
         call.outcome = "done"
         return answer
 
-    async def _played(self, call: Call, *given: object) -> object:
+    async def _played(self, call: Call, *arguments: object) -> object:
         fault = self.faults.popleft() if self.faults else None
         if fault is None:
-            return await self._function(*given)
+            return await self._function(*arguments)
         if fault.kind == "fail":
             assert fault.error is not None
             raise fault.error.with_traceback(None)  # One error for all times: each begins its own traceback.
@@ -102,7 +102,7 @@ class Act:
         if fault.kind == "slow":
             await asyncio.sleep(fault.by_s)
         if fault.kind != "crash":
-            answer = await self._function(*given)
+            answer = await self._function(*arguments)
             if fault.kind == "slow":
                 return answer
         if fault.kind == "lose":
@@ -115,7 +115,7 @@ class Act:
 
 
 def acts_of(machines: Iterable[Bound], kill: Callable[[], None]) -> list[Act]:
-    """Put an act in the place of everything that the machines do outside."""
+    """Replace every step, undo and effect of the machines with an act, and return the acts."""
     acts: list[Act] = []
     for bound in machines:
         for name, node in bound.table.steps.items():
@@ -126,10 +126,10 @@ def acts_of(machines: Iterable[Bound], kill: Callable[[], None]) -> list[Act]:
             for undo in node.step.undos:
                 # The undo of a pipeline's step takes no outcome; what the user wrote is inside.
                 inner = inspect.getclosurevars(undo.function).nonlocals.get("function")
-                declared, shown = (
+                declared, label = (
                     (inner, getattr(inner, "__name__", name)) if callable(inner) else (undo.function, undo.name)
                 )
-                act = Act("undo", bound.name, shown, bound.undos[name, undo.name], declared, kill)
+                act = Act("undo", bound.name, label, bound.undos[name, undo.name], declared, kill)
                 bound.undos[name, undo.name] = act
                 acts.append(act)
         for effect in bound.table.declared.effects:
@@ -141,7 +141,7 @@ def acts_of(machines: Iterable[Bound], kill: Callable[[], None]) -> list[Act]:
 
 
 def find_act(acts: Iterable[Act], wanted: object) -> Act:
-    """The act of a step, of an undo's or effect's function, or of a name. Raises BadUsage when there is none."""
+    """Return the act of a step, of an undo's or effect's function, or of a name. Raises BadUsage if not found."""
     acts = list(acts)
     if isinstance(wanted, Step):
         found = [act for act in acts if act.declared == (wanted.machine, wanted.name)]

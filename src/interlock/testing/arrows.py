@@ -1,10 +1,10 @@
-"""Arrows: the transitions of a machine by name, so that what can happen and what has happened can be compared.
+"""Arrows: the transitions of a machine by name, to compare possible transitions with taken ones.
 
 An arrow is one way out of one state: a catch-all is one arrow per state it applies to, a step that gives up is the
-arrow STEP_FAILED, an unwinding that is done is UNWOUND, and a timer is the arrow of the event that it sends. Where a
+arrow STEP_FAILED, a completed unwinding is UNWOUND, and a timer is the arrow of the event that it sends. Where a
 pipeline goes straight to its failure because nothing has to be undone, that is an arrow of its own.
 
-The odd choice: guards are told apart by name, so a second guard of the same name on the same state and event (two
+The odd choice: guards are distinguished by name, so a second guard of the same name on the same state and event (two
 lambdas, say) is called `name#2`.
 """
 
@@ -41,19 +41,19 @@ class Compiled(Protocol):
 
 
 def transitions(machine: Compiled) -> frozenset[Arrow]:
-    """Every transition that the machine can take: the whole that transition coverage is measured against."""
+    """Return every transition that the machine can take: the total of transition coverage."""
     return frozenset(arrows_of(machine.compiled))
 
 
 def arrows_of(table: Table) -> tuple[Arrow, ...]:
-    """The same in declared order, the initial state first."""
+    """Return every transition in declared order, the initial state first."""
     ends = Ends(table)
     nodes = sorted(table.nodes.values(), key=lambda node: node is not table.initial)
     return tuple(dict.fromkeys(arrow for node in nodes for arrow in _out_of(node, ends)))
 
 
 def guard_label(moves: tuple[Transition, ...], taken: Transition) -> str | None:
-    """The name of the guard that let this one of the moves pass; the second of the same name is `name#2`."""
+    """Return the guard's name of the taken transition; the second guard of the same name is `name#2`."""
     name = taken.guard_name
     if name is None:
         return None

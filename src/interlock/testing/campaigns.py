@@ -1,7 +1,7 @@
-"""Many seeds on all processors, and what came of them: a simulation that exercised nothing proves nothing.
+"""Campaigns: many seeds of a simulation on all processors, with counts of what they exercised.
 
-Seeds are independent of each other, so they are dealt out in small portions. The first portion in which a seed fails
-ends the campaign: its story is what one wants to read.
+Seeds are independent, so they are distributed in small portions. The first portion with a failing seed ends the
+campaign.
 """
 
 import os
@@ -19,16 +19,16 @@ PORTION = 20
 SEEDS_MAX = 10_000_000
 
 Watcher = Callable[[int], None]
-"""Told how many seeds more are done."""
+"""Called with the number of seeds that were completed since the last call."""
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     complaints: tuple[str, ...]
     story: tuple[str, ...]
-    """The lines that matter when something is wrong; empty otherwise."""
+    """The relevant lines of a failure; empty otherwise."""
     counts: dict[str, int]
     faults: dict[str, int]
     command: str = "lanes"
@@ -36,12 +36,12 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def repeat(self) -> str:
-        """The command that tells the story again."""
+        """The command that repeats the seed."""
         return f"interlock simulate {self.command} --seeds 1 --from {self.seed}"
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of many seeds."""
+    """The result of many seeds."""
 
     first: int
     seeds: int
@@ -59,7 +59,7 @@ Portion = Callable[[range], list[Simulated]]
 def gather(
     run: Portion, first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None
 ) -> Campaign:
-    """Run so many seeds, beginning with `first`. Raises BadUsage for numbers that make no sense."""
+    """Run `seeds` seeds, beginning with `first`. Raises BadUsage for numbers out of range."""
     refuse_numbers(("seeds", seeds, 1, SEEDS_MAX), ("from", first, 0, 2**53))
     portions = [range(start, min(start + PORTION, first + seeds)) for start in range(first, first + seeds, PORTION)]
     began_s = time.perf_counter()
@@ -87,9 +87,9 @@ def gather(
     )
 
 
-def refuse_numbers(*given: tuple[str, int | None, int, int]) -> None:
+def refuse_numbers(*options: tuple[str, int | None, int, int]) -> None:
     """Raise BadUsage for the first option, as (name, value, least, most), that is out of its range."""
-    for name, value, least, most in given:
+    for name, value, least, most in options:
         if value is not None and not least <= value <= most:
             raise BadUsage(f"--{name} is {value:,}.", fix=f"Give a number from {least} to {most:,}.")
 
@@ -100,7 +100,7 @@ def _results(run: Portion, portions: Sequence[range], workers: int) -> Iterator[
         for portion in portions:
             yield run(portion)
         return
-    # Not forked: a copy of a process with threads has locks that nobody will ever release.
+    # Spawned, not forked: a forked copy of a process with threads may keep locks locked for ever.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
         for future in as_completed([pool.submit(run, portion) for portion in portions]):

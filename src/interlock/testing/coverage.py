@@ -1,11 +1,11 @@
 """Transition coverage: which transitions of which machines were taken while it was measured.
 
-Lines of code say little about a machine: one `on(...)` may be ten transitions. `measure()` counts the transitions
-themselves, in every thread of this process, whoever takes them: a test by hand, an engine, a random walk.
+Line coverage says little about a machine: one `on(...)` may be ten transitions. `measure()` counts the transitions
+themselves, in every thread of this process: those of a test, of an engine and of a random walk.
 
 The odd choice: measuring replaces functions of `interlock.core.decide` while at least one measurement is open, and
-puts the originals back after the last. So deciding costs nothing when nobody measures. Machines are told apart by name
-and by the line that declares them, and no machine is kept alive by having been measured.
+restores the originals after the last. So decisions cost nothing without a measurement. A machine is identified by its
+name and the line that declares it. A measurement keeps no reference to a machine.
 """
 
 from collections.abc import Generator, Iterable
@@ -23,7 +23,7 @@ from interlock.testing.arrows import Arrow, Compiled, arrows_of, guard_label
 
 
 class MachineCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken of one machine. All arrows are in declared order."""
+    """The taken transitions of one machine. All arrows are in declared order."""
 
     machine: str
     location: str
@@ -74,13 +74,13 @@ class TransitionCoverage:
                 continue
             if arrow not in marks:
                 marks = self._learn(table)
-            # A snapshot made by hand can move in ways that no workflow can: those are not of the machine.
+            # A snapshot made by hand can take transitions that no workflow can: those do not count.
             if arrow in marks:
                 with self._lock:
                     marks[arrow] = True
 
     def merge(self, other: "TransitionCoverage") -> None:
-        """Add what another measurement saw, in another process for example."""
+        """Add another measurement, of another process for example."""
         for machine in other.machines:
             self._add(machine)
 
@@ -99,13 +99,13 @@ class TransitionCoverage:
             )
 
     def of(self, machine: Compiled) -> MachineCoverage:
-        """What was taken of this machine, nothing included."""
+        """Return the coverage of this machine, also when nothing was taken."""
         self.expect(machine)
         name, location = _identity(machine.compiled)
         return next(each for each in self.machines if (each.machine, each.location) == (name, location))
 
     def only(self, *machines: Compiled) -> "TransitionCoverage":
-        """The same measurement, of these machines alone."""
+        """Return the same measurement, restricted to these machines."""
         return TransitionCoverage(self.of(machine) for machine in machines)
 
     @property
@@ -125,7 +125,7 @@ class TransitionCoverage:
         return _percent(sum(len(each.taken) for each in machines), sum(each.total for each in machines))
 
     def text(self) -> str:
-        """The report for people: a line per machine, and below it the transitions never taken."""
+        """Return the report as text: a line per machine, and below it the transitions never taken."""
         machines = self.machines
         names = [each.machine for each in machines]
         lines: list[str] = []
@@ -160,7 +160,7 @@ class TransitionCoverage:
 
 
 def coverage_from_json(data: bytes) -> TransitionCoverage:
-    """The measurement that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
+    """Decode the measurement that `to_json` wrote. Raises `msgspec.ValidationError` on anything else."""
     return TransitionCoverage(msgspec.json.decode(data, type=tuple[MachineCoverage, ...]))
 
 
@@ -200,7 +200,7 @@ _measuring: tuple[TransitionCoverage, ...] = ()
 
 
 def _open(coverage: TransitionCoverage) -> None:
-    global _measuring  # noqa: PLW0603 -- what is replaced belongs to the process, and so does who measures.
+    global _measuring  # noqa: PLW0603 -- the replaced functions belong to the process, and so do the measurements.
     with _opening:
         _measuring = (*_measuring, coverage)
         for name, function in _WATCHED.items():

@@ -1,9 +1,9 @@
-"""Exploring a machine: where it can get to, by which events, and where it cannot.
+"""Exploration of a machine: its reachable states, the events that lead there, and its unreachable states.
 
-`explore(machine)` reads the graph and asks no guard: what may happen in principle, step failures, unwinding and timers
-included. `explore(machine, samples=[...], context=...)` tries the samples for real and is described in `trial`.
+`explore(machine)` reads the graph and evaluates no guard; it includes step failures, unwinding and timers.
+`explore(machine, samples=[...], context=...)` applies the samples and is described in `trial`.
 
-The invariant: no exploration is unbounded, and none is cut short in silence.
+The invariant: every exploration is bounded, and reaching a bound is reported.
 """
 
 from collections import deque
@@ -18,24 +18,24 @@ from interlock.testing.arrows import Arrow, arrows_of
 from interlock.testing.trial import TRIAL_DEPTH, Trial, try_samples
 
 PATH_DEPTH = 8
-"""How many transitions a path of `Exploration.paths` has at most, unless told otherwise."""
+"""The default maximum length of a path of `Exploration.paths`, in transitions."""
 
 PATHS_MAX = 100_000
-"""How many paths one call of `Exploration.paths` yields before it raises LimitReached."""
+"""The number of paths that `Exploration.paths` yields before it raises LimitReached."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exploration(Generic[StateT]):
-    """Where the graph of a machine leads, guards not asked."""
+    """The reachable states of a machine's graph, without evaluating guards."""
 
     machine: str
     initial: StateT
     arrows: tuple[Arrow, ...]
     """Every transition, in declared order."""
     shortest: Mapping[StateT, tuple[str, ...]]
-    """State -> the names of the events on a shortest way there; the initial state needs none."""
+    """State -> the names of the events on a shortest path there; empty for the initial state."""
     unreached: tuple[StateT, ...]
-    """States that no way leads to."""
+    """States without a path to them."""
     depth: int = PATH_DEPTH
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class Exploration(Generic[StateT]):
         return f"<Exploration of {self.machine!r}: {len(self.shortest)} of {total} states reached>"
 
     def paths(self, depth: int | None = None, *, paths_max: int = PATHS_MAX) -> Iterator[tuple[Arrow, ...]]:
-        """Every way through the machine: to a state without exit, or of `depth` transitions.
+        """Yield every path through the machine, up to a state without exit or of `depth` transitions.
 
         Raises LimitReached when there are more than `paths_max`; `itertools.islice` takes a few of many.
         """
@@ -67,7 +67,7 @@ class Exploration(Generic[StateT]):
             yield path
 
     def text(self) -> str:
-        """The report for people: every state with a shortest way to it."""
+        """Return the report as text: every state with a shortest path to it."""
         lines = [f"{self.machine}: {len(self.arrows)} transitions, {len(self.shortest)} states reached"]
         width = max(len(state.value) for state in self.shortest)
         lines += [
@@ -90,10 +90,10 @@ def explore(
     samples: Sequence[EventT] | None = None,
     context: ContextT | None = None,
 ) -> Exploration[StateT] | Trial[StateT, EventT]:
-    """Find out where a machine can get to.
+    """Find the reachable states of a machine.
 
-    Without samples: by its graph, guards not asked; `depth` is how long a path of `paths()` may be. With sample events
-    and a starting context: by applying them, guards asked; `depth` is how many moves in a row are tried.
+    Without samples: by its graph, without guards; `depth` is the maximum length of a path of `paths()`. With sample
+    events and a starting context: by applying them, with guards; `depth` is the maximum number of moves in a row.
     """
     if samples is None and context is None:
         return _graph(machine, PATH_DEPTH if depth is None else depth)

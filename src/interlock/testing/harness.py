@@ -49,7 +49,7 @@ OtherEventT = TypeVar("OtherEventT", bound=Event)
 ResultT = TypeVar("ResultT")
 
 DRAIN_S = 3_600.0
-"""Virtual seconds that `drain` lets pass by itself before it says that this never ends."""
+"""Virtual seconds after which `drain` raises AssertionError by default."""
 
 
 class Harness(Generic[StateT, ContextT, EventT]):
@@ -97,7 +97,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the engine as a program would; after a failure just drop it, so that the failure is what is seen."""
+        """Close the engine as a program would; after a failure just drop it, so that the failure is reported."""
         del error, trace
         loop = self._virtual()
         try:
@@ -105,19 +105,19 @@ class Harness(Generic[StateT, ContextT, EventT]):
                 self._close()
             elif self._memory is None and self._life is not None:
                 loop.abandon()
-                loop.run(_held(loop, self._life.store))
+                loop.run(_close_held(loop, self._life.store))
         finally:
             self._open = None
             loop.leave()
 
     async def __aenter__(self) -> "Harness[StateT, ContextT, EventT]":
-        """The same, for those who write `async with`."""
+        """Open the engine, for `async with`."""
         return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The same."""
+        """Close the engine, for `async with`."""
         self.__exit__(kind, error, trace)
 
     @property
@@ -127,7 +127,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
 
     @property
     def now(self) -> datetime:
-        """What time it is."""
+        """The current virtual time."""
         return self.clock.now()
 
     # --- what a program does -----------------------------------------------------------------------------------------
@@ -145,27 +145,27 @@ class Harness(Generic[StateT, ContextT, EventT]):
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[StateT]:
-        """Send an event. What it sets going runs when time passes: see `drain`."""
+        """Send an event. The steps and effects that it starts run when time passes: see `drain`."""
         sent = self.engine.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
         return cast("Moved[StateT]", self.run(sent))
 
     def view(self, workflow: str) -> View[StateT, ContextT]:
-        """The workflow as it is durable."""
+        """Return the durable view of the workflow."""
         return cast("View[StateT, ContextT]", self.run(self.engine.get(workflow)))
 
     def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
-        """Everything that happened to the workflow."""
+        """Return the history of the workflow."""
         return cast("list[HistoryRow[StateT, ContextT]]", self.run(self.engine.history(workflow)))
 
     def of(
         self, machine: "Machine[OtherStateT, OtherContextT, OtherEventT]"
     ) -> "Tested[OtherStateT, OtherContextT, OtherEventT]":
-        """The same calls for another machine of this harness."""
+        """Return the same calls for another machine of this harness."""
         self.engine.of(machine)  # Raises for a machine that was not given.
         return Tested(machine, lambda: self.engine, self.run)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """What gave up and waits for a person."""
+        """Return all dead letters."""
         return self.run(self.engine.dead_letters())
 
     def run(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -189,8 +189,8 @@ class Harness(Generic[StateT, ContextT, EventT]):
     def drain(self, *, for_s: float = 0.0, within_s: float = DRAIN_S) -> None:
         """Run until nothing is left to do: steps, retries, undos and effects, skipping the time between them.
 
-        Timers of the machines that are not due by then stay set; `for_s` lets so much time pass first. Raises
-        AssertionError, and says what is still owed, when there is more to do after `within_s` of virtual time.
+        Timers of the machines that are not due by then stay set; `for_s` lets that much time pass first. Raises
+        AssertionError with the pending work when there is more to do after `within_s` of virtual time.
         """
         __tracebackhide__ = True
         if for_s:
@@ -202,7 +202,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
             self._take_over()
 
     def advance(self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> None:
-        """Let exactly so much time pass, with everything that happens in it."""
+        """Let exactly this much time pass, and run everything that is due in it."""
         end_s = self.clock.now_s + seconds + 60 * (minutes + 60 * (hours + 24 * days))
         while self.clock.now_s < end_s:
             self._virtual().pass_until(end_s)
@@ -211,27 +211,27 @@ class Harness(Generic[StateT, ContextT, EventT]):
     # --- what goes wrong ---------------------------------------------------------------------------------------------
 
     def fail(self, step: object, error: BaseException, *, times: int = 1) -> None:
-        """The next attempts raise the error, and do nothing."""
+        """Let the next attempts raise the error without doing anything."""
         self._order(step, Fault("fail", error), times)
 
     def lose(self, step: object, error: BaseException | None = None, *, times: int = 1) -> None:
-        """The next attempts do their work, and then raise: the answer is lost on the way."""
+        """Let the next attempts do their work and then raise, as if the answer was lost."""
         self._order(step, Fault("lose", error or ConnectionError("the answer was lost")), times)
 
     def hang(self, step: object, *, times: int = 1) -> None:
-        """The next attempts do nothing and say nothing, until their time is over."""
+        """Let the next attempts hang until their timeout."""
         self._order(step, Fault("hang"), times)
 
     def slow(self, step: object, *, by_s: float, times: int = 1) -> None:
-        """The next attempts take so much longer."""
+        """Delay the next attempts by `by_s`."""
         self._order(step, Fault("slow", by_s=by_s), times)
 
     def crash_in(self, step: object, *, after: bool = False, times: int = 1) -> None:
-        """The next attempts kill the engine: before they do their work, or right after it."""
+        """Let the next attempts kill the engine, before they do their work or right after it."""
         self._order(step, Fault("crash after" if after else "crash"), times)
 
     def crash(self, *, down_s: float = 0.0) -> None:
-        """Kill the engine now, and open the next one on the same store after so much time."""
+        """Kill the engine now, and open the next one on the same store after `down_s`."""
         self._kill()
         self._take_over(down_s)
 
@@ -250,11 +250,11 @@ class Harness(Generic[StateT, ContextT, EventT]):
         return list(find_act(self._acts, step).calls)
 
     def calls(self, step: object) -> int:
-        """How often it was called."""
+        """Return the number of calls."""
         return len(find_act(self._acts, step).calls)
 
     def keys(self, step: object) -> list[str]:
-        """The different idempotency keys that it was called with: one per run, however many attempts it took."""
+        """Return the distinct idempotency keys of the calls: one per run, for any number of attempts."""
         return list({call.key: None for call in find_act(self._acts, step).calls})
 
     def assert_history(self, workflow: str, *expected: str | type[Event] | Enum) -> None:
@@ -267,7 +267,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Open the next engine; one that is killed while it takes up its work is followed by another."""
+        """Open the next engine; repeat when it is killed during its recovery."""
         loop = self._virtual()
         while True:
             store = self._memory or loop.run(self._opened())
@@ -299,7 +299,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         try:
             loop.run_forever()
             if not task.done():
-                loop.settle()  # What was answered before the end is still heard.
+                loop.settle()  # Deliver the results that were ready before the kill.
         except BaseException:
             task.cancel()
             loop.settle()
@@ -315,7 +315,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         self._life.end()
 
     def _close(self) -> None:
-        """Close the engine; one that is killed on the way is as gone."""
+        """Close the engine; a kill during the close counts as closed."""
         closing = self._awaited(self.engine.close())
         if closing.done():
             closing.result()
@@ -331,10 +331,10 @@ class Harness(Generic[StateT, ContextT, EventT]):
         loop = self._virtual()
         loop.abandon()
         if self._memory is None:
-            loop.run(_held(loop, life.store))
+            loop.run(_close_held(loop, life.store))
 
     def _pending(self) -> Pending | None:
-        """Return what is left to do. The engine may be killed during the look; then the next one is asked."""
+        """Return the pending work. If the engine is killed meanwhile, ask the next one."""
         while True:
             self._virtual().settle()
             self._take_over()
@@ -358,7 +358,7 @@ class Harness(Generic[StateT, ContextT, EventT]):
         return self._open
 
 
-async def _held(loop: VirtualLoop, store: Store) -> None:
+async def _close_held(loop: VirtualLoop, store: Store) -> None:
     with loop.holding():
         await store.close()
 

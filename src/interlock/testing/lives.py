@@ -1,8 +1,8 @@
-"""One life of an engine on a store that outlives it: how tests and simulations kill an engine and open the next.
+"""Lives of an engine on a store that outlives them: how tests and simulations kill an engine and open the next.
 
-A `Life` is the store as one engine sees it. When the life ends, whatever the engine still asks is never answered: what
-was committed stays, what was not is lost, and nobody is told anything any more. The store itself goes on, and the next
-life finds it as the last one left it.
+A `Life` wraps the store for one engine. When the life ends, its pending and later calls never return: committed
+changes stay, uncommitted ones are lost, and no caller gets an answer. The next life finds the store as the last one
+left it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Life:
-    """A store, until this life ends."""
+    """A store whose calls return only until this life ends."""
 
     def __init__(self, store: Store, loop: VirtualLoop, *, keep: bool) -> None:
         self.store = store
@@ -43,68 +43,68 @@ class Life:
         self.pruning = _Pruning(self)
 
     def end(self) -> None:
-        """The process dies now."""
+        """Kill the life: its calls never return from now on."""
         self.dead = True
         if self._loop.is_running():
             self._loop.stop()
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
         """As the store."""
-        return await self.asked(lambda: self.store.load(ids))
+        return await self.call_store(lambda: self.store.load(ids))
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
         """As the store."""
-        return await self.asked(lambda: self.store.commit(changes))
+        return await self.call_store(lambda: self.store.commit(changes))
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
         """As the store."""
-        return await self.asked(lambda: self.store.delivered(keys))
+        return await self.call_store(lambda: self.store.delivered(keys))
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
         """As the store."""
-        return await self.asked(lambda: self.store.history(workflow, after=after, limit=limit))
+        return await self.call_store(lambda: self.store.history(workflow, after=after, limit=limit))
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
         """As the store."""
-        return await self.asked(lambda: self.store.find(machine, state, after=after, limit=limit))
+        return await self.call_store(lambda: self.store.find(machine, state, after=after, limit=limit))
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
         """As the store."""
-        return await self.asked(lambda: self.store.stalled(machine, before_us, limit=limit))
+        return await self.call_store(lambda: self.store.stalled(machine, before_us, limit=limit))
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
         """As the store."""
-        return await self.asked(lambda: self.store.effects(after=after, limit=limit))
+        return await self.call_store(lambda: self.store.effects(after=after, limit=limit))
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
         """As the store."""
-        return await self.asked(lambda: self.store.letters(kind, after=after, limit=limit))
+        return await self.call_store(lambda: self.store.letters(kind, after=after, limit=limit))
 
     async def living(self) -> dict[tuple[str, int, str], int]:
         """As the store."""
-        return await self.asked(self.store.living)
+        return await self.call_store(self.store.living)
 
     async def note(self, name: str, text: str) -> None:
         """As the store."""
-        await self.asked(lambda: self.store.note(name, text))
+        await self.call_store(lambda: self.store.note(name, text))
 
     async def noted(self) -> dict[str, str]:
         """As the store."""
-        return await self.asked(self.store.noted)
+        return await self.call_store(self.store.noted)
 
     def now_us(self) -> int:
         """As the store."""
         return self.store.now_us()
 
     async def close(self) -> None:
-        """Give the store up; one in memory is kept for the next life."""
+        """Close the store; a store in memory is kept for the next life."""
         if not self._keep:
-            await self.asked(self.store.close)
+            await self.call_store(self.store.close)
 
-    async def asked(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """What the store answers, if this life is there to hear it."""
+    async def call_store(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Await a call of the store; never return if this life has ended."""
         if self.dead:
             await never()
         # A store with threads answers in its own time, and no virtual time passes meanwhile.
@@ -123,32 +123,32 @@ class _Leases:
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
         """As the store."""
-        return await self._life.asked(lambda: self._life.store.leases.acquire(name, owner, lease_s))
+        return await self._life.call_store(lambda: self._life.store.leases.acquire(name, owner, lease_s))
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
         """As the store."""
-        return await self._life.asked(lambda: self._life.store.leases.renew(name, token, lease_s))
+        return await self._life.call_store(lambda: self._life.store.leases.renew(name, token, lease_s))
 
     async def release(self, name: str, token: int) -> bool:
         """As the store."""
-        return await self._life.asked(lambda: self._life.store.leases.release(name, token))
+        return await self._life.call_store(lambda: self._life.store.leases.release(name, token))
 
 
 class _Pruning:
-    """The way out of the store, as one life sees it."""
+    """The store's pruning, as one life sees it."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
 
     async def batch(self, old: Old, *, after: Cursor | None, limit: int, dry_run: bool = False) -> Batch:
         """As the store."""
-        return await self._life.asked(
+        return await self._life.call_store(
             lambda: self._life.store.pruning.batch(old, after=after, limit=limit, dry_run=dry_run)
         )
 
 
 async def never() -> None:
-    """Wait for something that does not come."""
+    """Wait for ever."""
     await asyncio.get_running_loop().create_future()
 
 
@@ -165,11 +165,11 @@ async def open_on(
     worker: bool = True,
     dependencies: Iterable[Dependency] = (),
 ) -> tuple[Engine, Inside]:
-    """Open an engine on a store that is open, as `Engine.open` does on an address."""
+    """Open an engine on an open store, as `Engine.open` does on a URL."""
     subscribers = Subscribers()
     for observer in observers:
         subscribers.subscribe(observer)
-    given = Given(
+    config = Given(
         settings=settings or EngineSettings(),
         admission=admission or Admission(),
         clock=clock,
@@ -180,8 +180,8 @@ async def open_on(
         worker=worker,
         dependencies=tuple(dependencies),
     )
-    inside = Inside(store, dict(machines), given)
-    # Nobody sets a virtual clock: a long wait is one wait, and a year is a few turns of the event loop.
+    inside = Inside(store, dict(machines), config)
+    # A virtual clock is never set back, so a long wait is one wait, and a year takes a few turns of the event loop.
     inside.wakes.look_at_least_every_s = float("inf")
     engine = Engine(inside)
     try:

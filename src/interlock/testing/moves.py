@@ -1,8 +1,8 @@
-"""Moves: everything that can move a machine, tried by hand and without an engine.
+"""Moves: everything that can move a machine, played without an engine.
 
 `Machine.apply` takes events. An engine also reports that a step was begun, its result (which can be undone later), a
-step that gave up and an unwinding that is done; `play` takes those too and does what an engine would do, so that
-tests, exploration and random walks reach the states behind a failure.
+step that gave up and a completed unwinding. `play` takes those too and decides as an engine would, so that tests,
+exploration and random walks reach the states after a failure.
 """
 
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ Move: TypeAlias = AnyEventT | StepFailure | Unwound | Attempted
 def play(
     machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[StateT, ContextT], move: Move[EventT]
 ) -> Decision[StateT, ContextT]:
-    """What an engine would decide on the move. Raises the refusal, as `Machine.decide` does.
+    """Return the engine's decision on the move. Raises the refusal, as `Machine.decide` does.
 
-    An event that the state's step returns, or has an undo for, counts as the step's result: from then on it is there to
-    be undone. A failure must name the step of the state; another name raises InvalidPayload.
+    An event that the state's step returns, or has an undo for, counts as the step's result: an unwinding undoes it.
+    A failure must name the step of the state; another name raises InvalidPayload.
     """
     table = machine.compiled
     node = decide.known(table, snapshot.state)
@@ -70,7 +70,7 @@ def play(
 
 
 def name_of_move(move: Event | StepFailure | Unwound | Attempted) -> str:
-    """The name that history gives to the move: the event's wire name, STEP_FAILED or UNWOUND; or ATTEMPTED."""
+    """Return the move's name in history: the event's wire name, STEP_FAILED or UNWOUND; or ATTEMPTED."""
     if isinstance(move, Attempted):
         return ATTEMPTED
     if isinstance(move, StepFailure):
@@ -80,22 +80,22 @@ def name_of_move(move: Event | StepFailure | Unwound | Attempted) -> str:
     return wire_name(type(move))
 
 
-def told(allowed: Allowed[StateT]) -> str:
-    """One allowed transition for people: `SUBMIT [has_items] -> paid`."""
+def allowed_text(allowed: Allowed[StateT]) -> str:
+    """Return one allowed transition as text: `SUBMIT [has_items] -> paid`."""
     guards = f" [{', '.join(allowed.guards)}]" if allowed.guards else ""
     return f"{allowed.event}{guards} -> {allowed.to.value}"
 
 
 def _is_result(step: StepDeclaration, event: type[Event]) -> bool:
-    # A step without a return annotation is known by what it undoes. Its other events are taken for somebody else's: as
-    # results they would leave nothing to undo, and an attempt that a Cancel interrupts would be forgotten (G5).
+    # Without a return annotation only the events with an undo count as results. Other events are taken for a client's:
+    # as results they would leave nothing to undo, and an attempt that a Cancel interrupts would be forgotten (G5).
     return event in step.returns or any(event is undo.event for undo in step.undos)
 
 
-def _other_step(machine: str, node: Node, step: str, given: str) -> InvalidPayload:
+def _other_step(machine: str, node: Node, step: str, failed: str) -> InvalidPayload:
     return InvalidPayload(
-        f"{machine}: step {shown(given)} cannot fail in state {node.name!r}, whose step is {step!r}."
-        f"{suggestion(given, [step])}",
+        f"{machine}: step {shown(failed)} cannot fail in state {node.name!r}, whose step is {step!r}."
+        f"{suggestion(failed, [step])}",
         why="Only the step of the state that a workflow is in can give up there.",
         fix=f"Write StepFailure(step={step!r}, ...), or move to the state of the step that is meant.",
     )

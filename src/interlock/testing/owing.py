@@ -1,6 +1,6 @@
-"""What a store still owes its workflows: whether there is anything left to do, and a text that says what.
+"""The pending work of a store: steps, undos, effects and running attempts, as data and as text.
 
-It asks the store and not the engine's memory: what the store does not know of would be lost with the next crash.
+It asks the store, not the engine's memory: work that is only in memory would be lost with the next crash.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ SHOWN_MAX = 10
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """Something is left to do."""
+    """The work that is left to do."""
 
     running: int
     """Attempts that are under way."""
     workflows: tuple[str, ...]
-    """Those that have a step or an undo to run, each with where it stands."""
+    """Workflows with a step or an undo to run, each with its state and version."""
     effects: tuple[OwedEffect, ...]
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 async def pending(store: Store, inside: Inside, machines: Mapping[str, Bound]) -> Pending | None:
-    """What is left to do, but for timers of the machines and what waits for a person; None when that is nothing."""
+    """Return the pending work without timers of the machines and dead letters; None when there is nothing to do."""
     workflows: list[str] = []
     for bound in machines.values():
         for node in bound.table.nodes.values():

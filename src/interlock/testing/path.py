@@ -1,6 +1,6 @@
-"""`assert_path`: a whole story of a workflow in one assertion, readable when it fails.
+"""`assert_path`: a sequence of moves of a workflow in one assertion.
 
-The message shows the way as far as it went, the move that did not work, why, and what would have been allowed there.
+The failure message shows the path so far, the refused move, the reason, and the allowed transitions.
 """
 
 from typing import cast
@@ -8,7 +8,7 @@ from typing import cast
 from interlock.core.machine import EventT, Machine
 from interlock.core.values import ContextT, Snapshot, StateT
 from interlock.errors import InterlockError, Refusal
-from interlock.testing.moves import Move, name_of_move, play, told
+from interlock.testing.moves import Move, allowed_text, name_of_move, play
 
 
 def assert_path(
@@ -37,7 +37,7 @@ def assert_path(
             error.add_note("\n".join(["The way to it:", *story, f"    {move!r}"]))
             raise
         story.append(f"    {move!r}")
-        # An unwinding that has nothing to undo is over at once: the state in between is shown too.
+        # An unwinding with nothing to undo ends in the same decision: the state in between is shown too.
         story += [f"  {record.to_state.value}" for record in decision.records]
         snapshot = decision.snapshot
     if ends_in is not None and snapshot.state is not ends_in:
@@ -51,4 +51,4 @@ def _allowed(machine: Machine[StateT, ContextT, EventT], snapshot: Snapshot[Stat
     allowed = machine.allowed(snapshot)
     if not allowed:
         return f"nothing is allowed from {snapshot.state.value!r}"
-    return "\n".join(["allowed from here:", *(f"  {told(each)}" for each in allowed)])
+    return "\n".join(["allowed from here:", *(f"  {allowed_text(each)}" for each in allowed)])

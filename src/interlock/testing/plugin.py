@@ -1,4 +1,4 @@
-"""The pytest plugin: `--transition-coverage` tells which transitions no test has ever taken.
+"""The pytest plugin: `--transition-coverage` reports the transitions that no test has taken.
 
 pytest loads it by its entry point in every project that has Interlock installed, so it does nothing at all until one
 of its options is given, but for one thing: breakers belong to the process, so every test begins with all of them
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start measuring, if asked to."""
+    """Start the measurement if an option requests it."""
     fail_under: float | None = config.getoption("--transition-coverage-fail-under")
     machines: list[str] = config.getoption("--transition-coverage-machine") or []
     if config.getoption("--transition-coverage") or fail_under is not None or machines:
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _interlock_breakers_closed() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Every test begins with all breakers closed. Nothing is loaded for it: without an engine there are none."""
+    """Close all breakers before every test. The module is not imported for it: without an engine no breaker exists."""
     outlets = sys.modules.get(OUTLETS)
     if outlets is not None:
         outlets.forget_outlets()

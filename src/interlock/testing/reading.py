@@ -1,7 +1,6 @@
-"""A history for people, and where it differs from what a test expected.
+"""The comparison of a history with the expected one, as text.
 
-A failing assertion shows the whole history, with a mark on each line that is not as expected: the line before the first
-mark is usually what one wants to know.
+A failing assertion shows the whole history, with a mark on each line that is not as expected.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from interlock.runtime.views import HistoryRow
 def compare_history(
     workflow: str, rows: Sequence[HistoryRow[Any, Any]], expected: Sequence[str | type[Event] | Enum]
 ) -> str:
-    """What is wrong with the history, line by line; empty when it is as expected.
+    """Return the history with its differences marked; empty when it is as expected.
 
     A text is the name of an event, a class is an event, and a member of an Enum is the state that a row led to.
     """
@@ -24,16 +23,16 @@ def compare_history(
     for at in range(max(len(rows), len(expected))):
         row = rows[at] if at < len(rows) else None
         wanted = expected[at] if at < len(expected) else None
-        told = (
+        line = (
             "(nothing)"
             if row is None
             else f"{row.version:>3}  {row.event}: {_text(row.from_state)} → {_text(row.to_state)}"
         )
         if row is not None and wanted is not None and _matches(row, wanted):
-            lines.append(f"    {told}")
+            lines.append(f"    {line}")
             continue
         wrong += 1
-        lines.append(f"  ≠ {told:<50} expected {'nothing more' if wanted is None else _name(wanted)}")
+        lines.append(f"  ≠ {line:<50} expected {'nothing more' if wanted is None else _name(wanted)}")
     if not wrong:
         return ""
     return "\n".join([f"the history of {workflow!r} is not as expected:", *lines])

@@ -1,8 +1,8 @@
 """A lane without a thread: the test decides when a group is gathered, executed, committed and acknowledged.
 
 In production a thread drives the writer; this is the other driver. It runs the same writer, step by step, in the test's
-own thread, so that a seed decides every interleaving: who is in which group, and where the power goes out. What a step
-has not acknowledged, nobody was told.
+own thread, so that a seed decides every interleaving: the members of each group, and the instant of a power cut. A
+client gets no answer before the step that acknowledges it.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ class SteppedLane:
         )
 
     def submit(self, work: Work) -> Work:
-        """Let a work wait for the next group."""
+        """Queue a work for the next group."""
         self.waiting.append(work)
         return work
 
     def gather(self, most: int | None = None) -> int:
-        """Take waiting works into the next group, all or the first `most`; returns how many."""
+        """Take queued works into the next group, all or the first `most`; return their number."""
         assert not self.group, "one group at a time"
         most = min(self.settings.group_commit_max_batch, len(self.waiting) if most is None else most)
         self.group, self.waiting = self.waiting[:most], self.waiting[most:]
@@ -61,12 +61,12 @@ class SteppedLane:
         self._writer.commit()
 
     def acknowledge(self) -> Sequence[Work]:
-        """Tell the works of the committed group: from now on they have their value or their error."""
+        """Set the value or the error of the works of the committed group, and return them."""
         done, self.group = self.group, []
         return done
 
     def run(self) -> Sequence[Work]:
-        """All steps for everything that waits, as one group."""
+        """Run all steps for all queued works, as one group."""
         self.gather()
         self.execute()
         self.commit()

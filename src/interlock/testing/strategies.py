@@ -1,8 +1,8 @@
 """Random walks through a machine, as a Hypothesis strategy.
 
-A walk begins with a context and makes moves that exist where it stands: events with payloads drawn from their types,
-steps that give up, unwindings that end. A guard that says no is written down and the walk goes on. A property over
-walks ("no walk ever ships an unpaid order") finds the sequences nobody thought of, and shrinks them to the shortest.
+A walk begins with a context and makes moves that exist in its state: events with payloads drawn from their types,
+steps that give up, unwindings that end. A refusal of a guard is recorded and the walk continues. A property over
+walks ("no walk ever ships an unpaid order") finds unexpected sequences, and shrinks them to the shortest.
 
 The odd choice: fields with a default are drawn too, where their type can be. A default that is new each time (an id)
 would make an example that cannot be repeated.
@@ -35,20 +35,20 @@ except ModuleNotFoundError as error:
     raise missing_extra(__name__, "hypothesis") from error
 
 WALK_LENGTH_MAX = 20
-"""How many moves a walk makes at most, unless told otherwise."""
+"""The default maximum length of a walk, in moves."""
 
 ONE_STOPS_OF = 50
-"""About one of so many moves is not made, and ends the walk early."""
+"""A walk ends early at each move with a probability of about one in this number."""
 
 TOWARDS_GOAL_OF_TEN = 8
-"""So many moves of ten lead nearer to the state that the walk wants to see."""
+"""Moves of ten that lead nearer to the walk's goal state."""
 
 STRAYS_OF_TEN = 2
-"""With `strays=True`, so many moves of ten are events that have no transition where the walk stands."""
+"""With `strays=True`: moves of ten that are events without a transition in the current state."""
 
 
 class WalkStep(NamedTuple, Generic[EventT]):
-    """One move of a walk, and the refusal when the machine said no."""
+    """One move of a walk, and its refusal, if any."""
 
     event: Move[EventT]
     refusal: Refusal | None = None
@@ -63,7 +63,7 @@ class Walk(msgspec.Struct, Generic[StateT, ContextT, EventT], frozen=True):
 
     @property
     def end(self) -> Snapshot[StateT, ContextT]:
-        """Where the walk ended."""
+        """The last snapshot."""
         return self.snapshots[-1]
 
     @property
@@ -76,7 +76,7 @@ class Walk(msgspec.Struct, Generic[StateT, ContextT, EventT], frozen=True):
 
 
 def story(machine: str, snapshots: Sequence[Snapshot[StateT, ContextT]], steps: Sequence[WalkStep[EventT]]) -> str:
-    """The walk as a story: a line per move, and what it changed in the context."""
+    """Return the walk as text: a line per move, with its changes of the context."""
     lines = [f"Walk of {machine!r}:", f"  begins in {snapshots[0].state.value!r} with {snapshots[0].context!r}"]
     for number, (step, before, after) in enumerate(zip(steps, snapshots, snapshots[1:], strict=False), start=1):
         if step.refusal is not None:
@@ -95,7 +95,7 @@ def walks(
     length_max: int = WALK_LENGTH_MAX,
     strays: bool = False,
 ) -> SearchStrategy[Walk[StateT, ContextT, EventT]]:
-    """Walks of up to `length_max` moves, each beginning with `context` (a value, or a strategy for one).
+    """Return a strategy for walks of up to `length_max` moves, starting with `context` (a value or a strategy).
 
     Payloads are drawn from the fields' types; `events` overrides that per event. With `strays`, a walk now and then
     sends an event that has no transition where it stands.
@@ -104,10 +104,10 @@ def walks(
     for event in events or {}:
         if event not in table.events.values():
             raise foreign_event(table, event)
-    given = {**_instances(machine), **cast("dict[type[EventT], SearchStrategy[EventT]]", events or {})}
-    _warm_up(given.values())
+    strategies = {**_instances(machine), **cast("dict[type[EventT], SearchStrategy[EventT]]", events or {})}
+    _warm_up(strategies.values())
     chart = _Chart(table)
-    return _walks(machine, chart, _contexts(machine, context), given, length_max, strays=strays)
+    return _walks(machine, chart, _contexts(machine, context), strategies, length_max, strays=strays)
 
 
 @st.composite
@@ -123,7 +123,7 @@ def _walks(
 ) -> Walk[StateT, ContextT, EventT]:
     snapshots = [machine.begin(draw(contexts))]
     steps: list[WalkStep[EventT]] = []
-    # Left to chance alone most walks would end at once, cancelled. So each has a goal: a state that it wants to see.
+    # Purely random walks would mostly be cancelled after a few moves. So each walk has a goal state.
     distances = draw(st.sampled_from(chart.distances))
     # Asking before each move, instead of for a length beforehand, lets Hypothesis cut any move out of a failing walk.
     while len(steps) < length_max and draw(st.integers(0, ONE_STOPS_OF)) > 0:
@@ -133,7 +133,7 @@ def _walks(
             break
         here = distances.get(known(machine.compiled, snapshot.state), 0)
         nearer = [way for way in ways if any(distances.get(target, here) < here for target in way.targets)]
-        # A guard that has just said no will not be persuaded by asking again: something else has to happen first.
+        # A guard that has just refused would refuse again: another move has to come first.
         stuck = bool(steps) and steps[-1].refusal is not None
         if not nearer or stuck or not _chance(draw, TOWARDS_GOAL_OF_TEN):
             nearer = [way for way in ways for _ in range(chart.weight(way.targets))]
@@ -151,7 +151,7 @@ def _walks(
 
 
 def _warm_up(strategies: Iterable[SearchStrategy[EventT]]) -> None:
-    """Build now what Hypothesis would build in the middle of the first draw.
+    """Build the strategies now, which Hypothesis would do in the first draw.
 
     Its table of all Unicode characters takes a second where it is not cached yet (a fresh clone, a CI runner). As part
     of a draw that would fail the health check `too_slow`, on the very first run and never again.
@@ -176,16 +176,16 @@ def _chance(draw: DrawFn, of_ten: int) -> bool:
 
 
 class _Chart:
-    """What a walk knows of the country: how far every state is from every goal, and how much lies behind it."""
+    """The distances of every state from every goal, and the number of states reachable from each."""
 
     def __init__(self, table: Table) -> None:
         nodes = list(table.nodes.values())
         self.distances = [_distances(table, goal) for goal in nodes]
-        self._states_behind = {node: len(reached_from([node])) for node in nodes}
+        self._states_after = {node: len(reached_from([node])) for node in nodes}
 
     def weight(self, targets: tuple[Node, ...]) -> int:
-        """Where much is still to come is a better place to go than the end."""
-        return max((self._states_behind[target] for target in targets), default=1)
+        """Return the weight of a move: the most states that are reachable after it."""
+        return max((self._states_after[target] for target in targets), default=1)
 
 
 class _Way(NamedTuple, Generic[EventT]):
@@ -220,7 +220,7 @@ def _ways(
 
 
 def _distances(table: Table, goal: Node) -> dict[Node, int]:
-    """How many moves each node is away from the goal; nodes that cannot get there are left out."""
+    """Return the distance of each node from the goal in moves; nodes that cannot reach it are left out."""
     distances = {goal: 0}
     for distance in range(1, len(table.nodes)):
         nearest = [
@@ -244,7 +244,7 @@ def _instances(machine: Machine[StateT, ContextT, EventT]) -> dict[type[EventT],
 
 
 def _instances_of(machine: Machine[StateT, ContextT, EventT], event: type[EventT]) -> SearchStrategy[EventT]:
-    # Deferred: an event whose fields nobody can draw is a mistake only when a walk wants to send it.
+    # Deferred: an event whose fields cannot be drawn is a mistake only when a walk sends it.
     return st.deferred(lambda: _built(event)).filter(lambda drawn: _storable_event(machine, drawn))
 
 

@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Run(Protocol):
-    """Awaits something in virtual time."""
+    """A function that awaits a coroutine in virtual time."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, ResultT], /) -> ResultT:
         """Run it to its end."""
@@ -45,14 +45,14 @@ class Tested(Generic[StateT, ContextT, EventT]):
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[StateT]:
-        """Send an event. What it sets going runs when time passes: see `Harness.drain`."""
+        """Send an event. The steps and effects that it starts run when time passes: see `Harness.drain`."""
         workflows = self._engine().of(self._machine)
         return self._run(workflows.send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version))
 
     def view(self, workflow: str) -> View[StateT, ContextT]:
-        """The workflow as it is durable."""
+        """Return the durable view of the workflow."""
         return self._run(self._engine().of(self._machine).get(workflow))
 
     def history(self, workflow: str) -> list[HistoryRow[StateT, ContextT]]:
-        """Everything that happened to the workflow."""
+        """Return the history of the workflow."""
         return self._run(self._engine().of(self._machine).history(workflow))

@@ -1,11 +1,10 @@
-"""Trying sample events on a machine, breadth first: guards are asked, actions run, contexts compared.
+"""Breadth-first trial of sample events on a machine: it evaluates guards, runs actions and compares contexts.
 
-Every sample is played in every snapshot that can be reached. So are, without being asked for, what a pipeline begins
-with, the events of timers, a step that is begun, a step that gives up (its outcome known or not) and the end of an
-unwinding. Two snapshots are the same when state and encoded context are: a machine whose contexts are finite is
-explored completely.
+Every sample is played in every reachable snapshot. So are the first event of a pipeline, the events of timers, the
+start of a step, a step that gives up (its outcome known or not) and the end of an unwinding. Two snapshots are the same
+when state and encoded context are equal: a machine with finitely many contexts is explored completely.
 
-The invariant: a trial that was cut short says by what (`stopped_by`).
+The invariant: a trial that was cut short names the limit (`stopped_by`).
 """
 
 from collections import deque
@@ -23,39 +22,39 @@ from interlock.testing.coverage import measure
 from interlock.testing.moves import Attempted, Move, Unwound, name_of_move, play
 
 TRIAL_DEPTH = 50
-"""How many moves in a row are tried, unless told otherwise."""
+"""The default maximum number of moves in a row."""
 
 SNAPSHOTS_MAX = 10_000
-"""How many different snapshots a trial looks at before it stops."""
+"""The number of distinct snapshots after which a trial stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem(Generic[StateT, EventT]):
-    """A move that went wrong: a guard or action raised, or made a context that cannot be stored."""
+    """A failed move: a guard or action raised, or made a context that cannot be stored."""
 
     state: StateT
     moves: tuple[Move[EventT], ...]
-    """From the beginning up to and including the move that went wrong."""
+    """The moves from the start up to and including the failed one."""
     error: InterlockError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trial(Generic[StateT, EventT]):
-    """What the samples could do."""
+    """The result of playing the samples."""
 
     machine: str
     reached: Mapping[StateT, tuple[Move[EventT], ...]]
-    """State -> a shortest list of moves that leads there, to be played again."""
+    """State -> a shortest list of moves that leads there."""
     unreached: tuple[StateT, ...]
     taken: tuple[Arrow, ...]
     never_taken: tuple[Arrow, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
-    """Event -> how it was refused: once per state, and per set of guards that said no."""
+    """Event -> its refusals: one per state and set of guards that refused."""
     problems: tuple[Problem[StateT, EventT], ...]
     snapshots: int
-    """How many different snapshots were looked at."""
+    """The number of distinct snapshots."""
     stopped_by: Literal["depth", "snapshots"] | None = None
-    """What cut the trial short, or None when it is complete."""
+    """The limit that cut the trial short, or None when it is complete."""
 
     def __repr__(self) -> str:
         total = len(self.reached) + len(self.unreached)
@@ -66,11 +65,11 @@ class Trial(Generic[StateT, EventT]):
 
     @property
     def complete(self) -> bool:
-        """True when every snapshot that the samples can reach was looked at."""
+        """Whether every snapshot that the samples can reach was visited."""
         return self.stopped_by is None
 
     def text(self) -> str:
-        """The report for people."""
+        """Return the report as text."""
         ending = f", stopped by the limit of {self.stopped_by}" if self.stopped_by else ""
         lines = [f"{self.machine}: {self.snapshots:,} snapshots tried{ending}"]
         width = max(len(state.value) for state in self.reached)
@@ -93,7 +92,7 @@ class Trial(Generic[StateT, EventT]):
 
 @dataclass(slots=True)
 class _Notes(Generic[StateT, EventT]):
-    """What a trial writes down while it goes on."""
+    """The findings of a running trial."""
 
     reached: dict[StateT, tuple[Move[EventT], ...]] = field(default_factory=dict)
     refusals: dict[tuple[str, str, tuple[str, ...]], Refusal] = field(default_factory=dict)
@@ -125,10 +124,10 @@ def try_samples(
     depth: int = TRIAL_DEPTH,
     snapshots_max: int = SNAPSHOTS_MAX,
 ) -> Trial[StateT, EventT]:
-    """Play the samples from `context` on, wherever that leads, and report."""
+    """Play the samples from `context` on, in every reachable snapshot, and return the result."""
     start = machine.begin(context)
     notes: _Notes[StateT, EventT] = _Notes(reached={start.state: ()})
-    seen = {_key(machine, start)}
+    known = {_key(machine, start)}
     waiting: deque[tuple[Snapshot[StateT, ContextT], tuple[Move[EventT], ...]]] = deque([(start, ())])
     with measure(machine) as coverage:
         while waiting:
@@ -149,12 +148,12 @@ def try_samples(
                     continue
                 for record in decision.records:
                     notes.reached.setdefault(record.to_state, moves)
-                if key in seen:
+                if key in known:
                     continue
-                if len(seen) >= snapshots_max:
+                if len(known) >= snapshots_max:
                     notes.stopped_by = "snapshots"
                     continue
-                seen.add(key)
+                known.add(key)
                 waiting.append((decision.snapshot, moves))
     covered = coverage.of(machine)
     states = [cast("StateT", node.state) for node in machine.compiled.nodes.values()]
@@ -166,7 +165,7 @@ def try_samples(
         never_taken=covered.missing,
         refusals=notes.refusals_by_event(),
         problems=tuple(notes.problems.values()),
-        snapshots=len(seen),
+        snapshots=len(known),
         stopped_by=notes.stopped_by,
     )
 

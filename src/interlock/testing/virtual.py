@@ -1,11 +1,11 @@
-"""Virtual time: an event loop whose time jumps to the next timer as soon as nothing is left to do at this moment.
+"""Virtual time: an event loop whose time jumps to the next timer when no callback is ready.
 
 A year passes in as many turns as it has timers. Callbacks run in the order of their times, and those of one time in the
-order they were asked for, so that a run repeats exactly. It is asyncio's own event loop with another selector: what it
-would have waited for is where the time jumps to.
+order they were scheduled, so that a run repeats exactly. It is asyncio's own event loop with another selector: instead
+of waiting for a timeout, time jumps to it.
 
-The invariant: time stands still while anything is ready, and while a thread owes an answer (`holding`). The odd choice:
-it may run inside a test that is itself run by another event loop, which stands still meanwhile.
+The invariant: time stands still while a callback is ready, and while a thread works (`holding`). The odd choice: it may
+run inside a test that is itself run by another event loop, which is blocked meanwhile.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from interlock.errors import InterlockError
 ResultT = TypeVar("ResultT")
 
 EPOCH_S = 1_800_000_000.0
-"""When virtual time begins, for people: 15 January 2027, 08:00 UTC."""
+"""The wall-clock time at which virtual time begins: 15 January 2027, 08:00 UTC."""
 
 TURNS_MAX = 200_000
-"""Turns of the event loop at one moment, after which it is said that this will never end."""
+"""Turns of the event loop without a jump of time, after which it raises Stuck."""
 
 
 class Stuck(InterlockError):
-    """In virtual time nothing more can happen, or it never ends."""
+    """Raised when no event can happen any more in virtual time, or when it never ends."""
 
     code = "stuck"
     default_why = "Time jumps to the next timer by itself, and it cannot jump out of this."
@@ -36,7 +36,7 @@ class Stuck(InterlockError):
 
 
 class VirtualClock:
-    """What time it is, for everybody in the same virtual time. The same as the event loop's."""
+    """The clock of one virtual time; its event loop uses the same time."""
 
     def __init__(self, *, epoch_s: float = EPOCH_S) -> None:
         self._epoch_s = epoch_s
@@ -52,7 +52,7 @@ class VirtualClock:
         return self.now_s
 
     def now(self) -> datetime:
-        """The same as `wall_s`, for people."""
+        """Return `wall_s` as a datetime in UTC."""
         return datetime.fromtimestamp(self.wall_s(), UTC)
 
 
@@ -93,7 +93,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._jumps.limit_s = None
 
     def jump(self, limit_s: float) -> bool:
-        """Let time pass to the next timer and run what it wakes; False when there is none up to the limit."""
+        """Advance time to the next timer and run its callbacks; return False when no timer is due up to the limit."""
         soonest_s = self.next_timer_s()
         if soonest_s is None or soonest_s > limit_s:
             return False
@@ -106,12 +106,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def holding(self) -> Generator[None]:
-        """Time stands still inside: a thread is at work, and what it does takes no virtual time."""
-        self._jumps.held += 1
+        """Stop virtual time inside the block: the work of a thread takes no virtual time."""
+        self._jumps.holders += 1
         try:
             yield
         finally:
-            self._jumps.held -= 1
+            self._jumps.holders -= 1
 
     def abandon(self) -> None:
         """End everything that runs here, as the end of a process would: tasks are cancelled, timers forgotten.
@@ -141,7 +141,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
-        outer = events._get_running_loop()  # noqa: SLF001 -- made for those who implement event loops.
+        outer = events._get_running_loop()  # noqa: SLF001 -- made for implementations of event loops.
         if outer is self:
             raise Stuck(
                 "virtual time was asked to pass from inside of it.",
@@ -159,30 +159,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Jumps(selectors.BaseSelector):
-    """Stands where an event loop waits: instead of waiting, time jumps."""
+    """The selector of a virtual loop: instead of waiting, time jumps."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._clock = loop.clock
         self._real = selectors.DefaultSelector()
         self._turns = 0
-        self.held = 0
+        self.holders = 0
         self.limit_s: float | None = None
-        """Time passes up to here, and then the event loop stops; None: as far as it goes."""
+        """The time at which the event loop stops; None: no limit."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Whatever threads have to say; otherwise let time pass by `timeout`."""
+        """Return ready files of threads; otherwise advance time by `timeout`."""
         ready = self._real.select(0)
         if ready or (timeout is not None and timeout <= 0):
             self._turns += 1
-            if self._turns > TURNS_MAX and not self.held:
+            if self._turns > TURNS_MAX and not self.holders:
                 raise Stuck(f"after {TURNS_MAX:,} turns of the event loop at one moment there was still more to do.")
             return ready
-        if self.held:
+        if self.holders:
             return self._real.select(None)
         self._turns = 0
         if timeout is None and self.limit_s is None:
-            raise Stuck("nothing can happen any more: there is no timer, and nobody who could wake what waits.")
+            raise Stuck("nothing can happen any more: there is no timer, and no task that could wake what waits.")
         target_s = None if timeout is None else self._clock.now_s + timeout
         if target_s is None or (self.limit_s is not None and target_s > self.limit_s):
             target_s = self.limit_s

@@ -1,1 +1,1 @@
-"""The dashboard: a page of hand-written HTML, CSS and JavaScript modules, served as it lies here, without a build."""
+"""The dashboard: hand-written HTML, CSS and JavaScript modules, served without a build."""

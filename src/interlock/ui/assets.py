@@ -1,12 +1,11 @@
-"""The files of the dashboard as answers to HTTP requests, for whichever server mounts them.
+"""The files of the dashboard as answers to HTTP requests, for any server that mounts them.
 
-It knows no framework: `answer` takes a path and the `If-None-Match` header and returns status, headers and body.
-Nothing here needs a key, because nothing here says anything of a workflow; the page asks `/v1` for that, with the
-reader's key.
+It depends on no framework: `answer` takes a path and the `If-None-Match` header and returns status, headers and body.
+The files need no key, because they hold no workflow data; the page requests that from `/v1`, with the viewer's key.
 
-The invariant: a page may run the scripts beside it and talk to the server it came from, and nothing else. The policy
-says so to the browser, and Trusted Types forbid markup made from text. The odd choice is that files are revalidated and
-never kept for a time: modules name each other without a version, and a page must not be half old after an upgrade.
+Invariant: a page may run only the scripts beside it and connect only to its own server. The Content-Security-Policy
+enforces it, and Trusted Types forbid markup made from text. Files are revalidated and never cached for a time: modules
+import each other without a version, and a page must not be half old after an upgrade.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from interlock.core.diagrams.theme import Theme, style_sheet
 
 PAGE = "/"
 PREFIX = "/ui/"
-"""Everything but the page itself lies below this; the page names it relatively, so that it can be mounted anywhere."""
+"""All files but the page itself are below this; the page links relatively, so that it can be mounted anywhere."""
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -52,7 +51,7 @@ class Asset:
     """One file of the dashboard."""
 
     path: str
-    """Where it is asked for, below the place where the server is mounted."""
+    """The path of the request, below the server's mount point."""
     body: bytes
     content_type: str
     etag: str
@@ -70,7 +69,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to send for a request."""
+    """Status, headers and body of an answer."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -79,7 +78,7 @@ class Answer:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every file by its path: the page at `/`, the rest below `/ui/`."""
+    """Return every file by its path: the page at `/`, the rest below `/ui/`."""
     found = dict(_read(resources.files("interlock.ui") / "static", PREFIX))
     found[PAGE] = _asset(PAGE, found.pop(f"{PREFIX}index.html").body, ".html")
     path = f"{PREFIX}diagram.css"
@@ -88,7 +87,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def answer(path: str, if_none_match: str | None = None) -> Answer | None:
-    """The answer to a GET of a path, or None when there is no such file."""
+    """Return the answer to a GET of a path, or None when there is no such file."""
     asset = assets().get(path or PAGE)
     if asset is None:
         return None
@@ -111,7 +110,7 @@ def _asset(path: str, body: bytes, suffix: str) -> Asset:
 
 
 def _drawing_styles() -> str:
-    """The colours of a drawn machine in the theme that the page says it has, in a layer below the page's own rules.
+    """Return the colours of a drawn machine for the page's theme, in a layer below the page's own rules.
 
     A drawing has them in a style element of its own, which the policy refuses on a page.
     """
@@ -120,6 +119,6 @@ def _drawing_styles() -> str:
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    """A proxy that compresses may have weakened the tag; the file is the same."""
-    given = [each.strip().removeprefix("W/") for each in if_none_match.split(",")]
-    return etag in given or given == ["*"]
+    """Return whether the header has the tag. A proxy that compresses may have weakened it; the file is the same."""
+    tags = [each.strip().removeprefix("W/") for each in if_none_match.split(",")]
+    return etag in tags or tags == ["*"]

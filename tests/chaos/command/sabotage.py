@@ -42,7 +42,7 @@ def no_fallback() -> None:
     async def refused(self: SharedLeases, name: str, owner: str, lease_s: float) -> Granted | Held:
         if name.startswith("interlock."):
             return await acquired(self, name, owner, lease_s)
-        raise UnavailableError(f"lease {name!r} cannot be had: Redis does not answer.")
+        raise UnavailableError(f"lease {name!r} cannot be acquired: Redis does not answer.")
 
     SharedLeases._acquire_local = refused  # type: ignore[method-assign]
 

@@ -47,7 +47,7 @@ def test_every_promise_is_kept(words: tuple[str, ...], tmp_path: Path) -> None:
         ("no_fencing", "freeze-worker", "a late result was not refused", 30),
         ("breaker_never_closes", "gateway-outage", "the breaker of 'gateway' is still half-open", 12),
         ("no_fallback", "kill-redis", "leases are given by the store while Redis is gone", 12),
-        ("compensation_on_main_pool", "gateway-latency", "compensation waits behind charges that hang", 4),
+        ("compensation_on_main_pool", "gateway-latency", "compensation waits for charges that hang", 4),
     ],
 )
 def test_a_sabotaged_worker_is_caught_and_the_verdict_names_it(

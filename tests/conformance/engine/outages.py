@@ -43,7 +43,7 @@ async def look(engine: Engine) -> None:
     inside = engine._inside
     inside.wakes._look()
     for line in inside.places.lines.values():
-        line._time_has_come()
+        line._on_timer()
     await settled(engine)
 
 

@@ -160,7 +160,7 @@ def test_a_strategy_for_what_no_machine_has_is_refused(place: Place) -> None:
 
     order, other = shop(), shop(name="parcel")
     for wrong in (other.charge, fake, "no such step", None, 7):
-        with pytest.raises(DefinitionError, match="which is no step"):
+        with pytest.raises(DefinitionError, match="which is not a step"):
             _ = place.engine(order.machine, steps={wrong: fake})
 
 

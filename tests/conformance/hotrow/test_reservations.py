@@ -61,7 +61,7 @@ def test_an_id_of_another_stock_or_of_none_is_refused(place: Place) -> None:
             reservation = await held(one, 1)
             assert not await other.reservation(reservation.id).confirm()
             assert not await one.reservation("00000000-0000-4000-8000-000000000000").release()
-            with pytest.raises(InvalidPayload, match="'seven' is no id of a reservation"):
+            with pytest.raises(InvalidPayload, match="'seven' is not the id of a reservation"):
                 one.reservation("seven")
             assert await reservation.confirm()
 

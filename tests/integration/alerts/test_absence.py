@@ -54,7 +54,7 @@ def test_a_hanging_receiver_delays_neither_the_others_nor_closing(caplog: pytest
         assert not hanging.released.is_set()
         stuck, _ = alarms.reports()
         assert (stuck.delivered, stuck.dropped) == (0, 1)
-    assert "did not take its last alerts in 0.05 s (close_s): 2 are left behind." in caplog.text
+    assert "did not take its last alerts in 0.05 s (close_s): 2 are dropped." in caplog.text
 
 
 def test_beyond_the_bound_the_oldest_alert_is_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:

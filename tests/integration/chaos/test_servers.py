@@ -182,14 +182,14 @@ def test_root_gives_postgres_a_place_and_a_copy_that_its_user_can_reach(tmp_path
     """Folders of root's stay closed, and nothing is left elsewhere."""
     tmp_path.chmod(0o700)
     with contextlib.closing(OwnPostgres(tmp_path / "closed")) as server:
-        server._place = server._reachable_place()
+        server._place = server._make_reachable_folder()
         assert server._place.parent == Path(tempfile.gettempdir())
     assert not server._place.exists()
     assert tmp_path.stat().st_mode & 0o777 == 0o700
     found = servers._postgres_binaries()
     assert found is not None
     folder.chmod(0o711)
-    copy = servers._copied(found, folder / "server")
+    copy = servers._copy_binaries(found, folder / "server")
     user, group = server._owner()
     for program in ("initdb", "postgres"):
         # Its libraries are found beside the copy, too.

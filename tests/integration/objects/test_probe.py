@@ -92,5 +92,5 @@ def test_a_right_that_is_missing_is_named() -> None:
     with ScriptedServer(xml(403, "AccessDenied")) as server:
         first, *rest = examined(server.url("shop/stock"))
         assert (first.code, first.verdict) == ("absent", "unknown")
-        assert "403" in first.told
+        assert "403" in first.evidence
         assert {check.verdict for check in rest} == {"unknown"}

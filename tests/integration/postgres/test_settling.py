@@ -60,7 +60,7 @@ def test_whoever_settles_waits_for_a_caller_that_holds_the_row_but_not_for_ever(
             (row,) = await begun(store, started())
             async with caller.transaction():
                 await caller.execute("SELECT FROM workflows WHERE id = 'w' FOR UPDATE")
-                with pytest.raises(UnavailableError, match="somebody holds a workflow"):
+                with pytest.raises(UnavailableError, match="has locked a workflow"):
                     await store.settle([moved(row)], FIRST)
             assert await store.settle([moved(row)], FIRST) == set()
 

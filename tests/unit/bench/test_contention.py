@@ -120,9 +120,9 @@ def test_an_update_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch, wor
     """A sabotaged increment changes nothing, and a sabotaged counter forgets one addition."""
     monkeypatch.setattr(contention_load, "INCREMENT", "UPDATE counter SET n = n + 0 WHERE id = $1")
     if work in {"sharded", "event_log"}:
-        counted = contention_load._counted
+        counted = contention_load._counting
         monkeypatch.setattr(
-            contention_load, "_counted", lambda book, key, ask: counted(book, key, counted(book, key, ask))
+            contention_load, "_counting", lambda book, key, ask: counted(book, key, counted(book, key, ask))
         )
     setting = Setting(part="disk", series=ROW, work=work, clients=2)  # type: ignore[arg-type]
     with pytest.raises(CorruptionError, match="acknowledged"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.bench import durability
-from interlock.bench.durability import Cycle, Experiment, Said, State, check, check_bounds, judge, measure
+from interlock.bench.durability import Cycle, Experiment, Reports, State, check, check_bounds, judge, measure
 from interlock.bench.grounds import Ground
 from interlock.bench.plots import durability_plot
 from interlock.errors import BadUsage, CorruptionError, UnavailableError
@@ -21,7 +21,7 @@ def judged(
     torn: int = 0,
 ) -> Cycle:
     state = State(turns, before or {}, torn)
-    return judge(9, Said(acknowledged, []), state, {} if known is None else known, disk_lost=False, recovery_ms=1.0)
+    return judge(9, Reports(acknowledged, []), state, {} if known is None else known, disk_lost=False, recovery_ms=1.0)
 
 
 def result_of(*cycles: Cycle) -> Experiment:

@@ -32,7 +32,7 @@ def test_without_an_address_the_place_is_a_temporary_folder_that_is_gone() -> No
 
 def test_lanes_are_made_below_the_address_and_removed(tmp_path: Path) -> None:
     place, addresses = asyncio.run(used(f"lanes://{tmp_path}/here", "one", "two"))
-    assert (place.kind, place.shown) == ("lane", f"lanes://{tmp_path}/here")
+    assert (place.kind, place.public_url) == ("lane", f"lanes://{tmp_path}/here")
     assert addresses == [f"lanes://{tmp_path}/here/one", f"lanes://{tmp_path}/here/two"]
     assert list(tmp_path.iterdir()) == []
 
@@ -67,7 +67,7 @@ def test_a_folder_of_a_bucket_is_emptied_and_its_neighbours_are_not(moto: Moto, 
         place, [address] = await used(moto.url(f"{folder}/here"), "one")
         assert place.kind == "bucket"
         assert "/here/one?" in address
-        assert "S3RVER" not in place.shown.partition("secret_access_key")[2]
+        assert "S3RVER" not in place.public_url.partition("secret_access_key")[2]
         # The folder is free again, and the neighbour is still taken.
         await used(moto.url(f"{folder}/here"), "one")
         with pytest.raises(BadUsage, match="already"):

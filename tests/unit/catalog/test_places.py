@@ -54,7 +54,7 @@ def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("own")
 def test_a_tilde_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, "~/told")
-    with pytest.raises(BadUsage, match="nobody knows the home"):
+    with pytest.raises(BadUsage, match="home directory of ~ is unknown"):
         folder()
 
 

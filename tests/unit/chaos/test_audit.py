@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interlock.chaos.audit import Kept, Row, problems, read
-from interlock.chaos.customers import Told
+from interlock.chaos.customers import Acknowledgement
 from interlock.chaos.gateway import Line
 from interlock.chaos.messages import Operation
 from interlock.chaos.orders import Order, order
@@ -45,16 +45,20 @@ BOOKS = [
     line("refund", "order-5", "refund-5", "charge-5"),
     line("release", "order-5", "release-5", "reserve-5"),
 ]
-TOLD = [
-    Told(Operation(1, "start", "order-2", 2, "start-order-2"), 1, "new", ignored=False),
-    Told(Operation(2, "submit", "order-2", 2, "submit-order-2"), 2, "reserving", ignored=False),
+ACKNOWLEDGED = [
+    Acknowledgement(Operation(1, "start", "order-2", 2, "start-order-2"), 1, "new", ignored=False),
+    Acknowledgement(Operation(2, "submit", "order-2", 2, "submit-order-2"), 2, "reserving", ignored=False),
 ]
 
 
 def found(
-    kept: dict[str, Kept] | None = None, told: list[Told] | None = None, books: list[Line] | None = None
+    kept: dict[str, Kept] | None = None,
+    acknowledged: list[Acknowledgement] | None = None,
+    books: list[Line] | None = None,
 ) -> list[str]:
-    return problems({**KEPT, **(kept or {})}, TOLD if told is None else told, books or BOOKS, PLACED)
+    return problems(
+        {**KEPT, **(kept or {})}, ACKNOWLEDGED if acknowledged is None else acknowledged, books or BOOKS, PLACED
+    )
 
 
 def test_nothing_is_wrong_when_everybody_agrees() -> None:
@@ -62,7 +66,7 @@ def test_nothing_is_wrong_when_everybody_agrees() -> None:
 
 
 def test_an_order_that_is_gone_is_lost() -> None:
-    assert problems({"order-5": KEPT["order-5"]}, TOLD, BOOKS, PLACED) == [
+    assert problems({"order-5": KEPT["order-5"]}, ACKNOWLEDGED, BOOKS, PLACED) == [
         "start of order-2 was acknowledged as version 1, new, and is lost",
         "submit of order-2 was acknowledged as version 2, reserving, and is lost",
     ]
@@ -74,20 +78,20 @@ def test_a_version_that_was_acknowledged_and_is_not_there_is_lost() -> None:
 
 
 def test_another_state_than_the_one_acknowledged_is_told() -> None:
-    other = Told(TOLD[1].operation, 2, "undoing", ignored=False)
-    assert found(told=[other]) == ["submit of order-2 was acknowledged as version 2, undoing, and is reserving"]
+    other = Acknowledgement(ACKNOWLEDGED[1].operation, 2, "undoing", ignored=False)
+    assert found(acknowledged=[other]) == ["submit of order-2 was acknowledged as version 2, undoing, and is reserving"]
 
 
 def test_an_event_whose_key_is_not_in_the_history_was_not_applied() -> None:
-    other = Told(Operation(3, "submit", "order-2", 2, "another"), 2, "reserving", ignored=False)
-    assert found(told=[other]) == [
+    other = Acknowledgement(Operation(3, "submit", "order-2", 2, "another"), 2, "reserving", ignored=False)
+    assert found(acknowledged=[other]) == [
         "submit of order-2 was acknowledged as version 2, reserving, and its key is not there"
     ]
 
 
 def test_an_ignored_event_has_no_key_in_the_history() -> None:
-    ignored = Told(Operation(3, "cancel", "order-2", 2, "cancel-order-2"), 6, "done", ignored=True)
-    assert found(told=[ignored]) == []
+    ignored = Acknowledgement(Operation(3, "cancel", "order-2", 2, "cancel-order-2"), 6, "done", ignored=True)
+    assert found(acknowledged=[ignored]) == []
 
 
 def test_an_order_that_is_under_way_has_not_ended() -> None:
@@ -97,7 +101,7 @@ def test_an_order_that_is_under_way_has_not_ended() -> None:
 
 def test_what_waits_for_a_person_is_told() -> None:
     [problem] = found({"dead letter 7": Kept("undo refund of order-5", ())})
-    assert problem == "dead letter 7: nobody ordered it (undo refund of order-5)"
+    assert problem == "dead letter 7: no customer placed it (undo refund of order-5)"
 
 
 def test_a_gap_between_versions_is_told() -> None:
@@ -117,7 +121,7 @@ def test_an_order_that_ran_out_of_attempts_was_given_up() -> None:
     }
     books = [each for each in BOOKS if each.workflow != "order-2"]
     [problem] = found(given_up, books=books)
-    assert problem.startswith("order-2 was given up, and nobody wanted that")
+    assert problem.startswith("order-2 was given up without a cancellation")
 
 
 def test_a_second_charge_is_a_double_charge() -> None:

@@ -108,7 +108,7 @@ def test_who_may_not_mount_gets_a_simulated_one_that_says_so(tmp_path: Path, mon
     monkeypatch.setenv("PATH", "")
     with SmallDisk(tmp_path / "disk") as disk:
         assert disk.kind == "simulated"
-        assert "simulated" in disk.shown
+        assert "simulated" in disk.description
         disk.fill()
         assert (disk.folder / FILLING).stat().st_size == 0
     with pytest.raises(UnavailableError, match="no disk can be mounted"):

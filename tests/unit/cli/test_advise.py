@@ -148,8 +148,8 @@ def test_noise_between_runs_does_not_flip_it(advise: Advise) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is no state of the advisor"),
-        ("[]", "is no state of the advisor"),
+        ("", "is not a state file of the advisor"),
+        ("[]", "is not a state file of the advisor"),
         ('{"format": 7, "advisors": {}}', "has format 7; this version knows 1"),
     ],
 )
@@ -172,9 +172,9 @@ def test_a_state_that_is_a_folder_is_refused(advise: Advise, folder: Path) -> No
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
-        ("tools_of_shop:number", 2, "is no Tool and no list of tools"),
-        ("tools_of_shop:nothing", 2, "is no Tool and no list of tools"),
-        ("tools_of_shop", 2, "is no Tool and no list of tools"),
+        ("tools_of_shop:number", 2, "is not a Tool or a list of tools"),
+        ("tools_of_shop:nothing", 2, "is not a Tool or a list of tools"),
+        ("tools_of_shop", 2, "is not a Tool or a list of tools"),
         ("tools_of_shop:stok", 4, "Did you mean stock?"),
         ("tools_of_shp:stock", 4, "There is no module"),
         ("tools_of_shop.py:stock", 2, "names a file"),
@@ -260,7 +260,7 @@ def test_a_database_that_is_in_use_is_watched(
         runner.run(database.close())
     closed = interlock("advise", "stock", "--seconds", "0")
     assert closed.code == 0
-    assert "Nobody has stock open" in closed.err
+    assert "No process has stock open" in closed.err
     assert interlock("advise", f"{home}/nowhere", "--seconds", "0").code == 4
 
 

@@ -38,7 +38,7 @@ def test_what_cannot_be_measured_is_refused(interlock: Interlock, words: tuple[s
 
 
 def test_an_order_that_has_not_arrived_is_told() -> None:
-    orders._arrived("order", 5, 5, True)
+    orders._check_arrived("order", 5, 5, True)
     for found, whole in ((4, True), (5, False)):
         with pytest.raises(CorruptionError):
-            orders._arrived("order", found, 5, whole)
+            orders._check_arrived("order", found, 5, whole)

@@ -35,7 +35,7 @@ def test_a_healthy_lane_exits_with_0(interlock: Interlock, url: str) -> None:
     done = interlock("doctor", url)
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("healthy\n")
-    assert re.search(r"(?m)^ owner +nobody *$", done.out)
+    assert re.search(r"(?m)^ owner +none *$", done.out)
 
 
 def test_the_sample_on_the_page_has_the_lines_of_the_real_thing(interlock: Interlock, url: str) -> None:

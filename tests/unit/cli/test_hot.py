@@ -64,7 +64,7 @@ def test_when_the_owner_has_left_there_is_nothing_to_see_and_it_says_so(interloc
     done = interlock("hot", home)
     assert done.code == 0
     assert "Nothing is hot as far as can be seen" in done.out
-    assert "Nobody has stock, workflows open" in done.err
+    assert "No process has stock, workflows open" in done.err
     assert not list((tmp_path / "shop").glob("*.hot*"))
     assert json.loads(interlock("hot", home, "-o", "json").out) == []
 
@@ -85,7 +85,7 @@ def test_a_crashed_owner_leaves_nothing_that_is_believed(interlock: Interlock, t
     process.communicate()
     assert list((tmp_path / "shop").glob("*.hot"))
     done = interlock("hot", home)
-    assert (done.code, "Nobody has" in done.err) == (0, True)
+    assert (done.code, "No process has" in done.err) == (0, True)
     assert "Nothing is hot" in done.out
 
 

@@ -95,7 +95,7 @@ def test_a_bucket_that_does_not_answer_exits_with_5(interlock: Interlock, monkey
 def test_the_doctor_shows_a_healthy_database(interlock: Interlock, bucket: MemoryBucket) -> None:
     done = interlock("doctor", URL)
     assert (done.code, done.out.splitlines()[-1]) == (0, "healthy")
-    assert re.search(r"(?m)^ owner +nobody$", done.out)
+    assert re.search(r"(?m)^ owner +none$", done.out)
     [sample] = [block.text for block in read_blocks(PAGE) if "$ interlock doctor s3:" in block.text]
     shown = {line[:11] for line in done.out.splitlines()}
     assert shown | {" snapshot  "} == {line[:11] for line in sample.splitlines()[1:]}

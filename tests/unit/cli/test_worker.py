@@ -58,7 +58,7 @@ def test_a_second_signal_does_not_wait(home: str, tmp_path: Path) -> None:
     assert (code, said) == (0, "Stopped in order: nothing is lost, and the home is free.\n")
     assert state(home) == ""
     shown = run_program("doctor", f"{home}/workflows", folder=ROOT)
-    assert " owner      nobody" in shown.out
+    assert " owner      none" in shown.out
 
 
 def test_a_worker_owns_the_home(home: str, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class Server:
                     told = " or ".join(map(repr, wanted))
                     raise errors.WaitFailed(f"workflow {workflow!r} ended in state {here!r}, not in {told}.")
                 if self.leaving:
-                    raise errors.UnavailableError("the server is stopping, and ends its waits.")
+                    raise errors.UnavailableError("the server is stopping and ends its waits.")
                 if loop.time() >= deadline_s:
                     raise errors.WaitTimeout(
                         f"workflow {workflow!r} did not get there within {timeout_s:g} s; "

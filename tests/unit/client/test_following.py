@@ -87,7 +87,7 @@ def test_a_server_that_is_away_for_long_is_found_again(caplog: pytest.LogCapture
         assert source.net.got[-1].headers["last-event-id"] == "life-1"
 
     run(test)
-    assert "is taken up again" in caplog.text
+    assert "reconnects" in caplog.text
 
 
 PERMISSION = Reply(403, b'{"code":"not-permitted","title":"No."}', "application/problem+json")

@@ -39,7 +39,7 @@ def test_a_node_of_a_cluster_is_told_by_its_address() -> None:
 
 @pytest.mark.parametrize("text", ["cache:6379", "http://cache", "redis://", "redis://cache:port", "unix://", "memory:"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadUsage, match="no address of a Redis"):
+    with pytest.raises(BadUsage, match="not the address of a Redis"):
         parsed(text)
 
 

@@ -66,7 +66,7 @@ def test_who_asks_for_an_epoch_waits_for_who_has_one_in_hand_and_gives_up_in_the
 
     async def scenario() -> None:
         store = MemoryStore(loop.clock)
-        async with epochs(store).held() as first:
+        async with epochs(store).hold_new() as first:
             waiting = asyncio.ensure_future(epochs(store, seed=2).new())
             await asyncio.sleep(0)
             assert not waiting.done()

@@ -34,7 +34,7 @@ def test_a_function_has_a_name_and_a_first_line() -> None:
     assert name_of(shown) == "shown"
     assert first_line(Rude()) == ""
     assert first_line(State) == ""
-    assert first_line(shown).startswith("The value's repr")
+    assert first_line(shown).startswith("Return the value's repr")
 
 
 def test_what_isinstance_can_check() -> None:

@@ -161,6 +161,6 @@ def test_what_is_no_key_of_a_stream_is_refused(key: str) -> None:
 
 def test_what_is_no_tool_is_refused_in_words() -> None:
     """D16."""
-    with pytest.raises(BadUsage, match="'stock' is no tool: it is str") as caught:
+    with pytest.raises(BadUsage, match="'stock' is not a Tool: it is str") as caught:
         _ = Database.open("memory:", tool="stock")  # type: ignore[arg-type]  # The mistake under test.
     assert "write_latency_budget" in caught.value.fix

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.catalog.addresses import stream_url
 from interlock.database.database import Database
-from interlock.database.streams import CLOSING_AT_ONCE
+from interlock.database.streams import CLOSING_THREADS
 from interlock.errors import Overloaded, UnavailableError
 from interlock.lanes.lane import Lane
 from interlock.lanes.objects.addresses import RESERVED, parse
@@ -151,7 +151,7 @@ def test_a_key_may_be_a_word_that_no_database_in_a_bucket_may_have_as_its_name(k
 def test_streams_are_closed_side_by_side_and_the_database_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = threading.Barrier(CLOSING_AT_ONCE, timeout=60)
+    together = threading.Barrier(CLOSING_THREADS, timeout=60)
     close, closed = Lane.close, list[str]()
 
     def slow(lane: Lane) -> None:
@@ -163,13 +163,13 @@ def test_streams_are_closed_side_by_side_and_the_database_after_them(
 
     async def scenario() -> None:
         db = await parent(tmp_path)
-        for number in range(2 * CLOSING_AT_ONCE):
+        for number in range(2 * CLOSING_THREADS):
             await db.stream(str(number))
         monkeypatch.setattr(Lane, "close", slow)
         await db.close()
 
     asyncio.run(scenario())
-    assert len(closed) == 2 * CLOSING_AT_ONCE + 1
+    assert len(closed) == 2 * CLOSING_THREADS + 1
     assert closed[-1] == "x.lane"
 
 

@@ -82,7 +82,7 @@ def test_reads_that_overlap_for_ever_do_not_let_the_log_grow_for_ever(tmp_path: 
                     await lane.run(increment())
                 reads.append(LongRead(lane))
                 # The new one begins, or it is made to wait until the old one has ended: never a gap by itself.
-                while not (reads[1].begun.is_set() or lane._readers.held):  # type: ignore[union-attr]  # noqa: ASYNC110
+                while not (reads[1].begun.is_set() or lane._readers.is_held):  # type: ignore[union-attr]  # noqa: ASYNC110
                     await asyncio.sleep(0)
                 await reads.pop(0).end()
                 await lane.run(increment())
@@ -101,7 +101,7 @@ def test_reads_that_wait_are_let_go_when_the_writers_stop(tmp_path: Path) -> Non
             await prepared(lane)
             long = LongRead(lane)
             await long.begun.wait()
-            while not lane._readers.held:  # type: ignore[union-attr]
+            while not lane._readers.is_held:  # type: ignore[union-attr]
                 await lane.run(increment())
             waiting = LongRead(lane)
             await long.end()

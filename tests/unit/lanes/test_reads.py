@@ -55,7 +55,7 @@ BEYOND = pytest.mark.parametrize("beyond", [by_a_function, through_a_bucket], id
 
 
 async def held_or_done(lane: Lane, reads: list["asyncio.Task[object]"]) -> None:
-    while len(lane._held) + sum(read.done() for read in reads) < len(reads):  # noqa: ASYNC110 -- one of both happens.
+    while len(lane._held_reads) + sum(read.done() for read in reads) < len(reads):  # noqa: ASYNC110 -- one of both happens.
         await asyncio.sleep(0)
 
 
@@ -77,11 +77,11 @@ def test_reads_are_held_while_the_hand_off_takes_its_time(tmp_path: Path, beyond
             for read in reads[5:]:
                 read.cancel()
             await asyncio.wait(reads[5:])
-            assert len(lane._held) == 5, "a read that was given up is forgotten"
+            assert len(lane._held_reads) == 5, "a read that was given up is forgotten"
             hand_off.let()
             assert await asyncio.gather(*reads[:5]) == [1] * 5
             assert await writing == 1
-            assert not lane._held
+            assert not lane._held_reads
 
     run(scenario)
 
@@ -143,7 +143,7 @@ def test_a_read_that_is_given_up_just_as_it_is_let_go_disturbs_nobody(tmp_path: 
             await asyncio.sleep(0)
             lane._let_go()
             await asyncio.sleep(0)
-            assert list(lane._held), "not before its group is durable"
+            assert list(lane._held_reads), "not before its group is durable"
             lane.durable += 1
             lane._let_go()  # It is told in the next turn of the loop.
             held.cancel()

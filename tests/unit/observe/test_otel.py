@@ -57,7 +57,7 @@ def test_the_names_and_the_values_are_those_of_the_contract() -> None:
         assert {"pipeline.transition.duration", "circuit.breaker.state", "state.machine.depth"} <= set(found)
         assert {"transition.rejections", "compensation.debt"} <= set(found)
         for name, metric in found.items():
-            assert (metric.unit, metric.description) == (known[name].unit, known[name].told)
+            assert (metric.unit, metric.description) == (known[name].unit, known[name].description)
         started = {"machine": "ticket", "from": "open", "to": "open"}
         [start] = [each for each in points(found["pipeline.transition.duration"]) if _attributes(each) == started]
         assert isinstance(start, HistogramDataPoint)
@@ -193,7 +193,7 @@ def _attributes(point: object) -> dict[str, object]:
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
 def test_a_ratio_is_a_share(wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = TracerProvider(shutdown_on_exit=False)
-    with pytest.raises(DefinitionError, match="the ratio of traces"):
+    with pytest.raises(DefinitionError, match="ratio is"):
         OpenTelemetry(tracer_provider=provider, ratio=wrong)
     monkeypatch.setenv(otel.RATIO, "many")
     with pytest.raises(DefinitionError, match="'many'"):

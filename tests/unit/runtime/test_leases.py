@@ -255,7 +255,7 @@ def test_an_answer_that_comes_after_the_time_is_over_brings_nothing_back() -> No
             assert not await lease.held()
             world.keeper.delay_s = 0
         world.keeper.delay_s = 40
-        with pytest.raises(UnavailableError, match="was over before the answer was here"):
+        with pytest.raises(UnavailableError, match="expired before the answer arrived"):
             await world.lease(world.book()).__aenter__()
 
     play(scenario)

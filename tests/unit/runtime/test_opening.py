@@ -84,7 +84,7 @@ def test_what_is_no_machine_is_refused_by_name() -> None:
         async with Engine.open("memory:", machines=[machine()]) as engine:
             with pytest.raises(UnavailableError, match="'lift'"):
                 await engine.start("lift", "w", Nothing())  # type: ignore[arg-type]
-            with pytest.raises(InvalidPayload, match="'steps' is no kind of dead letter"):
+            with pytest.raises(InvalidPayload, match="'steps' is not a kind of dead letter"):
                 await engine.dead_letters("steps")
 
     asyncio.run(scenario())

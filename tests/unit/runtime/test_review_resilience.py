@@ -183,7 +183,7 @@ def test_the_reason_of_a_breaker_is_one_line_that_a_person_reads() -> None:
 
 @pytest.mark.parametrize("wrong", [Dependency("gateway"), None, 5], ids=repr)
 def test_dependencies_that_are_no_list_are_refused_in_words(wrong: object) -> None:
-    with pytest.raises(DefinitionError, match="which is no list"):
+    with pytest.raises(DefinitionError, match="which is not a list"):
         _ = MEMORY.engine(shop().machine, dependencies=wrong)  # type: ignore[arg-type]
 
 

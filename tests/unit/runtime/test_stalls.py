@@ -213,7 +213,7 @@ def test_beyond_the_limit_one_alert_says_how_many_more() -> None:
     world.later(200)
     looked = asyncio.run(world.detector.look())
     assert [each.subject for each in looked.raised] == ["o-0", "o-1", "more"]
-    assert looked.raised[-1].summary == "There are 3 more stalled workflows, which are not told one by one."
+    assert looked.raised[-1].summary == "There are 3 more stalled workflows without an alert of their own."
     assert world.look() == ([], [])
     for each in range(2):
         world.put(f"o-{each}", State.PACKING, version=2)
@@ -228,8 +228,8 @@ def test_what_was_not_counted_is_said_to_be_at_least_so_many() -> None:
         world.put(f"o-{each}", letters=[letter(f"l-{each}", each)])
     world.later(200)
     summaries = [each.summary for each in asyncio.run(world.detector.look()).raised]
-    assert "There are at least 3 more stalled workflows, which are not told one by one." in summaries
-    assert "There are at least 3 more dead letters, which are not told one by one." in summaries
+    assert "There are at least 3 more stalled workflows without an alert of their own." in summaries
+    assert "There are at least 3 more dead letters without an alert of their own." in summaries
 
 
 def test_one_that_is_crowded_out_of_the_answer_is_not_taken_for_resolved() -> None:
@@ -338,7 +338,7 @@ def test_the_log_says_who_where_how_long_and_what_to_do(caplog: pytest.LogCaptur
     assert (begun.levelname, over.levelname) == ("WARNING", "INFO")
     assert begun.getMessage() == (
         "Workflow o 1 INJECTED of order has been in charging for 2 h 1 min; its dwell is at most 2 min. "
-        "What to do: Look at its history (interlock history 'o 1 INJECTED'), then send the event it waits for, or mend "
+        "What to do: Look at its history (interlock history 'o 1 INJECTED'), then send the event it waits for, or fix "
         "what its step calls. If such a stay is normal, declare a longer dwell for charging."
     )
     fields = ("alert", "workflow", "machine", "state")
@@ -361,5 +361,5 @@ def test_memory_stays_within_the_limit_whatever_is_found() -> None:
     world.later(200)
     world.look()
     world.look()
-    assert {kind: len(alerts) for kind, alerts in world.detector._told.items()} == {"stalled": 3, "dead_letter": 3}
+    assert {kind: len(each) for kind, each in world.detector._open_alerts.items()} == {"stalled": 3, "dead_letter": 3}
     assert len(world.detector._visits) == 3

@@ -42,7 +42,7 @@ def test_a_body_of_another_kind_is_refused(route: Route[Everything], kind: str) 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "gzip, gzip", "x"])
 @pytest.mark.parametrize("route", WITH_BODY, ids=named)
 def test_a_compressed_body_is_refused(route: Route[Everything], coding: str) -> None:
-    """415: a small body could stand for a huge one."""
+    """415: a small compressed body could expand to a huge one."""
 
     async def scenario() -> None:
         async with home() as it:

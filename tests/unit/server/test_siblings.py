@@ -23,8 +23,8 @@ def test_all_are_asked_and_whoever_is_not_there_is_left_out() -> None:
             assert folder.stat().st_mode & 0o777 == 0o700
             first, second = Siblings(folder, 0, 3), Siblings(folder, 1, 3)
             async with first.answering(lambda: b"first"), second.answering(lambda: b"second" * 100_000):
-                assert await first.asked() == await second.asked() == [b"first", b"second" * 100_000]
-            assert await first.asked() == []
+                assert await first.collect() == await second.collect() == [b"first", b"second" * 100_000]
+            assert await first.collect() == []
         assert not folder.exists()
 
     asyncio.run(scenario())
@@ -40,9 +40,9 @@ def test_a_successor_takes_the_place_and_the_old_one_is_not_heard_any_more(monke
             await old.__aenter__()
             monkeypatch.setattr(os, "getpid", lambda: -1)
             async with place.answering(lambda: b"new"):
-                assert await place.asked() == [b"new"]
+                assert await place.collect() == [b"new"]
                 await old.__aexit__(None, None, None)
-                assert await place.asked() == [b"new"]
+                assert await place.collect() == [b"new"]
 
     asyncio.run(scenario())
 
@@ -65,7 +65,7 @@ def test_one_that_hangs_or_fails_or_says_too_much_is_left_out(monkeypatch: pytes
                 places[1].answering(fails),
                 places[3].answering(lambda: b"12345678901"),
             ):
-                assert await places[0].asked() == [b"12345"]
+                assert await places[0].collect() == [b"12345"]
             hung.close()
             for writer in held:
                 writer.close()
@@ -77,10 +77,10 @@ def test_one_that_cannot_answer_serves_all_the_same(tmp_path: Path, caplog: pyte
     async def scenario() -> None:
         alone = Siblings(tmp_path / "gone", 0, 2)
         async with alone.answering(lambda: b"x"):
-            assert await alone.asked() == []
+            assert await alone.collect() == []
 
     asyncio.run(scenario())
-    assert "worker 0 cannot tell the others" in caplog.text
+    assert "worker 0 cannot report its metrics" in caplog.text
 
 
 def test_a_worker_is_told_once_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_old_workers_go_on_while_new_ones_cannot_begin(tmp_path: Path) -> None:
         running = asyncio.ensure_future(each.run())
         await each.said.get()
         each.supervisor.roll()
-        assert "the old ones go on" in await each.said.get()
+        assert "the old workers continue" in await each.said.get()
         each.supervisor.stop()
         assert await running == 0
 

@@ -101,7 +101,7 @@ def test_if_match_depends_on_the_version() -> None:
         await app.start()
         problem(await app.send("SUBMIT", headers={"If-Match": '"2"'}, cents=5), 412, "version-conflict")
         other = problem(await app.send("SUBMIT", headers={"If-Match": '"other"'}, cents=5), 412, "version-conflict")
-        assert other["what"] == "If-Match is '\"other\"', which is no version of workflow 'o-1'."
+        assert other["what"] == "If-Match is '\"other\"', which is not a version of workflow 'o-1'."
         problem(await app.send("SUBMIT", headers={"If-Match": '"1", "2"'}, cents=5), 400, "invalid-payload")
         keyed = {"If-Match": '"1"', "Idempotency-Key": "k"}
         assert (await app.send("SUBMIT", headers=keyed, cents=5)).status_code == 200

@@ -1,1 +1,1 @@
-"""The scenarios, one module per thing that is disturbed. `interlock.chaos.scenarios.all` lists them."""
+"""Scenarios, one module per disturbed part. `interlock.chaos.scenarios.all` lists them."""

@@ -1,7 +1,7 @@
-"""The world outside is slow, or down.
+"""Scenarios with a slow payment gateway, and with one that is down.
 
-What is promised is about places and breakers: calls that hang keep nobody from getting their money back, and a gateway
-that is down is left alone.
+The promises are about slots and breakers: hanging charges do not block refunds, and open breakers protect a gateway
+that is down.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from interlock.chaos.world import Broken
 
 WORKERS = 2
 DECLINED = 2
-"""Orders that are taken back while every place for charges is taken."""
+"""Orders that are compensated while every slot for charges is taken."""
 
 
 class GatewayLatency(Flow):
-    """Charges hang, so that every place at the gateway is taken; refunds have places of their own."""
+    """Charges hang until every slot at the gateway is taken; refunds have slots of their own."""
 
     name = "gateway-latency"
     disturbance = "charges hang"
@@ -31,7 +31,7 @@ class GatewayLatency(Flow):
         self._refunds = 0
 
     async def disturb(self, stage: Stage) -> None:
-        """Have orders that were charged declined by the carrier, at a time when charges hang everywhere."""
+        """Let the carrier decline charged orders while all other charges hang."""
         gateway, customers = stage.world.gateway, stage.world.customers
 
         def declined(call: Call, _worker: int) -> bool:
@@ -45,7 +45,7 @@ class GatewayLatency(Flow):
             await stage.prepared("orders are charged", lambda: len(shipped.waiting) >= DECLINED)
             with gateway.holding(charges) as charging:
                 stage.place(4 * WORKERS * PLACES)
-                # A cancelled charge would give its place to somebody: no customer changes their mind from here on.
+                # A cancelled charge would free its slot: no customer cancels from here on.
                 await stage.prepared(
                     "customers have said what they want", lambda: stage.placed and customers.answered_all
                 )
@@ -62,11 +62,11 @@ class GatewayLatency(Flow):
                         lambda: taken_back <= gateway.workflows(DONE, "refund", since=since),
                     )
                 except Broken as broken:
-                    raise Broken(f"compensation waits behind charges that hang: {broken}") from None
+                    raise Broken(f"compensation waits for charges that hang: {broken}") from None
                 self._refunds = gateway.count(DONE, "refund") - before
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         hung = f"{WORKERS * PLACES} charges hung for {stage.load.seconds:g} s"
         return f"{hung}; meanwhile the gateway did {counted(self._refunds, 'refund')}"
 
@@ -88,7 +88,7 @@ class GatewayOutage(Flow):
         self._probes_max = 0
 
     async def disturb(self, stage: Stage) -> None:
-        """Down until every breaker has noticed, and a while longer."""
+        """Keep the gateway down until every breaker has opened, and for the load's seconds after that."""
         world, gateway = stage.world, stage.world.gateway
         before, begun_s = gateway.count(FAILED, "charge"), world.now_s()
         gateway.down = True
@@ -96,7 +96,7 @@ class GatewayOutage(Flow):
             stage.place(4 * WORKERS * DECLINED_EVERY)
             await stage.until(
                 "every worker's breaker opens",
-                lambda: len(world.told("breaker-open", GATEWAY, since_s=begun_s)) == WORKERS,
+                lambda: len(world.workers_reporting("breaker-open", GATEWAY, since_s=begun_s)) == WORKERS,
             )
             await stage.hold()
         finally:
@@ -105,22 +105,22 @@ class GatewayOutage(Flow):
         self._probes_max = int((world.now_s() - begun_s) / RESET_S) + 1
 
     async def afterwards(self, stage: Stage) -> None:
-        """Breakers close by themselves."""
+        """Wait until the breakers have closed by themselves."""
         await stage.until(
             "every breaker closes again",
             lambda: all(state == "closed" for state in stage.breakers().values()),
         )
 
     def broken(self, stage: Stage) -> Iterator[str]:
-        """An open breaker lets probes through, and nothing else."""
+        """Yield a problem when an open breaker let more than its probes through."""
         del stage
-        # Beside the failures that open it: what was under way then, and what opens one again that had just closed.
+        # Besides the failures that open it: calls that were running then, and failures that open it again.
         allowed = WORKERS * (2 * PLACES + self._probes_max)
         if self._in_vain > allowed:
             yield f"the gateway was asked {self._in_vain} times while it was down; an open breaker allows {allowed}"
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         undone = stage.world.gateway.count(DONE, "refund")
         return (
             f"the breakers of {WORKERS} workers opened and closed; charges were tried in vain {times(self._in_vain)}, "

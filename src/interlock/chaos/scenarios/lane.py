@@ -1,7 +1,7 @@
-"""The disk of an embedded lane is full.
+"""Scenario with a full disk of an embedded lane.
 
-There is one worker: a lane has one owner. What does not fit is refused, nothing that was acknowledged is touched, and
-with room on the disk everything goes on, without a restart and without a repair.
+There is one worker: a lane has one owner. Writes that do not fit are refused, and acknowledged ones are kept. With
+room on the disk work continues, without a restart or a repair.
 """
 
 from interlock.chaos.disk import SmallDisk
@@ -15,7 +15,7 @@ PLACED = 10
 
 
 class FillDisk(Flow):
-    """Somebody fills the disk to the last byte, and makes room again."""
+    """Fill the disk to the last byte, and make room again."""
 
     name = "fill-disk"
     disturbance = "the disk is full"
@@ -26,31 +26,31 @@ class FillDisk(Flow):
         self._disk: SmallDisk | None = None
 
     def lives(self, stage: Stage) -> list[Life]:
-        """One worker, which owns the lane."""
+        """Return the one worker, which owns the lane."""
         self._disk = SmallDisk(stage.folder / "disk")
-        stage.held.callback(self._disk.close)
+        stage.resources.callback(self._disk.close)
         return [stage.life(1, self.home(stage), disk=self._disk)]
 
     def home(self, stage: Stage) -> str:
-        """The lane on the small disk."""
+        """Return the address of the lane on the small disk."""
         return f"lanes://{stage.folder}/disk/home"
 
     async def disturb(self, stage: Stage) -> None:
-        """Full until somebody was refused, and a while longer."""
+        """Keep the disk full until an operation was refused, and for the load's seconds after that."""
         assert self._disk is not None
         codes = stage.world.customers.repeated
         before = codes.total()
         self._disk.fill()
         try:
             stage.place(PLACED)
-            await stage.until("somebody is told that the disk is full", lambda: codes.total() > before)
+            await stage.until("an operation fails because the disk is full", lambda: codes.total() > before)
             await stage.hold()
         finally:
             self._disk.empty()
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         assert self._disk is not None
         reopened = sum(news.what == "reopened" for news in stage.world.news)
         again = f"; its engine stopped and was opened again {times(reopened)}" if reopened else ""
-        return f"full for {stage.load.seconds:g} s; {repeated(stage)}{again} ({self._disk.shown})"
+        return f"full for {stage.load.seconds:g} s; {repeated(stage)}{again} ({self._disk.description})"

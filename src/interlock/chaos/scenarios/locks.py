@@ -1,7 +1,7 @@
-"""The holder of a lock is frozen with it, and wakes up when others have had it.
+"""Scenario in which the holder of a lock is frozen, and wakes up after others have held it.
 
-Nothing can keep a process from being frozen between looking at its lease and writing. What is promised is that the
-write does no harm: the resource refuses whoever comes with a lower token than it has seen.
+No lock can keep a process from being frozen between the check of its lease and its write. The promise is that the
+write does no harm: the resource refuses a token that is lower than the highest it has accepted.
 """
 
 import functools
@@ -18,14 +18,14 @@ SECONDS_MIN = 2.0
 
 
 class FreezeHolder(Scenario):
-    """Many want one lease, and whoever has it is frozen."""
+    """Many contenders compete for one lease, and its holder is frozen."""
 
     name = "freeze-lock-holder"
     promise = f"{CONTENDERS} want one lock, its holder is frozen and wakes up late: what it writes then is refused"
     needs = (REDIS,)
 
     async def play(self, stage: Stage) -> Played:
-        """Let them contend, in processes of their own."""
+        """Run the contenders in processes of their own."""
         stage.doing = "disturbed: the holder of a lock is frozen"
         seconds = min(SECONDS, max(SECONDS_MIN, stage.load.seconds))
         contended = functools.partial(
@@ -47,14 +47,14 @@ class FreezeHolder(Scenario):
 
 
 def wrong(locks: Locks) -> Iterator[str]:
-    """Everything that is not as it was promised."""
+    """Yield every broken promise."""
     if locks.violations:
-        yield f"the resource took {locks.violations} writes that another holder had overtaken: nobody checked the fence"
+        yield f"the resource took {locks.violations} writes that another holder had overtaken: the fence is missing"
     if not locks.holder_frozen:
-        yield "nobody had the lock while its holder was frozen: it was never given to anybody else"
+        yield "no other contender had the lock while its holder was frozen"
     elif not locks.frozen_write_refused:
-        yield "what the frozen holder wrote when it woke up was not refused"
+        yield "the late write of the frozen holder was not refused"
     elif not locks.holder_knew:
-        yield "the frozen holder was not told by its own lease that it is lost"
+        yield "the lease of the frozen holder did not report that it is lost"
     if not locks.wrong_clock_acquisitions:
         yield "the process whose clock is an hour ahead never had the lock"

@@ -1,7 +1,7 @@
-"""PostgreSQL is restarted, killed, slow, or has no connection left for anybody.
+"""Scenarios in which PostgreSQL is restarted, killed, slow, or has no free connection.
 
-An engine waits for a server that is away and repeats what may be repeated; what it gives up on is repeated by its
-customers, with the same key. Nobody is restarted.
+An engine waits for an absent server and retries safe statements; customers retry the operations that it gives up on,
+with the same key. No worker is restarted.
 """
 
 import asyncio
@@ -21,57 +21,57 @@ PLACED = 5
 
 
 def repeated(stage: Stage) -> str:
-    """How often operations had to be repeated, for people."""
+    """Say how often operations had to be repeated."""
     count = stage.world.customers.repeated.total()
     return f"operations were repeated {times(count)}" if count else "no operation had to be repeated"
 
 
-async def _nobody_answers(stage: Stage) -> None:
-    """Let customers want something of a server that is away: otherwise nothing would be shown."""
+async def _require_no_answers(stage: Stage) -> None:
+    """Place orders while the server is away: otherwise the scenario would prove nothing."""
     stage.place(PLACED)
     await stage.hold()
     if stage.world.customers.answered_all:
-        raise Broken("everybody had an answer while PostgreSQL was away: orders were acknowledged that it cannot have")
+        raise Broken("every operation was answered while PostgreSQL was away, which cannot have stored the orders")
 
 
 class RestartPostgres(Flow):
-    """The server is shut down in order, and started again."""
+    """Shut the server down in order, and start it again."""
 
     name = "restart-postgres"
     disturbance = "PostgreSQL is shut down"
-    promise = "PostgreSQL shuts down and comes back: nobody is restarted for it, and nothing acknowledged is lost"
+    promise = "PostgreSQL shuts down and comes back: no worker is restarted, and nothing acknowledged is lost"
 
     async def disturb(self, stage: Stage) -> None:
-        """Every session is ended; for a moment there is nobody to ask."""
+        """Stop the server, which ends every session, and start it after a while."""
         await in_thread(stage.postgres.stop)
-        await _nobody_answers(stage)
+        await _require_no_answers(stage)
         await in_thread(stage.postgres.start)
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         return f"it was away for {stage.load.seconds:g} s; {repeated(stage)}"
 
 
 class KillPostgres(Flow):
-    """Kill -9 of every process of the server."""
+    """Kill every process of the server with SIGKILL."""
 
     name = "kill-postgres"
     disturbance = "PostgreSQL is killed"
-    promise = "every process of PostgreSQL is killed at once: it recovers from its log, and everybody goes on"
+    promise = "every process of PostgreSQL is killed: it recovers from its log, and all workers continue"
 
     async def disturb(self, stage: Stage) -> None:
-        """Nothing is said to anybody; the next start recovers."""
+        """Kill the server without a shutdown; the next start recovers."""
         await in_thread(stage.postgres.kill)
-        await _nobody_answers(stage)
+        await _require_no_answers(stage)
         await in_thread(stage.postgres.start)
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         return f"killed, and started again after {stage.load.seconds:g} s; {repeated(stage)}"
 
 
 class ThrottlePostgres(Flow):
-    """The wire to the server is slow."""
+    """Make the wire to the server slow."""
 
     name = "throttle-postgres"
     disturbance = "the wire is slow"
@@ -82,48 +82,48 @@ class ThrottlePostgres(Flow):
         self._flowed = 0
 
     def lives(self, stage: Stage) -> list[Life]:
-        """Each worker has a wire of its own."""
+        """Give each worker a wire of its own."""
         self._wires = [stage.wire(), stage.wire()]
         return [
             stage.life(worker, stage.schema(wire.url(stage.postgres.url))) for worker, wire in enumerate(self._wires, 1)
         ]
 
     async def disturb(self, stage: Stage) -> None:
-        """Slow, in both directions."""
-        told = stage.world.customers.told
+        """Throttle both directions until operations were acknowledged over the slow wires."""
+        acknowledged = stage.world.customers.told
         for wire in self._wires:
             wire.throttle(bytes_per_s=BYTES_PER_S, latency_s=LATENCY_S)
-        before, passed = len(told), [wire.traffic.bytes_back for wire in self._wires]
+        before, passed = len(acknowledged), [wire.traffic.bytes_back for wire in self._wires]
         stage.place(PLACED)
         await stage.hold()
 
         def flows() -> bool:
             used = [wire.traffic.bytes_back for wire in self._wires]
-            return len(told) > before and all(now > then for now, then in zip(used, passed, strict=True))
+            return len(acknowledged) > before and all(now > then for now, then in zip(used, passed, strict=True))
 
         await stage.until("orders flow over a slow wire", flows)
-        self._flowed = len(told) - before
+        self._flowed = len(acknowledged) - before
         for wire in self._wires:
             wire.pass_on()
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         del stage
         return f"over the slow wire {counted(self._flowed, 'operation')} came through and back"
 
 
 class ExhaustConnections(Flow):
-    """Somebody else takes every connection there is."""
+    """Let a foreign application take every connection."""
 
     name = "exhaust-connections"
     disturbance = "no connection is left"
-    promise = "somebody else takes every connection of the server: everybody waits, and all goes on when there is room"
+    promise = "a foreign application takes every connection: workers wait, and continue when there is room"
 
     def __init__(self) -> None:
         self._taken = 0
 
     async def disturb(self, stage: Stage) -> None:
-        """Take them all, also those that ours lose meanwhile."""
+        """Take all connections, also those that workers lose meanwhile."""
         crowd = Crowd(stage.postgres.url)
         try:
             await crowd.take()
@@ -141,14 +141,14 @@ class ExhaustConnections(Flow):
 
     @staticmethod
     async def _all_taken(stage: Stage, crowd: Crowd) -> None:
-        """Workers come back at once and take some again: they are pushed out until they have none."""
+        """End the workers' connections until they have none: they reconnect immediately."""
         until_s = stage.world.now_s() + stage.load.deadline_s
         while stage.world.now_s() < until_s:
             await crowd.take()
             if not await crowd.push_out(stage.postgres.administrator, stage.postgres.USER):
                 return
-        raise Broken("the workers had a connection all the time: nobody could take every one")
+        raise Broken("the workers had a connection all the time: the crowd could not take every one")
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         return f"{self._taken} connections were taken for {stage.load.seconds:g} s; {repeated(stage)}"

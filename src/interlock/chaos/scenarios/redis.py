@@ -1,7 +1,6 @@
-"""Redis is killed, and comes back empty.
+"""Scenario in which Redis is killed, and comes back empty.
 
-It is an option: what the cluster shares through it (leases, limits, breakers) is had from the store and from each
-process while it is gone.
+Redis is optional: while it is gone, leases come from the store, and limits and breakers are local to each process.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ WORKERS = 2
 
 
 class KillRedis(Flow):
-    """What the cluster shares is gone, and everybody goes on alone."""
+    """Kill Redis, and require that every worker continues with the store and local limits."""
 
     name = "kill-redis"
     disturbance = "Redis is killed"
@@ -30,43 +29,46 @@ class KillRedis(Flow):
         self._killed_s = 0.0
 
     def lives(self, stage: Stage) -> list[Life]:
-        """Workers that share leases, limits and breakers."""
+        """Return workers that share leases, limits and breakers."""
         return [stage.life(worker, stage.schema(), redis=stage.redis.url) for worker in (1, WORKERS)]
 
     async def disturb(self, stage: Stage) -> None:
-        """Away until everybody has said so and gone on without it."""
+        """Keep Redis away until every worker has reported it and work has continued without it."""
         world = stage.world
-        told = world.customers.told
-        await stage.prepared("a lease is given by Redis", lambda: bool(world.told("lease")))
+        acknowledged = world.customers.told
+        await stage.prepared("a lease is given by Redis", lambda: bool(world.workers_reporting("lease")))
         self._killed_s = world.now_s()
         await in_thread(stage.redis.kill)
         await stage.until(
             "every worker says that Redis is gone",
-            lambda: len(world.told("redis-gone", since_s=self._killed_s)) == WORKERS,
+            lambda: len(world.workers_reporting("redis-gone", since_s=self._killed_s)) == WORKERS,
         )
-        gone_s, before = world.now_s(), len(told)
+        gone_s, before = world.now_s(), len(acknowledged)
         await stage.until(
-            "leases are given by the store while Redis is gone", lambda: bool(world.told("lease", since_s=gone_s))
+            "leases are given by the store while Redis is gone",
+            lambda: bool(world.workers_reporting("lease", since_s=gone_s)),
         )
         await stage.hold()
         stage.place(5)
-        await stage.until("orders flow while Redis is gone", lambda: len(told) > before)
-        self._flowed = len(told) - before
+        await stage.until("orders flow while Redis is gone", lambda: len(acknowledged) > before)
+        self._flowed = len(acknowledged) - before
         self._leases = sum(news.what == "lease" and news.at_s >= gone_s for news in world.news)
         await in_thread(stage.redis.start)
 
     async def afterwards(self, stage: Stage) -> None:
-        """It is used again, by everybody."""
+        """Wait until every worker uses Redis again."""
         world = stage.world
         await stage.until(
             "every worker says that Redis is back",
-            lambda: len(world.told("redis-back", since_s=self._killed_s)) == WORKERS,
+            lambda: len(world.workers_reporting("redis-back", since_s=self._killed_s)) == WORKERS,
         )
         back_s = world.now_s()
-        await stage.until("a lease is given by Redis again", lambda: bool(world.told("lease", since_s=back_s)))
+        await stage.until(
+            "a lease is given by Redis again", lambda: bool(world.workers_reporting("lease", since_s=back_s))
+        )
 
     def broken(self, stage: Stage) -> Iterator[str]:
-        """The token of a lease is higher than that of anybody who had it before, whoever gave it."""
+        """Yield each lease whose token is not higher than all before, from Redis or from the store."""
         highest = 0
         for news in sorted(stage.world.news, key=lambda each: each.at_s):
             if news.what == "lease":
@@ -76,9 +78,9 @@ class KillRedis(Flow):
                 highest = max(highest, token)
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         del stage
         return (
-            f"{WORKERS} workers told that it was gone and that it was back; meanwhile {self._flowed} operations were "
-            f"acknowledged and {self._leases} leases given, tokens growing"
+            f"{WORKERS} workers reported that it was gone and that it was back; meanwhile {self._flowed} operations "
+            f"were acknowledged and {self._leases} leases given, tokens growing"
         )

@@ -1,6 +1,6 @@
-"""A worker stands still for longer than its leases last, or cannot reach its store.
+"""Scenarios with a worker that is frozen past its leases, and with one that cannot reach its store.
 
-Both are dead as far as anybody can tell, and both come back with something to say: the fence is what keeps that out.
+Other workers take both for dead. Both come back with old results, which the fence refuses.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PLACED = 10
 
 
 class FreezeWorker(Flow):
-    """A worker is frozen in the middle of a call, its orders are taken over, and it wakes up with an old result."""
+    """Freeze a worker during a call, let others take over its orders, and wake it with an old result."""
 
     name = "freeze-worker"
     disturbance = "a worker is frozen"
@@ -29,7 +29,7 @@ class FreezeWorker(Flow):
         self._orders: set[str] = set()
 
     async def disturb(self, stage: Stage) -> None:
-        """Let the frozen worker have its answer before it wakes, and the order be in a later visit by then."""
+        """Answer the frozen worker's call before it wakes, when the order is already in a later visit."""
         world, gateway, crew = stage.world, stage.world.gateway, stage.crew
 
         def collecting(call: Call, worker: int) -> bool:
@@ -54,8 +54,8 @@ class FreezeWorker(Flow):
                 crew.wake(VICTIM)
             woken_s = world.now_s()
             await stage.until(
-                "the worker that was frozen says what it had to say, and is not heard",
-                lambda: self._refused(stage, woken_s) or self._heard_twice(stage),
+                "the worker that was frozen reports its old result, and is refused",
+                lambda: self._refused(stage, woken_s) or self._applied_twice(stage),
             )
 
     def _refused(self, stage: Stage, since_s: float) -> bool:
@@ -63,8 +63,8 @@ class FreezeWorker(Flow):
         self._late = len(late & self._orders)
         return self._late == len(self._orders)
 
-    def _heard_twice(self, stage: Stage) -> bool:
-        """An order that is in its last visit and asked to be delivered again: somebody has moved it on the side."""
+    def _applied_twice(self, stage: Stage) -> bool:
+        """Return whether an order was delivered under two keys, because an old result moved it."""
         keys = {
             (line.workflow, line.key)
             for line in stage.world.gateway.lines
@@ -73,14 +73,14 @@ class FreezeWorker(Flow):
         return len(keys) > len(self._orders)
 
     def broken(self, stage: Stage) -> Iterator[str]:
-        """What the frozen worker said is told to observers as late."""
+        """Yield a problem unless every old result of the frozen worker was reported as late."""
         del stage
         if self._late < len(self._orders):
             missing = len(self._orders) - self._late
             yield f"the frozen worker was not refused {times(missing)}: it moved orders that others had taken over"
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         return (
             f"frozen for more than {stage.load.seconds:g} s; its orders were taken over, and its old results "
             f"were refused {times(self._late)}"
@@ -88,7 +88,7 @@ class FreezeWorker(Flow):
 
 
 class CutNode(Flow):
-    """The wire between one worker and the store is silent."""
+    """Silence the wire between one worker and the store."""
 
     name = "cut-node"
     disturbance = "a worker hears nothing"
@@ -99,7 +99,7 @@ class CutNode(Flow):
         self._calls = 0
 
     def lives(self, stage: Stage) -> list[Life]:
-        """The first worker has a wire of its own."""
+        """Give the first worker a wire of its own."""
         self._wire = stage.wire()
         return [
             stage.life(VICTIM, stage.schema(self._wire.url(stage.postgres.url))),
@@ -107,7 +107,7 @@ class CutNode(Flow):
         ]
 
     async def disturb(self, stage: Stage) -> None:
-        """Silent until others have finished what the worker had begun."""
+        """Keep the wire silent until other workers have finished the orders of this one."""
         assert self._wire is not None
         world, gateway = stage.world, stage.world.gateway
 
@@ -130,17 +130,19 @@ class CutNode(Flow):
         self._calls = len(gateway.lines)
 
     async def afterwards(self, stage: Stage) -> None:
-        """It works again."""
+        """Wait until the worker works again."""
         stage.place(PLACED)
-        await stage.until("the worker that was cut off works again", lambda: self._asked(stage, self._calls, VICTIM))
+        await stage.until(
+            "the worker that was cut off works again", lambda: self._has_called(stage, self._calls, VICTIM)
+        )
         await stage.until("every order ends", lambda: stage.world.customers.quiet)
 
     @staticmethod
-    def _asked(stage: Stage, since: int, worker: int) -> bool:
+    def _has_called(stage: Stage, since: int, worker: int) -> bool:
         return any(line.worker == worker and line.what == ASKED for line in stage.world.gateway.lines[since:])
 
     def happened(self, stage: Stage) -> str:
-        """What happened."""
+        """Summarize the outcome."""
         late = len([news for news in stage.world.news if news.what == "late"])
         back = f"it came back by itself, and was refused {times(late)} with old results"
         return f"its orders were finished by the other one; {back}"

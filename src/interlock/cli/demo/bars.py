@@ -9,7 +9,7 @@ _STYLES = ("bright_black", "blue", "cyan", "green", "yellow", "red")
 
 
 def bar(count: int, most: int, *, width: int = WIDTH) -> Text:
-    """A bar for one count. Its length is in proportion, its colour by the square root: rare states stay apart."""
+    """Draw a bar for one count. Its length is proportional; its colour follows the square root, to show rare states."""
     if count <= 0 or most <= 0:
         return Text("·", style=_STYLES[0])
     heat = math.sqrt(count / most)

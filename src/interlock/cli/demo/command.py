@@ -1,7 +1,7 @@
 """`interlock demo`: the command itself, from options to exit code.
 
-The stopwatches of the demo are for display only. Nothing that it decides depends on them or on when the worker is
-killed, which is why the same seed gives the same histories on a fast machine and on a slow one.
+The stopwatches of the demo are for display only. No decision depends on them or on when the worker is killed, so the
+same seed gives the same histories on fast and slow machines.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ def demo(
     with _folder() as folder, listening() as dashboard:
         walk = Walk(orders, seed, folder, None if dashboard is None else dashboard[0])
         with contextlib.closing(walk):
-            # One event loop from beginning to end: Ctrl-C cancels what is under way there, and all is tidied up.
+            # One event loop for everything: Ctrl-C cancels its tasks, and their cleanup runs.
             asyncio.run(
                 _demo(
                     console,
@@ -86,7 +86,7 @@ def demo(
 async def _demo(
     console: Console, walk: Walk, dashboard: str | None, output: Path, *, headless: bool, stays: bool
 ) -> None:
-    """The whole demo, from the first order to the last look at the dashboard."""
+    """Run the whole demo, from the first order until the dashboard closes."""
     if dashboard is None:
         console.print('No dashboard: uvicorn is not installed. pip install "interlock[server]"', soft_wrap=True)
     else:
@@ -96,7 +96,7 @@ async def _demo(
     console.print("Verifying every order…", soft_wrap=True)
     await verify(walk)
     show_outcome(console, outcome)
-    # Behind the proof: where no file can be written, everything else has been told.
+    # Written after the proof is printed: if the files cannot be written, the results are still on the screen.
     machine = output.with_stem(f"{output.stem}-machine")
     write_file(output, plot(outcome))
     write_file(machine, diagrams.svg(order.describe(), visits=outcome.tally.visits))
@@ -105,13 +105,13 @@ async def _demo(
     console.print(f"The machine, coloured by visits: {machine}", soft_wrap=True)
     show_verdict(console, outcome)
     if stays and dashboard is not None:
-        told = f"The dashboard stays up at {dashboard} until Ctrl-C."
-        await walk.show(lambda: console.print(told, style="bold", soft_wrap=True))
+        line = f"The dashboard stays up at {dashboard} until Ctrl-C."
+        await walk.show(lambda: console.print(line, style="bold", soft_wrap=True))
 
 
 @contextlib.contextmanager
 def _folder() -> Generator[Path, None, None]:
-    """A temporary folder, which is made and removed whole: Ctrl-C must not leave half of it behind."""
+    """Create a temporary folder, and remove it at the end. Ctrl-C cannot interrupt either half-way."""
     folder: tempfile.TemporaryDirectory[str] | None = None
     try:
         with _interrupted_later():
@@ -125,17 +125,17 @@ def _folder() -> Generator[Path, None, None]:
 
 @contextlib.contextmanager
 def _interrupted_later() -> Generator[None, None, None]:
-    """Do something to its end, and heed Ctrl-C then."""
-    heard: list[int] = []
-    # Where Ctrl-C is ignored, as in the background of a shell, it stays so; and only the main thread hears signals.
+    """Defer Ctrl-C until the block has completed."""
+    pending: list[int] = []
+    # An ignored Ctrl-C (a background job of a shell) stays ignored. Only the main thread may install handlers.
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     heeds = heeds and threading.current_thread() is threading.main_thread()
     if heeds:
-        signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+        signal.signal(signal.SIGINT, lambda number, _frame: pending.append(number))
     try:
         yield
     finally:
         if heeds:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-    if heard:
+    if pending:
         raise KeyboardInterrupt

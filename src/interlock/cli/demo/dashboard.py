@@ -1,7 +1,7 @@
-"""The dashboard of the demo: the same address for all lives of the worker.
+"""The dashboard of the demo: one address for all lives of the worker.
 
-The socket belongs to the process that watches, which hands it to every worker. While none is there, between a kill and
-the next one, connections wait in its queue: a browser that looks does not even notice more than a pause.
+The socket belongs to the parent process, which passes it to every worker. Between a kill and the next worker,
+connections wait in the socket's backlog, so a browser sees only a pause.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from interlock.server.asgi import asgi
 from interlock.server.running import HOST, Listening, bound_socket, server_maker
 
 NONE = -1
-"""Instead of a descriptor: there is no dashboard."""
+"""The descriptor that stands for "no dashboard"."""
 
 
 @contextlib.contextmanager
 def listening() -> Generator[tuple[socket.socket, Listening] | None, None, None]:
-    """A socket on loopback, at a port that is free, and its address; None when there is no server to serve it."""
+    """Yield a loopback socket at a free port, and its address; None when uvicorn is not installed."""
     if find_spec("uvicorn") is None:
         yield None
         return
@@ -32,7 +32,7 @@ def listening() -> Generator[tuple[socket.socket, Listening] | None, None, None]
 
 @contextlib.asynccontextmanager
 async def serving(engine: Engine, databases: dict[str, Database], descriptor: int) -> AsyncGenerator[None, None]:
-    """Serve an engine at the socket with this descriptor for as long as it takes."""
+    """Serve an engine at the socket with this descriptor until the block ends."""
     if descriptor == NONE:
         yield
         return
@@ -42,7 +42,7 @@ async def serving(engine: Engine, databases: dict[str, Database], descriptor: in
     try:
         yield
     finally:
-        # Whoever looks is served again by the next life, or the demo is over: nobody is waited for.
+        # Do not wait for open connections: the next life serves those browsers, or the demo is over.
         app.leave()
         server.should_exit = server.force_exit = True
         await task

@@ -1,7 +1,7 @@
-"""The line between the shop and the world outside: calls one way, answers the other, a JSON array per line.
+"""The connection between the shop and the bank: calls one way, answers the other, one JSON array per line.
 
-The bank's end is in the process that watches, the shop's end in the one that is killed. A kill cuts the line like any
-other connection: what the bank has done by then is done, and whoever asks again under the same key is told so.
+The bank's end is in the parent process, the shop's end in the worker. A kill cuts the connection; deeds that the bank
+has done stay done. A retry under the same key gets the same answer.
 """
 
 import asyncio
@@ -13,49 +13,49 @@ from typing import cast
 
 import msgspec
 
-from interlock.cli.demo.bank import Asked, Bank, Call, Verdict, intent_of, order_of
+from interlock.cli.demo.bank import Bank, Call, Operation, Verdict, intent_of, order_of
 from interlock.errors import Retryable
 
 Waits = Callable[[str, str], Awaitable[None]]
-"""Given the order and what is asked; returns when the customer has nothing to say to it any more."""
+"""Called with the order and the operation; returns when the customer has sent every event that comes first."""
 
 _call = msgspec.json.Decoder(tuple[int, Call])
 _answer = msgspec.json.Decoder(tuple[int, Verdict])
 _COMPLAINTS: dict[Verdict, str] = {
-    "failed": "nobody answers when asked to {asked}.",
+    "failed": "the bank does not answer the call to {operation}.",
     "lost": "the answer was lost on its way.",
-    "down": "503 Service Unavailable, when asked to {asked}.",
+    "down": "503 Service Unavailable, when asked to {operation}.",
 }
 
 
 class Lines(asyncio.Protocol, ABC):
-    """One end of the line: whole lines in, whole lines out."""
+    """One end of the connection: a protocol that reads and writes whole lines."""
 
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The line stands."""
+        """Keep the transport."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of the other end."""
+        """Split the received bytes into lines, and handle each."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self.hear(line)
 
     @abstractmethod
     def hear(self, line: bytes) -> None:
-        """One line of the other end."""
+        """Handle one line of the other end."""
 
     def say(self, value: object) -> None:
-        """Send one line. Where nobody listens any more, nobody is told."""
+        """Send one line; do nothing when the connection is closed."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(msgspec.json.encode(value) + b"\n")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -68,7 +68,7 @@ class Answering(Lines):
         self._bank = bank
 
     def hear(self, line: bytes) -> None:
-        """Answer a call, now or a little late."""
+        """Answer a call, immediately or with its delay."""
         number, call = _call.decode(line)
         verdict, late_s = self._bank.answer(call)
         if late_s:
@@ -85,12 +85,12 @@ class Calling(Lines):
         self._declines = declines
         self._waits = waits
         self._numbers = 0
-        self._asked: dict[int, asyncio.Future[Verdict]] = {}
+        self._pending: dict[int, asyncio.Future[Verdict]] = {}
 
     def hear(self, line: bytes) -> None:
-        """An answer; to a call that was given up meanwhile it comes too late."""
+        """Resolve the call that the answer belongs to. An answer to a cancelled call is dropped."""
         number, verdict = _answer.decode(line)
-        waiting = self._asked.pop(number, None)
+        waiting = self._pending.pop(number, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(verdict)
 
@@ -116,27 +116,27 @@ class Calling(Lines):
         """Put the goods back; nothing reserved is fine."""
         await self._ask("release", order_id, key)
 
-    async def _ask(self, asked: Asked, order_id: str, key: str) -> Verdict:
-        if asked != "release":
-            await self._waits(order_id, asked)
+    async def _ask(self, operation: Operation, order_id: str, key: str) -> Verdict:
+        if operation != "release":
+            await self._waits(order_id, operation)
         self._numbers += 1
         number = self._numbers
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        declines = self._declines(order_id) if asked == "confirm" else 0
-        self.say((number, Call(asked, order_id, key, declines)))
+        self._pending[number] = answer
+        declines = self._declines(order_id) if operation == "confirm" else 0
+        self.say((number, Call(operation, order_id, key, declines)))
         try:
             verdict = await answer
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
         complaint = _COMPLAINTS.get(verdict)
         if complaint is not None:
-            raise Retryable(complaint.format(asked=asked.replace("_", " ")))
+            raise Retryable(complaint.format(operation=operation.replace("_", " ")))
         return verdict
 
 
 class Gateway:
-    """The bank as something that can be connected to, and that can have an outage."""
+    """The bank with its connections and its outage."""
 
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
@@ -144,7 +144,7 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def line(self) -> AsyncGenerator[socket.socket, None]:
-        """A line for as long as it takes: the end of whoever is going to call."""
+        """Open a connection to the bank, and yield the worker's end. It is closed after the block."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             end = Answering(self._bank)
@@ -161,7 +161,7 @@ class Gateway:
 
     @property
     def refused(self) -> int:
-        """Calls that came during it."""
+        """Calls during the outage."""
         return self._bank.refused
 
     def fail(self) -> None:
@@ -169,7 +169,7 @@ class Gateway:
         self._bank.down = True
 
     def recover_in(self, seconds: float, back: Callable[[], None]) -> None:
-        """End the outage then, and say so."""
+        """End the outage after this time, and call `back`."""
 
         def recovered() -> None:
             self._bank.down = False
@@ -180,6 +180,6 @@ class Gateway:
 
 
 async def call_at(descriptor: int, calling: Calling) -> None:
-    """Connect the shop's end to the line with this descriptor."""
+    """Connect the shop's end to the socket with this descriptor."""
     line = socket.socket(fileno=descriptor)
     await asyncio.get_running_loop().create_unix_connection(lambda: calling, sock=line)

@@ -1,6 +1,6 @@
-"""What the worker and whoever starts it agree on: what a life is for, and the names of things in it.
+"""The worker's command-line argument and the names that it shares with its parent process.
 
-The worker is a program of its own, so nobody imports it; this is what both of them do import.
+The worker is a separate program and is never imported; both processes import this module.
 """
 
 from typing import Literal
@@ -14,17 +14,17 @@ BANK = "payments"
 """The dependency that has an outage."""
 
 Part = Literal["stays", "ends", "shows"]
-"""What a life is for: to be killed, to bring everything to its end, or to be looked at when everything is over."""
+"""The purpose of a life: to be killed, to complete all orders, or to serve the dashboard after the walk."""
 
 
 class Life(msgspec.Struct, frozen=True):
-    """One life of the worker, as it is told on its command line."""
+    """One life of the worker, passed as JSON on its command line."""
 
     folder: str
     orders: int
     seed: int
     part: Part
     line: int
-    """The descriptor of the line to the world outside."""
+    """The descriptor of the connection to the bank."""
     dashboard: int
     """The descriptor of the dashboard's socket, if there is one."""

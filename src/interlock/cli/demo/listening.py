@@ -1,6 +1,6 @@
-"""What the news of the worker mean: an acknowledgement, a move, a breaker that opens, an order that is stalled.
+"""The parser of the worker's news: acknowledgements, transitions, breaker changes and stalled orders.
 
-Everything is noted in the outcome, and every acknowledgement here, to be compared with what is stored in the end.
+It updates the outcome, and keeps every acknowledgement for the comparison with the store at the end.
 """
 
 import msgspec
@@ -12,27 +12,27 @@ from interlock.examples.order import State
 
 STATES = {state.value: number for number, state in enumerate(State)}
 NAMED_MAX = 3
-"""Of those that are stalled."""
+"""How many stalled orders a remark names."""
 
 _refusal = msgspec.json.Decoder(tuple[str, str, str])
 
 
 class Listener:
-    """Hears the news of all lives."""
+    """Reads the news of all lives."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.acknowledged: dict[str, bytearray] = {}
-        """By order: pairs of a version and the number of its state, as they were acknowledged."""
+        """By order: acknowledged pairs of a version and the number of its state."""
         self.opened_in_s: float | None = None
         self.ended = False
-        """The worker has brought everything to its end."""
+        """True when the worker has completed all orders."""
         self._outcome = outcome
         self._counted: set[str] = set()
         self._rejections: set[tuple[str, str]] = set()
         self._done: set[str] = set()
 
     def __call__(self, line: str) -> None:
-        """Hear one line."""
+        """Handle one line."""
         outcome = self._outcome
         kind, *words = line.rstrip("\n").split("\t")
         match kind:
@@ -54,9 +54,9 @@ class Listener:
             case "F":
                 outcome.observer_failures += 1
             case _:
-                self._heard_rarely(kind, words)
+                self._read_rare(kind, words)
 
-    def _heard_rarely(self, kind: str, words: list[str]) -> None:
+    def _read_rare(self, kind: str, words: list[str]) -> None:
         outcome = self._outcome
         match kind:
             case "X":
@@ -75,7 +75,7 @@ class Listener:
                 pass
 
     def bank_is_back(self) -> None:
-        """The outage is over."""
+        """Record the end of the outage."""
         outage = self._outcome.outage
         assert outage is not None
         outage.ended_s = self._outcome.timeline.now_s()
@@ -97,14 +97,12 @@ class Listener:
         if state == "open" and outage.opened_s is None:
             outage.opened_s = now_s
             waiting = counted(len(self.acknowledged) - outcome.done, "order")
-            outcome.remark(f"The breaker of {BANK} is open: nobody calls any more, {waiting} on their way.", "bold")
+            outcome.remark(f"The breaker of {BANK} is open: calls have stopped, {waiting} on their way.", "bold")
         elif state == "half_open":
             outage.probes += 1
         elif state == "closed" and before != "closed" and outage.ended_s is not None and outage.closed_s is None:
             outage.closed_s = now_s
-            outcome.remark(
-                f"The breaker of {BANK} is closed: a probe got through, and everybody goes on.", "bold green"
-            )
+            outcome.remark(f"The breaker of {BANK} is closed: a probe got through, and calls resume.", "bold green")
 
     def _stall(self, kind: str, words: list[str]) -> None:
         outcome = self._outcome
@@ -112,7 +110,7 @@ class Listener:
             outcome.stall = Stall(outcome.timeline.now_s())
         stall = outcome.stall
         if kind == "H":
-            stall.held.add(words[0])
+            stall.stuck.add(words[0])
         elif kind == "S":
             stall.listed.add(words[0])
         else:
@@ -120,8 +118,8 @@ class Listener:
             names = ", ".join(sorted(stall.listed)[:NAMED_MAX])
             more = ", …" if len(stall.listed) > NAMED_MAX else ""
             outcome.remark(
-                f"Stalled: {counted(len(stall.listed), 'order')} that nobody packs, listed by engine.stalled "
-                f"({names}{more}). The packing table is mended; they go on.",
+                f"Stalled: {counted(len(stall.listed), 'order')} on the packing table, listed by engine.stalled "
+                f"({names}{more}). The packing table is fixed; they continue.",
                 "bold yellow",
             )
 

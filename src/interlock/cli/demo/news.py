@@ -1,13 +1,13 @@
-"""What the worker tells whoever watches: a line per piece of news, in order, and only of what is certain."""
+"""The worker's report to its parent process: one line per fact, in order, and only of durable facts."""
 
 import asyncio
 import os
 
-TOLD_EVERY_S = 0.01
+FLUSH_EVERY_S = 0.01
 
 
 class News:
-    """Gathered for an instant, then written in one piece."""
+    """A buffer of lines, written to a pipe every 10 ms."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -15,13 +15,13 @@ class News:
         self._later: asyncio.TimerHandle | None = None
 
     def tell(self, *words: object) -> None:
-        """Tell something soon."""
+        """Queue a line of tab-separated words."""
         self._lines.append("\t".join(map(str, words)))
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(TOLD_EVERY_S, self.flush)
+            self._later = asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self.flush)
 
     def flush(self) -> None:
-        """Tell it now."""
+        """Write all queued lines. Ends the process when the parent has closed the pipe."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
@@ -31,4 +31,4 @@ class News:
             while data:
                 data = data[os.write(self._pipe, data) :]
         except BrokenPipeError:
-            os._exit(0)  # Nobody is there any more to be told.
+            os._exit(0)  # The parent process has ended.

@@ -1,8 +1,8 @@
-"""Who counts while the orders move: the demo's own tally, and an observer that fails on purpose (A9).
+"""The observers of the demo: a tally of transitions, and an observer that fails on purpose (A9).
 
-The tally is fed by what the worker tells, and what was not told before the kill is missing in it: it is for watching.
-The figures of the end are counted again, from the histories. The failing observer is subscribed first, so that whoever
-comes after it would notice.
+The tally is filled from the worker's news. News that a kill prevented is missing, so the tally is for display only.
+The final figures are counted again from the histories. The failing observer is subscribed first: if a failure could
+disturb later observers, the demo would show it.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ FAILS_EVERY = 100
 
 
 class Tally:
-    """Counts what happened. Every state has an entry from the beginning, so a display may read it at any time."""
+    """Counts of transitions and visits. Every state has an entry from the start, so another thread may read it."""
 
     def __init__(self, description: MachineDescription) -> None:
         self.arrows = {(each.source, each.event, each.target): 0 for each in description.transitions}
@@ -26,11 +26,11 @@ class Tally:
 
     @property
     def covered(self) -> int:
-        """How many of the machine's transitions were taken at least once."""
+        """The number of the machine's transitions that were taken at least once."""
         return sum(1 for count in self.arrows.values() if count)
 
     def moved(self, order_id: str, event: str, state: str) -> None:
-        """An order has come to a state."""
+        """Count an order's transition into a state."""
         before = self._where.get(order_id)
         if before is not None:
             self.now[before] -= 1
@@ -40,24 +40,24 @@ class Tally:
         if event != STARTED:
             self.transitions += 1
             arrow = (before or "", event, state)
-            if arrow in self.arrows:  # Behind a kill the state before may be one that nobody told.
+            if arrow in self.arrows:  # After a kill the previous state may be unknown: its news was lost.
                 self.arrows[arrow] += 1
 
     def forget(self, order_id: str) -> None:
-        """The order rests: where it is stays counted."""
+        """Forget the position of an order at rest; its counts stay."""
         self._where.pop(order_id, None)
 
 
 class Faulty:
-    """An observer whose metrics server is down now and then. It harms nothing, which is the point."""
+    """An observer that fails regularly, which must not disturb the engine or other observers."""
 
     def __init__(self, failed: Callable[[], None] = lambda: None) -> None:
         self._failed = failed
-        self._seen = 0
+        self._signals = 0
 
     def __call__(self, signal: Signal, /) -> None:
         """Fail on every hundredth signal."""
-        self._seen += 1
-        if self._seen % FAILS_EVERY == 0:
+        self._signals += 1
+        if self._signals % FAILS_EVERY == 0:
             self._failed()
             raise ConnectionError(f"the metrics server did not take {type(signal).__name__}")

@@ -1,7 +1,7 @@
-"""What a walk has to tell: the figures, what happened when, and in the end what was verified.
+"""The outcome of a walk: its figures, its timeline and its verification.
 
-It is filled while the orders move, from the news of the worker, and completed when they are verified. Whoever shows the
-walk reads it at any time. Times are seconds since the walk began.
+It is filled from the worker's news while the orders move, and completed by the verification. Displays may read it at
+any time. Times are seconds since the walk began.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ OrderHistory = list[HistoryRow[State, Order]]
 
 @dataclass(slots=True)
 class Outage:
-    """The time when the bank answered nobody, and what the breaker made of it."""
+    """The outage of the bank, and the reaction of the breaker."""
 
     began_s: float
     opened_s: float | None = None
@@ -28,36 +28,36 @@ class Outage:
     """When the breaker let calls through again."""
     probes: int = 0
     refused: int = 0
-    """Calls that the bank did not answer."""
+    """Calls that the bank refused."""
 
 
 @dataclass(slots=True)
 class Kill:
-    """What there was when the worker was killed, and how the next one came back."""
+    """The figures at the kill of the worker, and the recovery of the next one."""
 
     at_s: float
     acknowledged: int = 0
     on_their_way: int = 0
     recovery_s: float = 0.0
-    """From opening the store to having taken up everything that was owed."""
+    """From opening the store to having resumed all pending work."""
     gap_s: float = 0.0
     """From the kill to the first news of the next worker, Python's own start included."""
 
 
 @dataclass(slots=True)
 class Stall:
-    """Orders that nobody packs, until they are found."""
+    """Orders that wait on the packing table until the engine lists them as stalled."""
 
     began_s: float
-    held: set[str] = field(default_factory=set[str])
+    stuck: set[str] = field(default_factory=set[str])
     listed: set[str] = field(default_factory=set[str])
-    """Those of them that the engine has listed as stalled."""
+    """Stuck orders that the engine has listed as stalled."""
     ended_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that must be so in the end."""
+    """A count that must equal its expected value at the end."""
 
     what: str
     found: int
@@ -65,7 +65,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether it is."""
+        """Whether the counts are equal."""
         return self.found == self.expected
 
     def __str__(self) -> str:
@@ -74,15 +74,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A line for people, as something happens."""
+    """A line of text for the display."""
 
-    told: str
+    text: str
     style: str
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that a walk has to tell, complete when the walk is over and verified."""
+    """All results of a walk, complete when the walk is over and verified."""
 
     orders: int
     seed: int
@@ -90,23 +90,23 @@ class Outcome:
     timeline: Timeline = field(default_factory=Timeline)
     done: int = 0
     paid: int = 0
-    """Orders that the hot counter was told of, and has acknowledged."""
+    """Orders that the hot counter has acknowledged."""
     counted_again: int = 0
-    """Of those: told once more after the kill, because nobody knew whether the first time had worked."""
+    """Paid orders that were counted again after the kill, because the first outcome was unknown."""
     acknowledged: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
     observer_failures: int = 0
     breaker: str = "closed"
-    """Of the bank, as it is now."""
+    """The current state of the bank's breaker."""
     outage: Outage | None = None
     kill: Kill | None = None
     stall: Stall | None = None
     walking_s: float = 0.0
     verifying_s: float = 0.0
     books: Counter[str] = field(default_factory=Counter[str])
-    """The entries of the world's books, by what was done."""
+    """The number of entries in the bank's books, by deed."""
     keys: int = 0
-    """The idempotency keys under which the world was asked for something."""
+    """The number of idempotency keys in the bank's books."""
     fingerprint: str = ""
     examples: dict[str, tuple[str, str, str]] = field(default_factory=dict[str, tuple[str, str, str]])
     """What, why and fix of the first refusal of each code."""
@@ -116,6 +116,6 @@ class Outcome:
     checks: list[Check] = field(default_factory=list[Check])
     problems: list[str] = field(default_factory=list[str])
 
-    def remark(self, told: str, style: str = "bold") -> None:
-        """Say something to whoever watches."""
-        self.remarks.append(Remark(told, style))
+    def remark(self, text: str, style: str = "bold") -> None:
+        """Queue a remark for the display."""
+        self.remarks.append(Remark(text, style))

@@ -1,8 +1,7 @@
-"""The walk as a plot (SVG), written by hand: how fast it went, what happened meanwhile, and how far the orders came.
+"""The plot of a walk (SVG, written by hand): transition rate, incidents, and progress of the orders.
 
-Three panels share one axis of time. What happened is drawn twice: as bars with names in the middle, and as bands behind
-the curves, so that a dip is seen together with its reason. As in the diagrams of machines, every colour is set by a
-class and written out for both themes.
+Three panels share one time axis. Incidents are drawn twice: as named bars in the middle, and as bands under the curves,
+so that a dip is seen together with its cause. As in machine diagrams, CSS classes set every colour for both themes.
 """
 
 import math
@@ -21,8 +20,8 @@ HEAD = 104
 RATE_HEIGHT, ROW_HEIGHT, ORDERS_HEIGHT = 220, 26, 170
 GAP = 52
 POINTS_MAX = 160
-TOLD_BEFORE = 0.62
-"""What ends behind this share of the axis is told on its left side: there would be no room on the right one."""
+LABEL_LEFT_AFTER = 0.62
+"""Bars that end after this share of the axis have their label on the left: the right side has no room."""
 
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 _LIGHT = {"paper": "#ffffff", "ink": "#101828", "soft": "#475467", "grid": "#e4e7ec"}
@@ -40,18 +39,18 @@ _COLOURS = {
 
 
 class Span(NamedTuple):
-    """Something that lasted: its name, its look, and from when to when."""
+    """An incident with a duration: its name, CSS class, start, end and label."""
 
     name: str
     look: str
     from_s: float
     to_s: float
-    told: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """Seconds as places on the axis that all panels share."""
+    """The scale from seconds to positions on the shared axis."""
 
     whole_s: float
 
@@ -60,7 +59,7 @@ class _Time:
 
 
 def plot(outcome: Outcome) -> str:
-    """The plot as a standalone SVG document."""
+    """Return the plot as a standalone SVG document."""
     spans = spans_of(outcome)
     across = _Time(max(outcome.walking_s, len(outcome.timeline.moments) / MOMENTS_PER_S, 0.1))
     rows_height = ROW_HEIGHT * len(spans)
@@ -92,7 +91,7 @@ def plot(outcome: Outcome) -> str:
 
 
 def spans_of(outcome: Outcome) -> list[Span]:
-    """What happened, in the order in which it is drawn."""
+    """Return the incidents in drawing order."""
     end_s = outcome.walking_s
     spans: list[Span] = []
     outage, kill, stall = outcome.outage, outcome.kill, outcome.stall
@@ -101,14 +100,14 @@ def spans_of(outcome: Outcome) -> list[Span]:
         spans.append(Span("bank down", "down", outage.began_s, ended_s, f"{outage.refused:,} calls refused"))
         if outage.opened_s is not None:
             closed_s = end_s if outage.closed_s is None else outage.closed_s
-            spans.append(Span("breaker open", "open", outage.opened_s, closed_s, "nobody calls"))
+            spans.append(Span("breaker open", "open", outage.opened_s, closed_s, "calls stopped"))
     if kill is not None:
-        told = f"kill -9, {kill.on_their_way:,} orders on their way"
-        spans.append(Span("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, told))
+        label = f"kill -9, {kill.on_their_way:,} orders on their way"
+        spans.append(Span("no worker", "dead", kill.at_s, kill.at_s + kill.gap_s, label))
     if stall is not None:
         ended_s = end_s if stall.ended_s is None else stall.ended_s
-        told = f"{len(stall.listed):,} orders, found by engine.stalled"
-        spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, told))
+        label = f"{len(stall.listed):,} orders, found by engine.stalled"
+        spans.append(Span("parcels stuck", "stuck", stall.began_s, ended_s, label))
     return spans
 
 
@@ -157,13 +156,13 @@ def _rows(spans: Sequence[Span], across: _Time, top: int) -> list[str]:
         y = top + row * ROW_HEIGHT
         x, end = across(span.from_s), across(span.to_s)
         width = max(2.0, end - x)
-        at, anchor = (x - 8, "end") if end > ACROSS * TOLD_BEFORE else (end + 8, "start")
-        told = f"{span.to_s - span.from_s:.1f} s · {span.told}"
+        at, anchor = (x - 8, "end") if end > ACROSS * LABEL_LEFT_AFTER else (end + 8, "start")
+        label = f"{span.to_s - span.from_s:.1f} s · {span.label}"
         parts += [
             f'<line class="grid" x1="0" x2="{ACROSS}" y1="{y + 11}" y2="{y + 11}"/>',
             f'<text class="tick" text-anchor="end" x="-12" y="{y + 15}">{escape(span.name)}</text>',
             f'<rect class="s-{span.look}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="16" rx="3"/>',
-            f'<text class="tick halo" text-anchor="{anchor}" x="{at:.1f}" y="{y + 15}">{escape(told)}</text>',
+            f'<text class="tick halo" text-anchor="{anchor}" x="{at:.1f}" y="{y + 15}">{escape(label)}</text>',
         ]
     return parts
 
@@ -197,7 +196,7 @@ def _seconds(across: _Time, floor: int) -> list[str]:
 
 
 class _Up:
-    """Values as places on one panel's own axis, from zero to a round number."""
+    """The scale from values to positions on one panel's axis, from zero to a round number."""
 
     def __init__(self, largest: float, top: int, height: int) -> None:
         self._step = _step(max(largest, 1.0), 5)
@@ -208,7 +207,7 @@ class _Up:
         return self._top + self._height * (1 - value / self._whole)
 
     def grid(self, title: str) -> list[str]:
-        """The lines of round numbers, and what the panel shows."""
+        """Draw the grid lines of round numbers, and the panel's title."""
         parts = [f'<text class="head" x="0" y="{self._top - 12}">{escape(title)}</text>']
         for count in range(round(self._whole / self._step) + 1):
             y = self(count * self._step)

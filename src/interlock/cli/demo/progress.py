@@ -1,7 +1,7 @@
-"""How far the walk is: a live table on a terminal, plain lines elsewhere.
+"""The progress display of a walk: a live table on a terminal, plain lines elsewhere.
 
-The live table is drawn by a thread of its own from counts that the walk keeps anyway, so watching costs the walk
-nothing. It reads them while they change: a frame may be a little late, and the next one is right.
+A separate thread draws the live table from counts that the walk keeps anyway. It reads them while they change, so a
+frame may be slightly out of date; the next one corrects it.
 """
 
 from collections.abc import Generator
@@ -24,7 +24,7 @@ _BREAKER_STYLES = {"closed": "green", "half_open": "yellow", "open": "bold red"}
 
 @contextmanager
 def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Watcher, None, None]:
-    """A watcher for the walk, for as long as it takes."""
+    """Yield a watcher for the walk; the display ends with the block."""
     if not live:
         yield _lines(console, outcome)
         return
@@ -43,21 +43,21 @@ def watching(console: Console, outcome: Outcome, *, live: bool) -> Generator[Wat
 
 
 def _remark(console: Console, outcome: Outcome) -> None:
-    """Say what has happened since the last look."""
+    """Print and remove all queued remarks."""
     while outcome.remarks:
         remark = outcome.remarks.pop(0)
-        console.print(remark.told, style=remark.style, soft_wrap=True)
+        console.print(remark.text, style=remark.style, soft_wrap=True)
 
 
 def _lines(console: Console, outcome: Outcome) -> Watcher:
-    told = 0
+    printed = 0
 
     def watch(now: Outcome, /) -> None:
-        nonlocal told
+        nonlocal printed
         _remark(console, now)
         tenth = now.done * LINES // outcome.orders
-        if tenth > told:
-            told = tenth
+        if tenth > printed:
+            printed = tenth
             tally = now.tally
             console.print(
                 f"{now.done:>9,} of {outcome.orders:,} orders done, {tally.transitions:,} transitions, "

@@ -1,10 +1,10 @@
-"""What will happen to each order: decided by a seed, and by nothing else.
+"""The scenario: one journey per order, determined by the seed alone.
 
-A journey says what the customer wants, how often the bank declines, which event arrives where it has no business, and
-for a few that their parcel gets stuck on the packing table.
-The first few journeys are written by hand and take every transition of the machine once, so that the smallest demo
-already covers all of them; the others are drawn. Chance comes from the seam, so the same seed gives the same journeys,
-whichever order moves first and whenever the process that moves them is killed.
+A journey holds the customer's wishes, the number of declines, an event that is invalid in its state, and for a few
+orders a parcel stuck on the packing table.
+The first journeys are written by hand and take every transition of the machine once, so even the smallest demo covers
+all of them. The others are drawn with a seeded Chance, so they do not depend on scheduling or on when the worker is
+killed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,35 +40,35 @@ CANCELLED = 0.08
 REFUNDED = 0.12
 STRAYS = 0.15
 TROUBLE_FROM = 100
-"""With fewer orders there is neither an outage nor a stall: nobody would see them."""
+"""With fewer orders there is neither an outage nor a stall: they would be too short to see."""
 STUCK_MAX = 40
 STUCK_SHARE = 0.02
 STUCK_AFTER = 0.6
-"""The share of the orders that are there before the scanner of the packing table breaks."""
+"""The share of the orders that precede the first stuck one."""
 DECLINES = ((0.80, 0), (0.91, 1), (0.96, 2), (1.0, ATTEMPTS_MAX))
-"""The share of orders up to which the bank declines so many times."""
+"""Pairs of a cumulative share of the orders and the number of times the bank declines them."""
 
 ChoiceT = TypeVar("ChoiceT")
 
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """What the customer and the world will do to one order."""
+    """The planned events and faults of one order."""
 
     items: tuple[Item, ...] = (Item("tea", 2),)
     declines: int = 0
     cancel_in: State | None = None
     refund_in: State | None = None
     stray_in: State | None = None
-    """Where an event arrives that has no transition there: too late, twice, or by mistake."""
+    """The state in which an event arrives that has no transition there."""
     luck: float = 0.0
-    """Which event that is, as a fraction of the possible ones."""
+    """Selects that event, as a fraction of the possible ones."""
     stuck: bool = False
-    """Nobody scans its parcel, until somebody looks after what is stalled."""
+    """The parcel waits on the packing table until the engine has listed it as stalled."""
 
     @property
     def plain(self) -> bool:
-        """Whether the order gets as far as the packing table, and nothing else happens to it there."""
+        """Whether the order reaches the packing table and has no other planned event there."""
         early = (State.PAID, State.FULFILLMENT_PENDING)
         quiet = self.cancel_in is None and self.stray_in is None and self.refund_in not in early
         return bool(self.items) and self.declines < ATTEMPTS_MAX and quiet
@@ -91,7 +91,7 @@ class Scenario:
         self._chance = chance
 
     def journeys(self, count: int) -> Iterator[tuple[str, Journey]]:
-        """So many orders with their journeys, the guided ones first."""
+        """Yield `count` orders with their journeys, the hand-written ones first."""
         to_stick = stuck_of(count)
         for number in range(1, count + 1):
             journey = GUIDED[number - 1] if number <= len(GUIDED) else self._draw()
@@ -128,13 +128,13 @@ class Scenario:
 
 
 def stuck_of(count: int) -> int:
-    """How many of so many orders get stuck."""
+    """Return how many of `count` orders get stuck."""
     return min(STUCK_MAX, int(STUCK_SHARE * count)) if count >= TROUBLE_FROM else 0
 
 
 def wish(journey: Journey, state: State, context: Order) -> OrderEvent | None:
-    """The event that comes from outside and moves the order on; None when that is its step's business."""
-    # An order is cancelled while it is paid for once there is an intent, so that the bank has something to void.
+    """Return the next event that the customer sends; None when a step sends it."""
+    # Cancel during the payment only when there is an intent, so that the bank has something to void.
     started = state is not State.PAYMENT_PROCESSING or context.payment_intent_id is not None
     event: OrderEvent | None = None
     if journey.refund_in is state:
@@ -154,14 +154,14 @@ def wish(journey: Journey, state: State, context: Order) -> OrderEvent | None:
 
 
 def hopeless(state: State, context: Order) -> OrderEvent | None:
-    """What the customer tries although a rule of the business is against it."""
+    """Return an event that a guard refuses in this state, or None."""
     empty = state is State.PENDING and not context.items
     tired = state is State.PAYMENT_FAILED and context.failed_attempts >= ATTEMPTS_MAX
     return Submit() if empty or tired else None
 
 
 def stray(state: State, luck: float) -> OrderEvent:
-    """An event that has no transition from this state."""
+    """Return an event that has no transition from this state."""
     events: tuple[OrderEvent, ...] = (
         Cancel(reason="too late"),
         PaymentSucceeded("pi-delivered-twice"),

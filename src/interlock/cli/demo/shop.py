@@ -1,8 +1,8 @@
-"""The customers of the demo: they order, pay, change their minds, and say things that have no business there.
+"""The customers of the demo: they order, pay, cancel, ask for refunds, and send invalid events.
 
-All of them live in the worker, and die with it. In its next life they come back to their orders, wherever these are;
-all that they know is what the engine tells them. Every paid order is counted in one row that all of them write: the
-counter is told under the order's own key, so telling it again after a kill counts nobody twice.
+All of them run in the worker and end with it. In the next life they resume their orders from the store. Every paid
+order is counted in one hot row. The order's id is the idempotency key, so a repetition after a kill counts no order
+twice.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from interlock.signals import BreakerChanged, Signal, TransitionApplied, Transit
 IN_FLIGHT_MAX = 400
 PATIENCE_S = 60.0
 STALL_S = 1.5
-"""Longer than this no parcel stays on the packing table of a good shop."""
+"""The age in seconds from which an order on the packing table counts as stalled."""
 LOOK_EVERY_S = 0.1
 PAID = frozenset(
     {
@@ -36,11 +36,11 @@ PAID = frozenset(
         State.REFUNDED,
     }
 )
-"""Where only those orders are that were paid."""
+"""The states that only paid orders reach."""
 
 
 class InFlight:
-    """An order on its way, as its customer knows it."""
+    """An order that is not finished, as its customer knows it."""
 
     __slots__ = ("arrived", "counted", "journey", "spoken", "state", "strayed", "version")
 
@@ -49,12 +49,12 @@ class InFlight:
         self.version = 0
         self.state = State.PENDING
         self.arrived = asyncio.Event()
-        """Set when it has moved."""
+        """Set when the order has changed its state."""
         self.counted = False
-        """Whether the counter of paid orders knows of it."""
+        """Whether the counter of paid orders includes it."""
         self.strayed = False
         self.spoken = asyncio.Event()
-        """Set when the customer has said what has no business there, and the world may go on."""
+        """Set when the customer has sent the invalid event, and the bank may answer."""
 
 
 class Shop:
@@ -64,25 +64,25 @@ class Shop:
         self._news = news
         self._orders = orders
         self._journeys = Scenario(SystemChance(seed)).journeys(orders)
-        self._heard: dict[str, InFlight] = {}
+        self._started: dict[str, InFlight] = {}
         self._flying: dict[str, InFlight] = {}
-        """Those whose customers know where they are."""
+        """Orders whose customers know their state."""
         self._missed: dict[str, asyncio.Event] = {}
-        """Orders that an earlier life has left, and whose customers have not come back to them yet."""
-        self._shown: set[str] = set()
+        """Orders of an earlier life whose customers have not resumed them yet."""
+        self._explained: set[str] = set()
         self._stuck: set[str] = set()
-        self._held: set[str] = set()
-        """Those of them whose customers stand at the packing table. On a slow machine the engine lists them first."""
+        self._at_table: set[str] = set()
+        """Stuck orders whose customers wait at the packing table. On a slow machine the engine lists them first."""
         self._all_there = asyncio.Event()
-        """Set when every order was begun, or was found to be at its end."""
+        """Set when every order was started or found finished."""
         self._scanned = asyncio.Event()
-        """Set when somebody has looked after the packing table."""
+        """Set when the packing table is fixed."""
 
     def __call__(self, signal: Signal, /) -> None:
-        """Hear what the engine has to tell."""
+        """Observe a signal of the engine."""
         if isinstance(signal, TransitionApplied):
             self._news.tell("T", signal.workflow, signal.version, signal.to_state, signal.event)
-            flying = self._heard.get(signal.workflow)
+            flying = self._started.get(signal.workflow)
             if flying is not None:
                 flying.version, flying.state = signal.version, State(signal.to_state)
                 flying.arrived.set()
@@ -91,28 +91,28 @@ class Shop:
         elif isinstance(signal, BreakerChanged):
             self._news.tell("B", signal.dependency, signal.after)
 
-    # --- what the world outside asks ---------------------------------------------------------------------------------
+    # --- callbacks of the gateway ------------------------------------------------------------------------------------
 
     def declines(self, order_id: str) -> int:
-        """How often the bank declines the card of this order's customer."""
+        """Return how often the bank declines the card of this order's customer."""
         return self._flying[order_id].journey.declines
 
-    async def waits(self, order_id: str, asked: str) -> None:
-        """Let the customer speak first, where they have something to say."""
+    async def waits(self, order_id: str, operation: str) -> None:
+        """Wait until the customer has sent the events that come before this operation."""
         while (flying := self._flying.get(order_id)) is None:
             await self._missed.setdefault(order_id, asyncio.Event()).wait()
         journey = flying.journey
-        if (asked == "confirm" and journey.cancel_in is State.PAYMENT_PROCESSING) or (
-            asked == "reserve" and journey.refund_in is State.PAID
+        if (operation == "confirm" and journey.cancel_in is State.PAYMENT_PROCESSING) or (
+            operation == "reserve" and journey.refund_in is State.PAID
         ):
-            await asyncio.Event().wait()  # The customer is quicker: this call is cancelled when the order has moved on.
+            await asyncio.Event().wait()  # The customer's event comes first, and cancels this call.
         if journey.stray_in is flying.state and not flying.strayed:
             await flying.spoken.wait()
 
-    # --- what the customers do ---------------------------------------------------------------------------------------
+    # --- customers ---------------------------------------------------------------------------------------------------
 
     async def serve(self, engine: Engine, paid: Counter, *, looks_after_stalls: bool) -> None:
-        """Bring every order to its end; those of an earlier life are taken up where they are."""
+        """Complete every order; orders of an earlier life continue from their stored state."""
         stored = await _stored(engine)
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
         async with asyncio.TaskGroup() as group:
@@ -131,7 +131,7 @@ class Shop:
         self._news.tell("E")
 
     async def _rested(self, order_id: str, state: State | None, paid: Counter) -> None:
-        """An order that an earlier life has brought to its end. Nobody knows whether it was counted: count it again."""
+        """Report an order that an earlier life has completed. Count it again: it is unknown whether it was counted."""
         if state in PAID:
             await paid.add(1, key=order_id)
             self._news.tell("P", order_id)
@@ -139,8 +139,8 @@ class Shop:
 
     async def _order(self, engine: Engine, order_id: str, journey: Journey, paid: Counter) -> None:
         begun = Order(order_id=order_id, user_id=f"user-{zlib.crc32(order_id.encode()) % 997}", items=journey.items)
-        # Heard from before it is asked for: it may move between the answer and the moment when that is read.
-        flying = self._heard[order_id] = InFlight(journey)
+        # Registered before the start: the order may move between the engine's answer and the moment it is read.
+        flying = self._started[order_id] = InFlight(journey)
         now = await engine.start(order, order_id, begun)
         self._news.tell("A", order_id, now.version, now.state.value)
         if flying.version < now.version:
@@ -166,11 +166,11 @@ class Shop:
             now = await engine.of(order).get(order_id)
         if journey.stray_in is now.state:
             await self._stray(engine, flying, order_id)
-        del self._flying[order_id], self._heard[order_id]
+        del self._flying[order_id], self._started[order_id]
         self._news.tell("D", order_id)
 
     async def _speak(self, engine: Engine, flying: InFlight, now: View[State, Order]) -> OrderEvent | None:
-        """Whatever the customer says that is refused; returns what they say then."""
+        """Send the events that are refused; return the one that is accepted, if the customer sends it."""
         if flying.journey.stray_in is now.state:
             await self._stray(engine, flying, now.id)
         vain = hopeless(now.state, now.context)
@@ -178,7 +178,7 @@ class Shop:
             await self._refused(engine, now.id, vain)
         if flying.journey.stuck and now.state is State.FULFILLMENT_PENDING and not self._scanned.is_set():
             self._news.tell("H", now.id)
-            self._held.add(now.id)
+            self._at_table.add(now.id)
             await self._scanned.wait()
         return wish(flying.journey, now.state, now.context)
 
@@ -193,21 +193,21 @@ class Shop:
         try:
             await engine.send(order_id, event)
         except Refusal as refusal:
-            if refusal.code not in self._shown:
-                self._shown.add(refusal.code)
-                told = msgspec.json.encode([refusal.what, refusal.why, refusal.fix]).decode()
-                self._news.tell("X", refusal.code, told)
+            if refusal.code not in self._explained:
+                self._explained.add(refusal.code)
+                text = msgspec.json.encode([refusal.what, refusal.why, refusal.fix]).decode()
+                self._news.tell("X", refusal.code, text)
             self._news.flush()
         else:
             self._news.tell("!", order_id, f"{wire_name(type(event))} was accepted where it has no business")
 
-    # --- what a person does who looks after things -------------------------------------------------------------------
+    # --- the operator ------------------------------------------------------------------------------------------------
 
     async def _look_after_stalls(self, engine: Engine) -> None:
-        """Look for parcels that stay on the table, until all are found that do; then have the table mended."""
+        """List stalled orders until all stuck ones are found; then fix the packing table."""
         listed: set[str] = set()
         older_than_s = min(STALL_S, self._orders / 1_000)
-        while not (self._stuck <= listed & self._held and self._stuck_are_known):
+        while not (self._stuck <= listed & self._at_table and self._stuck_are_known):
             await asyncio.sleep(LOOK_EVERY_S)
             late = await engine.stalled(order, older_than_s=older_than_s, states=[State.FULFILLMENT_PENDING])
             for view in late:
@@ -223,7 +223,7 @@ class Shop:
 
 
 async def _soon(event: asyncio.Event) -> bool:
-    """Wait for it; False when it does not come, so that a demo that fails does not wait for ever."""
+    """Wait for the event; return False after PATIENCE_S, so that a failing demo ends."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await event.wait()

@@ -1,6 +1,6 @@
-"""The end of the demo on a screen: what was refused, one order in full, where everybody went, and the figures.
+"""The final report of the demo: refusals, one history, visits per state, figures and the proof.
 
-It fits into 80 columns. The summary comes last, because that is what remains on the screen.
+It fits into 80 columns. The summary comes last, because it stays visible on the screen.
 """
 
 from dataclasses import fields
@@ -21,7 +21,7 @@ DETAIL_CHARACTERS_MAX = 44
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
-    """Everything but the verdict, in the order in which it is interesting."""
+    """Print everything but the verdict."""
     _show_refusals(console, outcome)
     _show_history(console, outcome)
     _show_visits(console, outcome)
@@ -30,13 +30,13 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def show_verdict(console: Console, outcome: Outcome) -> None:
-    """Whether all is well, and what is not."""
+    """Print whether the walk is verified, and every problem."""
     if not outcome.problems:
-        told = (
+        verdict = (
             "Verified: everything acknowledged is there, before the kill and after it; histories are dense and replay "
-            "to the same orders, the books and the counter agree, nobody is lost."
+            "to the same orders, the books and the counter agree, no order is lost."
         )
-        console.print(told, style="bold green", soft_wrap=True)
+        console.print(verdict, style="bold green", soft_wrap=True)
         return
     console.print(f"NOT VERIFIED: {counted(len(outcome.problems), 'problem')}", style="bold red", soft_wrap=True)
     for problem in outcome.problems:
@@ -49,8 +49,8 @@ def _show_refusals(console: Console, outcome: Outcome) -> None:
         table = Table(box=None, padding=(0, 2, 0, 1), show_header=False)
         table.add_column(style="dim")
         table.add_column()
-        for part, told in zip(("what", "why", "fix"), refusal, strict=True):
-            table.add_row(part, told)
+        for part, text in zip(("what", "why", "fix"), refusal, strict=True):
+            table.add_row(part, text)
         console.print(table)
 
 
@@ -70,8 +70,8 @@ def _detail(payload: Event | StepFailure | StoredJson | None) -> str:
     if payload is None or isinstance(payload, StepFailure | StoredJson):
         return ""
     values = [str(getattr(payload, each.name)) for each in fields(payload)]  # type: ignore[arg-type]  # Events are.
-    told = ", ".join(value for value in values if value)
-    return told if len(told) <= DETAIL_CHARACTERS_MAX else told[: DETAIL_CHARACTERS_MAX - 1] + "…"
+    text = ", ".join(value for value in values if value)
+    return text if len(text) <= DETAIL_CHARACTERS_MAX else text[: DETAIL_CHARACTERS_MAX - 1] + "…"
 
 
 def _show_visits(console: Console, outcome: Outcome) -> None:
@@ -118,7 +118,7 @@ def _show_figures(console: Console, outcome: Outcome) -> None:
     )
     table.add_row(
         "hot counter",
-        f"{outcome.paid:,} paid orders in one row; {outcome.counted_again:,} were told to it again after the kill, "
+        f"{outcome.paid:,} paid orders in one row; {outcome.counted_again:,} were sent to it again after the kill, "
         "and counted once",
     )
     if outcome.stall is not None:
@@ -139,13 +139,13 @@ def _show_figures(console: Console, outcome: Outcome) -> None:
 
 def _add_outage(table: Table, outage: Outage) -> None:
     ended_s = outage.ended_s or outage.began_s
-    told = f"the bank was down for {ended_s - outage.began_s:.1f} s and refused {counted(outage.refused, 'call')}"
+    text = f"the bank was down for {ended_s - outage.began_s:.1f} s and refused {counted(outage.refused, 'call')}"
     if outage.opened_s is not None and outage.closed_s is not None:
-        told += (
+        text += (
             f"; the breaker opened after {outage.opened_s - outage.began_s:.2f} s, probed "
             f"{counted(outage.probes, 'time')}, and closed {outage.closed_s - ended_s:.2f} s after the bank was back"
         )
-    table.add_row("outage", told)
+    table.add_row("outage", text)
 
 
 def _add_kill(table: Table, outcome: Outcome, kill: Kill) -> None:
@@ -162,8 +162,8 @@ def _add_stall(table: Table, stall: Stall) -> None:
     lasted_s = (stall.ended_s or stall.began_s) - stall.began_s
     table.add_row(
         "stall",
-        f"{counted(len(stall.held), 'order')} that nobody packed; engine.stalled listed {len(stall.listed):,} of them, "
-        f"and they went on after {lasted_s:.1f} s",
+        f"{counted(len(stall.stuck), 'order')} on the packing table; engine.stalled listed {len(stall.listed):,} of "
+        f"them, and they continued after {lasted_s:.1f} s",
     )
 
 

@@ -1,7 +1,6 @@
-"""How the walk went, moment by moment: what the plot is drawn from.
+"""The timeline of a walk: counts per tenth of a second, the data of the plot.
 
-A moment is a tenth of a second. Counted is what the watching process had heard by then; what the worker did right
-before it was killed is in there as far as it was told.
+The parent counts the worker's news as it arrives. News that a kill prevented is missing.
 """
 
 import time
@@ -9,38 +8,38 @@ from dataclasses import dataclass
 
 MOMENTS_PER_S = 10
 MOMENTS_MAX = 36_000
-"""An hour. What happens later is counted in the last moment."""
+"""One hour. Later transitions are counted in the last moment."""
 
 
 @dataclass(slots=True)
 class Moment:
-    """What there was at the end of a moment."""
+    """The counts of a tenth of a second."""
 
     transitions: int = 0
-    """During it."""
+    """During the moment."""
     started: int = 0
-    """So far, as the following ones."""
+    """Cumulative, as the following ones."""
     paid: int = 0
     done: int = 0
 
 
 class Timeline:
-    """The moments of a walk, the first one beginning with the first look."""
+    """The moments of a walk."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = [Moment()]
         self._began_s = time.perf_counter()
 
     def begin(self) -> None:
-        """The walk begins now."""
+        """Set the start of the walk to now."""
         self._began_s = time.perf_counter()
 
     def now_s(self) -> float:
-        """Seconds since then."""
+        """Return the seconds since the start."""
         return time.perf_counter() - self._began_s
 
     def note(self, *, transitions: int, started: int, paid: int, done: int) -> None:
-        """Count so many more transitions, and see how many orders have come how far."""
+        """Add transitions to the current moment, and set its cumulative counts."""
         at = min(int(self.now_s() * MOMENTS_PER_S), MOMENTS_MAX)
         while len(self.moments) <= at:
             last = self.moments[-1]

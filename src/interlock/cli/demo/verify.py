@@ -1,8 +1,7 @@
-"""The demo checks itself, when the last worker is gone: what was acknowledged, what is stored, and the world's books.
+"""The verification of the demo, after the last worker: acknowledgements, stored orders and the bank's books.
 
-Every check of one order returns what is wrong as text, and nothing when all is well; every check of the whole is a
-number that was found beside the number that must be there. History is not merely looked at: it is replayed through the
-machine, event by event, and has to lead to the same order.
+Checks of one order yield problems as text. Checks of the whole walk compare a count with its expected value. Every
+history is replayed through the machine, event by event, and must lead to the stored order.
 """
 
 import asyncio
@@ -31,24 +30,24 @@ from interlock.runtime.views import HistoryRow, View
 
 OpenedT = TypeVar("OpenedT")
 
-AT_ONCE = 500
+PAGE_SIZE = 500
 PROBLEMS_KEPT_MAX = 20
 RESTS = frozenset({State.DELIVERED, State.CANCELLED, State.REFUNDED})
 EXPECTED_BOOKS = {State.DELIVERED: (1, 0), State.REFUNDED: (1, 1)}
-"""What was taken and given back when an order ends in a state; (0, 0) elsewhere."""
+"""Charges and refunds of an order by its final state; (0, 0) for other states."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What is stored, counted over all orders."""
+    """Counts over all stored orders."""
 
     orders: int = 0
     acknowledged: int = 0
-    """Acknowledged calls whose versions are there, in the states that were told."""
+    """Acknowledged calls whose versions are stored with the acknowledged states."""
     sound: int = 0
-    """Orders whose histories have no gaps and replay to where they are."""
+    """Orders whose histories have no gaps and replay to the stored order."""
     paid: int = 0
-    """Orders that were ever paid, by their histories."""
+    """Orders that were ever paid, according to their histories."""
     letters: int = 0
     owed: int = 0
     counter: int = 0
@@ -65,7 +64,7 @@ class Found:
 
 
 async def verify(walk: Walk) -> None:
-    """Look at every order, and complete the outcome with what was found."""
+    """Verify every order, and complete the outcome."""
     began_s = time.perf_counter()
     outcome = walk.outcome
     outcome.tally = Tally(order.describe())
@@ -83,8 +82,8 @@ async def verify(walk: Walk) -> None:
                 missing.discard(view.id)
                 _count(outcome, view.id, history)
                 digests[view.id] = _digest(history)
-                told = bytes(walk.heard.acknowledged.get(view.id, b""))
-                judged = judge(view, history, books[view.id], told)
+                acknowledged = bytes(walk.listener.acknowledged.get(view.id, b""))
+                judged = judge(view, history, books[view.id], acknowledged)
                 found.add(view, history, judged)
                 for problem in judged.problems:
                     complain(outcome, f"{view.id}: {problem}")
@@ -105,7 +104,7 @@ async def verify(walk: Walk) -> None:
 
 
 def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Check]:
-    """The proof that nothing was lost: what must be there, and what is."""
+    """Return the checks that prove that nothing was lost."""
     taken = Counter(entry.order for entry in books if entry.deed == "charged")
     given_back = Counter(entry.order for entry in books if entry.deed == "refunded")
     repeated = sum(count - 1 for count in _deeds(books).values())
@@ -132,7 +131,7 @@ def checks_of(outcome: Outcome, found: Found, books: Sequence[Entry]) -> list[Ch
         checks.append(Check("outages in which the breaker opened, and closed again", int(through), 1))
     if outcome.stall is not None:
         checks.append(
-            Check("stuck orders that were listed as stalled", len(outcome.stall.listed), len(outcome.stall.held))
+            Check("stuck orders that were listed as stalled", len(outcome.stall.listed), len(outcome.stall.stuck))
         )
     return checks
 
@@ -143,7 +142,7 @@ def _now(outcome: Outcome, state: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _opened(opening: AbstractAsyncContextManager[OpenedT]) -> AsyncGenerator[OpenedT, None]:
-    """Open something to the end, also when Ctrl-C comes meanwhile: a thread does it, and makes files in the folder."""
+    """Complete the opening also when Ctrl-C cancels it: a thread opens the store, and creates files in the folder."""
     entering = asyncio.ensure_future(opening.__aenter__())
     try:
         opened = await asyncio.shield(entering)
@@ -151,15 +150,15 @@ async def _opened(opening: AbstractAsyncContextManager[OpenedT]) -> AsyncGenerat
         await entering
         await opening.__aexit__(None, None, None)
         raise
-    async with contextlib.AsyncExitStack() as held:
-        held.push_async_exit(opening)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_exit(opening)
         yield opened
 
 
 async def _pages(engine: Engine) -> AsyncIterator[Sequence[View[State, Order]]]:
     cursor: str | None = None
     while True:
-        page = await engine.find(order, limit=AT_ONCE, cursor=cursor)
+        page = await engine.find(order, limit=PAGE_SIZE, cursor=cursor)
         yield page.items
         cursor = page.cursor
         if cursor is None:
@@ -176,42 +175,42 @@ def _count(outcome: Outcome, order_id: str, history: OrderHistory) -> None:
 
 
 def _digest(history: OrderHistory) -> bytes:
-    """Of what happened, without what is random: ids and times."""
-    told = "\n".join(f"{row.version} {row.event} {row.to_state.value}" for row in history)
-    return hashlib.sha256(told.encode()).digest()
+    """Return the digest of the versions, events and states. Ids and times are random, and left out."""
+    lines = "\n".join(f"{row.version} {row.event} {row.to_state.value}" for row in history)
+    return hashlib.sha256(lines.encode()).digest()
 
 
 def complain(outcome: Outcome, problem: str) -> None:
-    """Keep a problem, if there are not too many already."""
+    """Add a problem, up to PROBLEMS_KEPT_MAX."""
     if len(outcome.problems) < PROBLEMS_KEPT_MAX:
         outcome.problems.append(problem)
 
 
 class Judged(NamedTuple):
-    """What is to be said of one order."""
+    """The verdict on one order."""
 
     acknowledged: int
-    """Acknowledged calls that are found again."""
+    """Acknowledged calls that are stored."""
     sound: bool
-    """Its history has no gaps and replays to where it is."""
+    """Whether its history has no gaps and replays to the stored order."""
     problems: list[str]
 
 
 def judge(
-    view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[Entry], told: bytes
+    view: View[State, Order], history: Sequence[HistoryRow[State, Order]], books: Sequence[Entry], acknowledged: bytes
 ) -> Judged:
-    """What is wrong with one order, if anything is."""
-    missing = list(_missing(history, told))
+    """Verify one order. `acknowledged` has two bytes per acknowledgement: the version and the state's number."""
+    missing = list(_missing(history, acknowledged))
     unsound = (
         [*_history_problems(view, history), *_replay_problems(view, history)] if history else ["its history is lost"]
     )
-    unknown = [] if told else ["nobody was ever told that it exists"]
+    unknown = [] if acknowledged else ["its start was never acknowledged"]
     problems = [*unknown, *missing, *unsound, *_book_problems(view, history, books)]
-    return Judged(len(told) // 2 - len(missing), not unsound, problems)
+    return Judged(len(acknowledged) // 2 - len(missing), not unsound, problems)
 
 
-def _missing(history: Sequence[HistoryRow[State, Order]], told: bytes) -> Iterable[str]:
-    for version, state in zip(told[::2], told[1::2], strict=True):
+def _missing(history: Sequence[HistoryRow[State, Order]], acknowledged: bytes) -> Iterable[str]:
+    for version, state in zip(acknowledged[::2], acknowledged[1::2], strict=True):
         if version > len(history):
             yield f"version {version} was acknowledged, and is gone"
         elif STATES[history[version - 1].to_state.value] != state:
@@ -256,7 +255,7 @@ def _book_problems(
     twice = [key for key, count in _deeds(books).items() if count > 1]
     if twice:
         yield f"something was done twice under the key {twice[0]}"
-    # Goods that were shipped are gone for good; goods that were only put aside are put back by the refund.
+    # Shipped goods stay reserved; the refund releases goods that were only reserved.
     shipped = any(row.to_state is State.SHIPPED for row in history)
     goods = done["reserved"], done["released"]
     if (shipped and goods != (1, 0)) or (not shipped and goods[0] > goods[1]):

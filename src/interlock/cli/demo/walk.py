@@ -1,13 +1,12 @@
-"""The walk: a worker moves the orders through an outage, is killed, and another one takes up where it was.
+"""The walk: a worker moves the orders through an outage and is killed; another worker resumes them.
 
-The parent owns nothing that the orders need but the world outside. It listens to what the worker says, notes every
-acknowledgement, lets the bank fail when a quarter of them are there, kills the worker with SIGKILL when about half are,
-starts the next one, and in the end compares what was acknowledged with what is stored. The odd choice is a pipe instead
-of anything cleverer: what was written into it before a kill can be read after it, so the parent knows exactly what had
-been acknowledged.
+The parent owns only the bank and the warehouse. It reads the worker's news, records every acknowledgement, starts the
+outage after a quarter of them, kills the worker with SIGKILL after about half, and starts the next one. In the end
+acknowledgements are compared with the store. The odd choice is a pipe: what a worker wrote before a kill can be read
+after it, so the parent knows exactly what was acknowledged.
 
-Everything happens in one event loop, where Ctrl-C is a cancellation: it comes between two steps, never within one, so
-that no process and no file is made and not yet noted.
+Everything runs in one event loop, where Ctrl-C is a cancellation. It arrives only at an await, so every created process
+and file is already registered for cleanup.
 """
 
 import asyncio
@@ -36,19 +35,19 @@ from interlock.examples.order import order
 WORKER = "interlock.cli.demo.worker"
 LINES_PER_LOOK = 64
 OUTAGE_S = 3.0
-"""How long the bank is down after the breaker has noticed; less in a small demo."""
+"""How long the bank stays down after the breaker has opened; less in a small demo."""
 
 
 class Watcher(Protocol):
-    """Anything that shows how far the walk is. Called often; it has to be quick."""
+    """A progress display. It is called often and must be quick."""
 
     def __call__(self, outcome: Outcome, /) -> None:
-        """Look at the walk so far."""
+        """Show the current outcome."""
         ...
 
 
 class Running:
-    """A worker, and what it says."""
+    """A worker process and the stream of its news."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", news: asyncio.StreamReader) -> None:
         self.process = process
@@ -61,13 +60,13 @@ class Walk:
     def __init__(self, orders: int, seed: int, folder: Path, dashboard: socket.socket | None = None) -> None:
         self.outcome = Outcome(orders, seed, Tally(order.describe()))
         self.folder = folder
-        self.heard = Listener(self.outcome)
+        self.listener = Listener(self.outcome)
         self._dashboard = dashboard
         self._books = Books(folder / BOOKS)
         self._gateway = Gateway(Bank(self._books, seed))
 
     async def run(self, watch: Watcher) -> Outcome:
-        """Walk every order to its end, through all that happens."""
+        """Complete every order, with the outage, the kill and the stall."""
         outcome = self.outcome
         outcome.timeline.begin()
         await self._until_killed(watch)
@@ -79,17 +78,17 @@ class Walk:
         watch(outcome)
         return outcome
 
-    async def show(self, shown: Callable[[], None]) -> None:
-        """Have a worker that does nothing but show what there is, until somebody interrupts this process."""
-        self.heard.opened_in_s = None
+    async def show(self, on_open: Callable[[], None]) -> None:
+        """Run a worker that only serves the dashboard, until this process is interrupted."""
+        self.listener.opened_in_s = None
 
         def is_open() -> bool:
-            return self.heard.opened_in_s is not None
+            return self.listener.opened_in_s is not None
 
         async with self._worker("shows") as running:
-            if await self._listen(running, _nobody, until=is_open):
-                shown()
-                await self._listen(running, _nobody)
+            if await self._listen(running, _watch_nothing, until=is_open):
+                on_open()
+                await self._listen(running, _watch_nothing)
             raise _ended_early(running.process.wait())
 
     def close(self) -> None:
@@ -102,14 +101,14 @@ class Walk:
         def half_way() -> bool:
             self._trouble()
             calm = outcome.outage is None or outcome.outage.closed_s is not None
-            return (outcome.acknowledged >= 2 * outcome.orders and calm) or self.heard.ended
+            return (outcome.acknowledged >= 2 * outcome.orders and calm) or self.listener.ended
 
         async with self._worker("stays") as running:
             if not await self._listen(running, watch, until=half_way):
                 raise _ended_early(running.process.wait())
             running.process.kill()
-            await self._listen(running, watch)  # What it had said before it died.
-        on_their_way = len(self.heard.acknowledged) - outcome.done
+            await self._listen(running, watch)  # Read what it wrote before the kill.
+        on_their_way = len(self.listener.acknowledged) - outcome.done
         outcome.kill = Kill(outcome.timeline.now_s(), outcome.acknowledged, on_their_way)
         outcome.remark(
             f"Killed the worker (SIGKILL) in the middle: {outcome.acknowledged:,} calls were acknowledged, "
@@ -120,11 +119,11 @@ class Walk:
     async def _to_the_end(self, watch: Watcher) -> None:
         outcome, kill = self.outcome, self.outcome.kill
         assert kill is not None
-        self.heard.opened_in_s = None
+        self.listener.opened_in_s = None
         async with self._worker("ends") as running:
-            if await self._listen(running, watch, until=lambda: self.heard.opened_in_s is not None):
+            if await self._listen(running, watch, until=lambda: self.listener.opened_in_s is not None):
                 kill.gap_s = outcome.timeline.now_s() - kill.at_s
-                kill.recovery_s = self.heard.opened_in_s or 0.0
+                kill.recovery_s = self.listener.opened_in_s or 0.0
                 outcome.remark(
                     f"Another worker has opened the store and taken up what was owed in {kill.recovery_s:.2f} s.",
                     "bold green",
@@ -136,19 +135,19 @@ class Walk:
                 raise _ended_early(code)
 
     def _trouble(self) -> None:
-        """Begin the outage when it is time, and end it when the breaker has noticed."""
+        """Start the outage after a quarter of the calls, and end it after the breaker has opened."""
         outcome, gateway = self.outcome, self._gateway
         if outcome.outage is None:
             if outcome.orders >= TROUBLE_FROM and outcome.acknowledged >= outcome.orders:
                 gateway.fail()
                 outcome.outage = Outage(outcome.timeline.now_s())
                 outcome.remark("The bank is down: every call is answered with 503.", "bold red")
-        elif outcome.outage.opened_s is not None or self.heard.ended:
-            gateway.recover_in(min(OUTAGE_S, outcome.orders / 1_000), self.heard.bank_is_back)
+        elif outcome.outage.opened_s is not None or self.listener.ended:
+            gateway.recover_in(min(OUTAGE_S, outcome.orders / 1_000), self.listener.bank_is_back)
 
     @contextlib.asynccontextmanager
     async def _worker(self, part: Part) -> AsyncGenerator[Running, None]:
-        """A worker and what it says. It is killed on the way out, if it lives, whatever happens."""
+        """Start a worker and yield it. It is killed when the block ends."""
         async with self._gateway.line() as line:
             process = self._started(part, line)
             line.close()
@@ -174,27 +173,27 @@ class Walk:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[descriptor for descriptor in (line.fileno(), dashboard) if descriptor != NONE],
-            process_group=0,  # Ctrl-C in a terminal is for the watching process alone.
+            process_group=0,  # A terminal's Ctrl-C must reach the parent alone.
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
 
     async def _listen(self, running: Running, watch: Watcher, *, until: Callable[[], bool] | None = None) -> bool:
-        """Hear news until something is so, or to the end. Returns whether it is so."""
-        heard = 0
+        """Read news until the condition holds, or to the end. Return whether it held."""
+        lines = 0
         while line := await running.news.readline():
-            if not line.endswith(b"\n"):  # Half a line was not said.
+            if not line.endswith(b"\n"):  # The kill cut this line: it does not count.
                 break
-            self.heard(line.decode())
-            heard += 1
-            if heard % LINES_PER_LOOK == 0 or self.outcome.remarks:
+            self.listener(line.decode())
+            lines += 1
+            if lines % LINES_PER_LOOK == 0 or self.outcome.remarks:
                 watch(self.outcome)
             if until is not None and until():
                 return True
         return False
 
 
-def _nobody(outcome: Outcome, /) -> None:
-    """Nobody watches."""
+def _watch_nothing(outcome: Outcome, /) -> None:
+    """Do nothing: a watcher without a display."""
     del outcome
 
 

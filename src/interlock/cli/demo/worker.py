@@ -1,8 +1,8 @@
-"""The process that the demo kills: an engine on a lane, the customers whose orders it moves, and the dashboard.
+"""The worker process of the demo, which is killed: an engine on a lane, the customers and the dashboard.
 
-It speaks through its standard output, a line per piece of news, and only of what is certain: a move when it is durable,
-an acknowledgement when the customer has it. It knows nothing of an earlier life but what the store has kept. It ends
-when its standard input does, so that nobody leaves it behind, and leaves Ctrl-C to whoever started it.
+It writes news to its standard output, one line each, and only of facts: a durable transition, an acknowledgement that
+the customer has received. It knows of an earlier life only what the store has kept. It ends when its standard input
+closes, so it never outlives its parent. It ignores Ctrl-C, which the parent handles.
 """
 
 import asyncio
@@ -32,28 +32,28 @@ from interlock.examples.world import world
 from interlock.runtime.engine import Engine
 from interlock.server.running import run_until_stopped
 
-# The world of the demo fails now and then, and with hundreds of calls at once five in a row come by soon: a share says
-# more. Its outage is short, so a probe comes soon.
+# Single calls fail regularly, and with hundreds of concurrent calls five failures in a row are frequent. So the breaker
+# uses a failure rate. The outage is short, so the breaker probes early.
 _BREAKER = Breaker(failure_rate=0.5, reset_s=0.5)
 OUTSIDE = [Dependency(name, IN_FLIGHT_MAX, breaker=_BREAKER, budget=1) for name in (BANK, "warehouse")]
 
 
 async def live(life: Life, news: News) -> None:
-    """Live it."""
+    """Run one life of the worker."""
     began_s = time.perf_counter()
     home = home_in(Path(life.folder))
     shop = Shop(news, life.orders, life.seed)
     faulty = Faulty(lambda: news.tell("F"))
     calling = Calling(shop.declines, shop.waits)
     world.payments = world.warehouse = calling
-    async with AsyncExitStack() as held:
+    async with AsyncExitStack() as stack:
         await call_at(life.line, calling)
-        held.callback(calling.close)
-        engine = await held.enter_async_context(
+        stack.callback(calling.close)
+        engine = await stack.enter_async_context(
             Engine.open(home, machines=[order], dependencies=OUTSIDE, observers=[faulty, shop])
         )
-        till = await held.enter_async_context(Database.open(TILL, home=home))
-        await held.enter_async_context(serving(engine, {TILL: till}, life.dashboard))
+        till = await stack.enter_async_context(Database.open(TILL, home=home))
+        await stack.enter_async_context(serving(engine, {TILL: till}, life.dashboard))
         news.tell("O", f"{time.perf_counter() - began_s:.6f}")
         news.flush()
         if life.part != "shows":
@@ -61,11 +61,11 @@ async def live(life: Life, news: News) -> None:
             await shop.serve(engine, paid, looks_after_stalls=life.part == "ends")
             news.flush()
         if life.part != "ends":
-            await asyncio.Event().wait()  # Whoever is going to kill this process may do so at any time.
+            await asyncio.Event().wait()  # Wait for the parent's SIGKILL.
 
 
 def _leave_with_parent() -> None:
-    """End when nobody is there any more to listen."""
+    """End the process when the parent closes its standard input."""
     while os.read(0, 1_024):
         pass
     os._exit(0)
@@ -75,7 +75,7 @@ def main() -> None:
     """`python -m interlock.cli.demo.worker LIFE`, with the life as JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    # An open breaker is part of the show, and told there.
+    # The demo reports the open breaker itself, so its alert is not logged.
     logging.getLogger("interlock.alerts").addHandler(logging.NullHandler())
     life = msgspec.json.decode(sys.argv[1], type=Life)
     run_until_stopped(live(life, News(1)))

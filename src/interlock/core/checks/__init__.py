@@ -1,7 +1,7 @@
-"""Checks of the whole graph (A2): what makes a machine unusable, and what is merely worth knowing.
+"""Checks of the whole graph (A2): errors, which make a machine unusable, and warnings.
 
-`soundness` finds errors, `compensation` what a failure may leave behind, `advice` what is milder. All look at a
-compiled table, broken or not, and return findings; only `demand_sound` raises, when a machine is first used.
+`soundness` finds errors, `compensation` effects that a failure may leave without an undo, `advice` the rest. All take a
+compiled table, sound or not, and return findings; only `demand_sound` raises, when a machine is first used.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ __all__ = ["demand_sound", "findings"]
 
 
 class Encodes(Protocol):
-    """The part of a codec that is asked."""
+    """The method of a codec that is used here."""
 
     def encode_event(self, event: Any) -> bytes:  # noqa: ANN401 -- an event of the machine's own alphabet.
-        """The event's payload as bytes."""
+        """Return the event's payload as bytes."""
         ...
 
 
@@ -32,7 +32,7 @@ _ORDER = ("error", "warning", "info")
 
 
 def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
-    """Everything there is to say about the machine, errors first; `codec` makes what would write its values."""
+    """Return all findings about the machine, errors first; `codec` creates the codec of its values."""
     found = [
         *soundness(table),
         *_unwritable(table, codec),
@@ -44,7 +44,7 @@ def findings(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
 
 
 def _unwritable(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
-    """What the first use would find: fields that cannot be read back, timers whose event cannot be written."""
+    """Return what the first use would raise: fields that cannot be decoded, timers whose event cannot be encoded."""
     location = table.declared.location
     try:
         encode = codec().encode_event
@@ -65,11 +65,10 @@ def _unwritable(table: Table, codec: Callable[[], Encodes]) -> list[Finding]:
 
 
 def _mutable_context(table: Table) -> list[Finding]:
-    """The one error that does not stop the first use.
+    """Return the one error that does not stop the first use.
 
-    User code receives copies of such a context, so it is stored and shown as it was returned, and a machine whose
-    workflows are stored must not stop with an upgrade. But every call pays for the copies, and what a function changes
-    without returning it is lost without a word.
+    A machine with stored workflows must not stop after an upgrade, so user code receives copies of such a context. But
+    every call pays for the copies, and a change that a function does not return is lost silently.
     """
     parts = [part for part in changeable_parts(table.declared.context) if part.certain]
     if not parts:

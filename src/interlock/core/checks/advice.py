@@ -1,6 +1,6 @@
-"""What is milder than an error: probably an oversight, perhaps intended, always worth a look.
+"""Warnings and remarks about a machine: probable oversights that may be intended.
 
-A finding here never keeps a machine from being used. Each says how to silence it by saying what is meant.
+These findings never prevent the use of a machine. Each says which declaration silences it.
 """
 
 from interlock.core.events import wire_name
@@ -9,7 +9,7 @@ from interlock.core.values import Finding
 
 
 def advice(table: Table) -> list[Finding]:
-    """All warnings and remarks about the machine."""
+    """Return all warnings and remarks about the machine."""
     return [
         *_unused_events(table),
         *_refused_timers(table),
@@ -30,7 +30,7 @@ def _unused_events(table: Table) -> list[Finding]:
             code="unused-event",
             severity="warning",
             what=f"event {name} has no transition in any state.",
-            why="Whoever sends it is always refused.",
+            why="The machine refuses it in every state.",
             fix="Declare a transition for it, or remove the class.",
             location=table.declared.location,
         )
@@ -73,7 +73,7 @@ def _refused_results(table: Table) -> list[Finding]:
 
 
 def _guarded_results(table: Table) -> list[Finding]:
-    """Outcomes of steps with effects that every guard may refuse: what was done would count as not done."""
+    """Return a finding for each outcome that all guards may refuse: the step's effect would count as not done."""
     return [
         Finding(
             code="step-event-guarded",
@@ -81,7 +81,7 @@ def _guarded_results(table: Table) -> list[Finding]:
             what=f"step {node.step.name!r} may return {wire_name(event)}, which state {node.name!r} takes only if "
             f"{' or '.join(move.guard_name or '' for move in moves)} agrees.",
             why="A refused result counts as a failure that is not retried and had no effect: nothing is undone.",
-            fix=f"Declare a transition without a guard for {wire_name(event)} behind them.",
+            fix=f"Declare a transition without a guard for {wire_name(event)} after them.",
             location=node.step.location,
         )
         for node in table.nodes.values()
@@ -109,7 +109,7 @@ def _internal_results(table: Table) -> list[Finding]:
 
 
 def _catch_alls(table: Table) -> list[Finding]:
-    """Events that some states treat on their own and the rest by the catch-all, perhaps by mistake."""
+    """Return a finding for each event with own transitions in some states and the catch-all in the others."""
     found: list[Finding] = []
     for declared in table.declared.transitions:
         taking = [node for node in table.nodes.values() if declared.event in node.moves]
@@ -172,7 +172,7 @@ def _no_dwell(table: Table) -> list[Finding]:
             code="no-dwell-limit",
             severity="info",
             what=f"state {node.name!r} has no dwell limit.",
-            why="A workflow that stays there too long is not noticed unless somebody asks with an explicit age.",
+            why="A workflow that stays there too long is found only by a query with an explicit age.",
             fix=f"Declare dwell({_member(node)}, max_s=...), or mark it resting.",
             location=table.declared.location,
         )

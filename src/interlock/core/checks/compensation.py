@@ -1,13 +1,13 @@
-"""The proof that every failing path is compensable, or says that it is not (G5, C9).
+"""Check that every failing path is compensated, or declares that it is not (G5, C9).
 
 A run of a step *holds* until it is undone: by an unwinding state when the step has an undo, by the step of a state in
 `undone_in` otherwise; or until a transition with `settle=True` makes it final (C21). A path *breaks* where a step gives
 up, where an event that is not one of its outcomes cuts a running step off, where a catch-all ends the workflow, where
-an unwinding begins, and where it ends in a state in which failures end. What holds at a break and reaches an end all
-the same stays done, and a finding here says so. What holds in a cycle is undone with every earlier round (`_round`).
+an unwinding begins, and where it ends in a state in which failures end. A run that holds at a break and reaches an end
+without its undo is a finding. A run that holds in a cycle is undone with every earlier round (`_round`).
 
-The walk asks no guard: every arrow is taken for possible. What it takes on trust is that an event which a step may
-return is sent by that step alone. `tests/unit/core/checks/test_compensation.py` holds it against `decide` itself.
+The walk evaluates no guard: every arrow counts as possible. It assumes that an event which a step may return is sent by
+that step alone. `tests/unit/core/checks/test_compensation.py` compares it with `decide` itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,13 +30,13 @@ class Move(NamedTuple):
 
     @property
     def by_step(self) -> bool:
-        """True for an outcome of the source's own step. A step that does not say what it returns may return all."""
+        """True for an outcome of the source's own step. A step without a return annotation may return every event."""
         step = self.source.step
         return step is not None and self.event is not None and (not step.returns or self.event in step.returns)
 
     @property
     def settles(self) -> bool:
-        """True when what was done before it is final."""
+        """True when the move makes earlier runs final."""
         return self.transition is not None and self.transition.settles
 
     @property
@@ -49,7 +49,7 @@ Saved = Callable[[Move], bool]
 
 
 def compensation(table: Table) -> list[Finding]:
-    """Every way in which something that was done outside may stay done although the workflow failed."""
+    """Return a finding for each path on which an effect outside may stay although the workflow failed."""
     failures = failure_ends(table)
     found: list[Finding] = []
     skipped: dict[int, Finding] = {}
@@ -58,7 +58,7 @@ def compensation(table: Table) -> list[Finding]:
             continue
         lost = list(lost_at(node, failures))
         if node.undoable:
-            # One finding per declared transition, whichever of the steps before it would be left.
+            # One finding per declared transition, also when several steps before it would be left.
             skipped |= {id(move.transition): _skipped(node, move) for move in reversed(lost) if move.transition}
         elif lost:
             found.append(_irreversible(node, lost[0]) if node.step.irreversible else _without_undo(node, lost[0]))
@@ -66,9 +66,9 @@ def compensation(table: Table) -> list[Finding]:
 
 
 def failure_ends(table: Table) -> set[Node]:
-    """The final nodes in which failures end: an unwinding leads there, or a step that gave up.
+    """Return the final nodes in which failures end: an unwinding leads there, or a step that gave up.
 
-    None, when there is no other end: then an end says nothing about how it was reached.
+    Return an empty set when there is no other end: then an end does not show whether the workflow failed.
     """
     ends = {end for node in table.nodes.values() for end in (node.unwinds_to, node.failed) if end and end.final}
     others = any((node.final or node.resting) and node not in ends for node in table.nodes.values())
@@ -76,11 +76,11 @@ def failure_ends(table: Table) -> set[Node]:
 
 
 def lost_at(node: Node, failures: set[Node]) -> Iterator[Move]:
-    """The breaks at which a run of the node's step holds, and behind which an end is reached before it is undone."""
+    """Yield the breaks at which a run of the node's step holds and after which an end is reached before its undo."""
     saved, saves = _saving(node)
     first = [move for move in moves_of(node) if _leaves_something(move) and not _is_final(move)]
-    held = _walk([move.target for move in first], saved)
-    later = [move for each in held for move in moves_of(each)]
+    walked = _walk([move.target for move in first], saved)
+    later = [move for each in walked for move in moves_of(each)]
     for move in dict.fromkeys([*first, *later]):
         if (
             breaks(move, failures)
@@ -91,14 +91,14 @@ def lost_at(node: Node, failures: set[Node]) -> Iterator[Move]:
 
 
 def breaks(move: Move, failures: set[Node]) -> bool:
-    """True when the path fails with this move."""
+    """Return whether the path fails with this move."""
     if move.name == STEP_FAILED or is_unwinding(move.target) or move.cuts_off or move.target in failures:
         return True
     return move.transition is not None and move.transition.declared.catch_all and move.target.final
 
 
 def moves_of(node: Node) -> list[Move]:
-    """The arrows that leave the node, a failure first: it is the best example. Internal ones do not leave it."""
+    """Return the moves that leave the node, without internal ones. A failure comes first: it is the best example."""
     found = [] if node.failed is None else [Move(node, node.failed, STEP_FAILED)]
     found += [
         Move(node, move.target, move.event, event, move)
@@ -112,7 +112,7 @@ def moves_of(node: Node) -> list[Move]:
 
 
 def _saving(node: Node) -> tuple[Saved, Callable[[Node], bool]]:
-    """By which moves a run of the node's step is undone, and from which nodes they leave."""
+    """Return predicates for the moves that undo a run of the node's step, and for the nodes they leave."""
     step = node.step
     assert step is not None
     if step.undos:
@@ -131,12 +131,12 @@ def _may_settle(node: Node) -> bool:
 
 
 def _is_final(move: Move) -> bool:
-    """True for an outcome of the source's step that settles the run itself. A run that is cut off is not settled."""
+    """Return whether an outcome of the source's step settles its own run. A run that is cut off is not settled."""
     return move.transition is not None and move.transition.settles and move.transition.outcome
 
 
 def _leaves_something(move: Move) -> bool:
-    """False for the known outcome of a step that has undos, and none for this outcome: there is nothing to undo."""
+    """Return False for a known outcome without an undo, of a step that has undos for others: nothing is to undo."""
     step = move.source.step
     assert step is not None
     return not (step.undos and move.by_step and all(move.event is not undo.event for undo in step.undos))
@@ -154,7 +154,7 @@ def _walk(begin: Iterable[Node], saved: Saved) -> dict[Node, None]:
 
 
 def _reaches_an_end(node: Node, saved: Saved, saves: Callable[[Node], bool]) -> bool:
-    """True when a final node can be reached before anything is undone, or one to rest in without any hope of it."""
+    """Return whether a final node, or a resting node from which no undo can be reached, comes before any undo."""
     return any(
         each.final or (each.resting and not any(map(saves, reached_from([each])))) for each in _walk([node], saved)
     )
@@ -166,7 +166,7 @@ def _without_undo(node: Node, move: Move) -> Finding:
     return Finding(
         code="step-without-undo",
         severity="warning",
-        what=f"step {name!r} has no undo, and the workflow may fail after it: {_shown(move)}.",
+        what=f"step {name!r} has no undo, and the workflow may fail after it: {_move_text(move)}.",
         why="Whatever it did outside stays done when the workflow fails.",
         fix=f"Declare @{name}.undo(...) and an unwinding state, or say undone_in={{...}} if other steps take it back, "
         "read_only=True if it changes nothing outside, irreversible=True if nothing can be done about it."
@@ -180,7 +180,7 @@ def _irreversible(node: Node, move: Move) -> Finding:
     return Finding(
         code="step-irreversible",
         severity="info",
-        what=f"step {node.step.name!r} cannot be undone, and the workflow may fail after it: {_shown(move)}.",
+        what=f"step {node.step.name!r} cannot be undone, and the workflow may fail after it: {_move_text(move)}.",
         why="It is declared irreversible: what it did outside stays done when the workflow fails.",
         fix="Nothing, if that is meant; the later in a workflow such a step comes, the better.",
         location=node.step.location,
@@ -212,7 +212,7 @@ def _skipped(node: Node, move: Move) -> Finding:
 
 
 def _unsettled_rounds(table: Table) -> list[Finding]:
-    """Cycles through an undoable step that keep the runs of every earlier round in the undo log."""
+    """Return a finding for each cycle through an undoable step that keeps earlier rounds in the undo log."""
     undone = [node for node in table.nodes.values() if node.undoable and any(map(is_unwinding, reached_from([node])))]
     return [
         Finding(
@@ -230,15 +230,15 @@ def _unsettled_rounds(table: Table) -> list[Finding]:
 
 
 def settle_first(nodes: Iterable[Node]) -> str:
-    """What a fix that leads to an unwinding state has to add for steps in a cycle, so that it undoes one round only."""
+    """Return the addition to a fix for steps in a cycle, so that an unwinding undoes one round only."""
     ends = ", ".join(f"{end.name} from {end.source.name!r}" for end in _round_ends(nodes).values())
     return f" Settle finished rounds first (settle=True on {ends}): an unwinding would undo them too." if ends else ""
 
 
 def _round_ends(nodes: Iterable[Node]) -> dict[str, Move]:
-    """By step: the move that ends a round of an unsettled cycle. A cycle through several steps begins at the first.
+    """Return by step the move that ends a round of an unsettled cycle. A cycle of several steps begins at the first.
 
-    It is the first move that enters a resting state, or else the last that leaves one of the steps.
+    The move is the first that enters a resting state, or else the last that leaves one of the steps.
     """
     ends: dict[str, Move] = {}
     passed: set[Node] = set()
@@ -254,26 +254,26 @@ def _round_ends(nodes: Iterable[Node]) -> dict[str, Move]:
 
 
 def _round(node: Node) -> list[Move]:
-    """The moves of a shortest cycle from an outcome of the node's step back to it that settles and undoes nothing."""
+    """Return a shortest cycle from an outcome of the node's step back to it whose moves settle and undo nothing."""
     step = node.step
     assert step is not None
     outcomes = {undo.event for undo in step.undos} or set(step.returns)
-    # After an outcome that is internal every move leaves what was done.
+    # After an internal outcome, every move that leaves the state carries the run along.
     stays = any(move.target is None and not move.settles for each in outcomes for move in node.moves.get(each, ()))
     waiting = [[move] for move in moves_of(node) if (stays or move.event in outcomes) and _goes_on(move)]
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     for path in waiting:  # Grows while it is read: breadth first.
         last = path[-1].target
         if last is node:
             return path
-        if last not in seen:
-            seen.add(last)
+        if last not in visited:
+            visited.add(last)
             waiting += [[*path, move] for move in moves_of(last) if _goes_on(move)]
     return []
 
 
 def _goes_on(move: Move) -> bool:
-    """True for a move that leaves the undo log as it is, and does not say that this is meant."""
+    """Return whether the move keeps the undo log without declaring settle=False."""
     return not is_unwinding(move.source) and (move.transition is None or move.transition.declared.settle is None)
 
 
@@ -292,5 +292,5 @@ def _dead_undos(table: Table) -> list[Finding]:
     ]
 
 
-def _shown(move: Move) -> str:
+def _move_text(move: Move) -> str:
     return f"{move.name} leads from {move.source.name!r} to {move.target.name!r}"

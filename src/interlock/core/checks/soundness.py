@@ -1,4 +1,4 @@
-"""Errors of the graph: with any of these a workflow could get lost, so the machine cannot be used.
+"""Errors of the graph, with which a workflow could get stuck or lose undos: the machine cannot be used.
 
 One function per rule, each from the compiled table to its findings; the first finding is what the first use raises.
 """
@@ -11,7 +11,7 @@ from interlock.core.values import Finding
 
 
 def soundness(table: Table) -> list[Finding]:
-    """All errors of the graph. Without an initial state the rest cannot be judged."""
+    """Return all errors of the graph. Without an initial state only that error is returned."""
     if table.initial is None:
         return [_no_initial(table)]
     return [
@@ -50,13 +50,13 @@ def _ambiguous_names(table: Table) -> list[Finding]:
         )
         for event in everything
         if (winner := table.events[wire_name(event)]) is not event
-        # A class that only stands where the winner stood is the same module, loaded before.
+        # A class with the same module and name is an earlier load of the same module.
         and (event in used or (event.__module__, event.__qualname__) != (winner.__module__, winner.__qualname__))
     ]
 
 
 def _bad_events(table: Table) -> list[Finding]:
-    """Classes of the alphabet that no transition names, and that could be sent all the same."""
+    """Return the mistakes in event classes that no transition names and that could still be sent."""
     return [
         Finding(
             code=mistake[0],
@@ -72,7 +72,7 @@ def _bad_events(table: Table) -> list[Finding]:
 
 
 def _hidden_transitions(table: Table) -> list[Finding]:
-    """A transition declared behind an unguarded one of the same state and event can never be taken."""
+    """Return the transitions that can never be taken, because an unguarded one of the same event precedes them."""
     found: list[Finding] = []
     for node in table.nodes.values():
         for moves in node.moves.values():

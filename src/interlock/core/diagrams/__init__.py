@@ -1,7 +1,7 @@
 """Diagrams of a machine: Mermaid, Graphviz DOT, a Markdown table, and an SVG drawn here.
 
-All four are pure functions of a description, so anything that has one can draw it: the command line, the
-server, the documentation, a test. They never fail on a valid description, whatever its names are made of.
+All four are pure functions of a description, so the command line, the server, the documentation and tests can draw it.
+They never fail on a valid description, with any characters in its names.
 """
 
 from interlock.core.diagrams.dot import dot

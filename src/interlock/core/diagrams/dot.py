@@ -1,8 +1,8 @@
-"""A machine as Graphviz DOT, for those who have Graphviz and want its layouts or formats.
+"""Write a machine as Graphviz DOT, for the layouts and formats of Graphviz.
 
 The invariant: every name and label is a quoted string with its quotes and backslashes escaped, so no name can
 end its string or be read as one of Graphviz's own escapes. The odd choice is that states are quoted even where
-DOT would not ask for it, because a reader should see one rule and not two.
+DOT does not require it, because one rule is simpler than two.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ def _edge(source: str, target: str, transition: TransitionDescription) -> str:
 
 
 def _lines(words: list[str]) -> str:
-    """A label of several lines: only the breaks between them are Graphviz escapes."""
+    """Return a label of several lines; only the breaks between them are Graphviz escapes."""
     return '"' + "\\n".join(_quoted(word)[1:-1] for word in words) + '"'
 
 

@@ -1,7 +1,7 @@
-"""Which arrows are drawn one by one, and which are one arrow from "any" state.
+"""Group catch-all transitions into one arrow from "any" state.
 
-A catch-all is described once per state it applies to. Drawn like that it would bury the diagram, so
-transitions that share everything but their source are gathered here, once, for all the writers.
+A catch-all is described once per state it applies to. Drawn like that it would clutter the diagram, so
+transitions that differ only in their source are grouped here, for all diagram formats.
 
 The invariant: every transition of the description is either in `single` or in exactly one group. The odd
 choice is the threshold: a catch-all that applies to only one or two states is drawn as plain arrows,
@@ -56,7 +56,7 @@ def _likeness(transition: TransitionDescription) -> tuple[str | bool | None, ...
 
 
 def _joined(groups: list[list[TransitionDescription]]) -> tuple[CatchAll, ...]:
-    """Groups with the same sources and the same target share one pill."""
+    """Merge groups with the same sources and the same target into one pill."""
     pills: dict[tuple[tuple[str, ...], str | None], list[TransitionDescription]] = {}
     for members in groups:
         sources = tuple(dict.fromkeys(member.source for member in members))
@@ -69,7 +69,7 @@ def _joined(groups: list[list[TransitionDescription]]) -> tuple[CatchAll, ...]:
 
 
 def sources_in_words(sources: tuple[str, ...], description: MachineDescription) -> str:
-    """Who "any" is, said the shorter way: by the states it has or by those it lacks."""
+    """Return the states of "any" as text, the shorter way: by the states it has or by those it lacks."""
     open_states = [state.name for state in description.states if not state.final]
     missing = [name for name in open_states if name not in sources]
     if set(sources) <= set(open_states) and len(missing) * 2 < len(sources):

@@ -1,8 +1,7 @@
-"""Rows of cells: the shape of a drawing once every node has a row and every arrow a way through.
+"""Grid of a layered drawing: rows of cells for nodes, bends and labels.
 
 An arrow over several rows gets a cell in each row it passes, so that nothing else is put in its way, and its
-label gets a cell of its own. That is the whole trick of this layout: a label is a thing with a size, in a row,
-and can no more overlap a box than two boxes can overlap.
+label gets a cell of its own. So a label has a size and a place in a row, and cannot overlap a box.
 
 The invariant: a chain has exactly one cell in each row from its tail's to its head's. Cells below `node_count`
 are the nodes themselves; the rest are bends and labels.
@@ -20,7 +19,7 @@ _DISTANCE_PRICE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells in rows, and who is linked to whom in the next row."""
+    """Cells in rows, and their links to the next row."""
 
     node_count: int
     rows: tuple[tuple[int, ...], ...]
@@ -72,7 +71,7 @@ def build_grid(row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool
 def _label_rows(
     row_of: Sequence[int], wires: Sequence[Wire], down: Sequence[bool], widths: Sequence[float]
 ) -> list[int | None]:
-    """The least crowded row for each label, the short arrows first because they have no choice."""
+    """Return the least crowded row for each label; short arrows come first because they have the fewest rows."""
     crowd: dict[int, float] = {}
     chosen: list[int | None] = [None] * len(wires)
     by_length = sorted(range(len(wires)), key=lambda index: row_of[wires[index].head] - row_of[wires[index].tail])

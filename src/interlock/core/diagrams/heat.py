@@ -1,4 +1,4 @@
-"""How hot a state is: its visits on a scale of a few levels.
+"""Heat levels: the visits of a state on a scale of a few levels.
 
 Shared by everything that colours by visits, so that a state has the same heat in an SVG, in Mermaid and in DOT.
 The invariant: level 0 means never visited, and only that. The odd choice is the square root: visits differ by orders
@@ -14,15 +14,15 @@ HEAT_LEVELS = 6
 
 
 def busiest(description: MachineDescription, visits: Mapping[str, int]) -> int:
-    """The most visits that any state of the machine has."""
+    """Return the most visits that any state of the machine has."""
     return max((visits.get(state.name, 0) for state in description.states), default=0)
 
 
 def share(count: int, most: int) -> float:
-    """A count on a scale from 0 to 1."""
+    """Return a count on a scale from 0 to 1."""
     return math.sqrt(count / most) if 0 < count <= most else 0.0
 
 
 def level(count: int, most: int) -> int:
-    """A count as one of `HEAT_LEVELS`."""
+    """Return a count as one of `HEAT_LEVELS`."""
     return math.ceil(share(count, most) * (HEAT_LEVELS - 1))

@@ -1,11 +1,11 @@
-"""Which row each node is drawn in.
+"""Assign a row to each node.
 
 The first half of a layered (Sugiyama) drawing: arrows that close a cycle are turned round, so that all of them
 point down, and then every node gets the earliest row its arrows allow. A second pass pulls nodes towards their
 neighbours, because a state with one arrow in and none out should stand beside where it came from.
 
-The invariant: afterwards each arrow spans at least the rows it asked for. The odd choice is to look for cycles
-in declared order and from the initial state on: people declare the happy path first, so it is the retry that
+The invariant: afterwards each arrow spans at least its required rows. The odd choice is to look for cycles
+in declared order and from the initial state on: people declare the happy path first, so that the retry
 gets turned round and not the way forward.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """An arrow as the layout sees it: from, to, and how many rows it must span."""
+    """An arrow in the layout: from, to, and the number of rows it must span."""
 
     tail: int
     head: int
@@ -23,7 +23,7 @@ class Wire:
 
 
 def downward(count: int, wires: Sequence[Wire]) -> tuple[bool, ...]:
-    """For each wire, whether it already points down. Turning the others round leaves no cycle."""
+    """Return for each wire whether it already points down. Turning the others round leaves no cycle."""
     leaving: list[list[int]] = [[] for _ in range(count)]
     for index, wire in enumerate(wires):
         leaving[wire.tail].append(index)
@@ -53,7 +53,7 @@ def downward(count: int, wires: Sequence[Wire]) -> tuple[bool, ...]:
 
 
 def assign_rows(first: Sequence[int], wires: Sequence[Wire]) -> list[int]:
-    """The row of each node. No wires may form a cycle; `first` is the earliest row of each node."""
+    """Return the row of each node. No wires may form a cycle; `first` is the earliest row of each node."""
     entering: list[list[Wire]] = [[] for _ in first]
     leaving: list[list[Wire]] = [[] for _ in first]
     for wire in wires:

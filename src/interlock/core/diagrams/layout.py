@@ -1,11 +1,11 @@
-"""A sketch with every box, label and arrow in its place.
+"""Layout of a sketch: the coordinates of every box, label and arrow.
 
-This is where the parts of the layered drawing meet: rows, order, coordinates, ways. The flow runs down or to the
-right, whichever is easier to read at the width of a page; both are laid out from the same rows and order.
+It combines the parts of the layered drawing: rows, order, coordinates, routes. The flow runs down or to the right,
+whichever is easier to read at the width of a page; both are laid out from the same rows and order.
 
 The invariant, checked by the tests on random machines: no label overlaps a box or another label, and everything
-is inside the canvas. The odd choice is that the result is plain numbers and no drawing, so that this can be
-checked without reading SVG.
+is inside the canvas. The odd choice is that the result is plain numbers and not a drawing, so that tests can check
+it without reading SVG.
 """
 
 import math
@@ -126,7 +126,7 @@ class _Drawing:
 
     @property
     def strain(self) -> float:
-        """How much a reader has to zoom or scroll. Less is better."""
+        """Return how much a reader has to zoom or scroll. Less is better."""
         wide = math.log(max(1.0, self.size.width / _WIDTH_READABLE))
         tall = math.log(max(1.0, self.size.height / _HEIGHT_READABLE))
         # Where both fit, the flatter one leaves more of the page to the text around it.
@@ -134,7 +134,7 @@ class _Drawing:
 
 
 def lay_out(sketch: Sketch) -> Layout:
-    """Give everything in the sketch its place."""
+    """Compute the place of everything in the sketch."""
     wires = [Wire(arrow.tail, arrow.head, 2 if arrow.lines else 1) for arrow in sketch.arrows]
     down = downward(len(sketch.nodes), wires)
     falling = [
@@ -173,7 +173,7 @@ def _draw(sketch: Sketch, grid: Grid, down: Sequence[bool], labels: Sequence[Siz
 
 
 def _spine(sketch: Sketch, grid: Grid, down: Sequence[bool]) -> frozenset[int]:
-    """The arrows of the happy path: out of each node the first one declared, to a node that has none yet."""
+    """Return the arrows of the happy path: from each node the first one declared, to a node not yet on the path."""
     taken: set[int] = set()
     spine: list[int] = []
     leaving: dict[int, list[int]] = {}
@@ -219,7 +219,7 @@ def _measure_cells(sketch: Sketch, grid: Grid, labels: Sequence[Size], flow: Flo
 
 
 def _turned(pair: Point, flow: Flow) -> Point:
-    """From (along, across) to (x, y), and just the same back again."""
+    """Convert (along, across) to (x, y), or back."""
     return (pair[1], pair[0]) if flow == "down" else pair
 
 
@@ -257,7 +257,7 @@ def _at_origin(flow: Flow, nodes: tuple[PlacedNode, ...], arrows: tuple[PlacedAr
 
 
 def _framed(sketch: Sketch, drawing: _Drawing) -> Layout:
-    """Add the title above, the legend below and some air all around."""
+    """Add the title above, the legend below and a margin."""
     title = text_width(sketch.title, TITLE_SIZE, bold=True) + text_width(f"version {sketch.version}", TITLE_SIZE)
     width = max(drawing.size.width, title)
     legend = lay_out_legend(_entries(sketch), sketch.remarks, max(width, _LEGEND_WIDTH_MIN))
@@ -279,8 +279,8 @@ def _framed(sketch: Sketch, drawing: _Drawing) -> Layout:
 
 
 def _entries(sketch: Sketch) -> list[LegendEntry]:
-    """What needs a word of explanation, and only if it is in the picture."""
-    # Where colours tell the visits, they cannot tell who runs a step.
+    """Return the legend entries for the signs that occur in the picture."""
+    # Colours that show visits cannot also show which states run a step.
     counted = any(node.visits is not None for node in sketch.nodes)
     looks = {node.look for node in sketch.nodes}
     kinds = {arrow.kind for arrow in sketch.arrows} | {node.loop_kind for node in sketch.nodes}

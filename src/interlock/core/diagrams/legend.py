@@ -1,10 +1,10 @@
-"""The lines under the drawing: what the looks mean, and what was too much to draw.
+"""Legend under a drawing: the meaning of its signs, and remarks that do not fit into it.
 
-A legend names only what is in the picture above it. Signs stand side by side and wrap; remarks, which may list
+A legend names only signs that occur in the picture. Signs stand side by side and wrap; remarks, which may list
 many states, are broken between words.
 
-The invariant: no line is wider than asked for, unless a single word already is. The odd choice is that the
-legend says its own width, since such a word must widen the canvas instead of running out of it.
+The invariant: no line is wider than `width_max`, unless a single word already is. The odd choice is that the
+legend has its own width, since such a word must widen the canvas instead of running out of it.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""How wide a text will be, guessed without a font.
+"""Estimate the width of a text without a font.
 
-An SVG is drawn with whatever font the reader's system has, so its boxes must hold the text in any of them. The
+An SVG is drawn with the font of the reader's system, so its boxes must fit the text in any of them. The
 widths below are those of DejaVu Sans, the widest of the usual system fonts; in every other one the text is a
 little narrower than its box. The invariant is that an estimate is never zero for a text that can be seen.
 
-The odd choice is to know nothing about kerning, ligatures or combining marks: each of them only makes a text
-narrower than guessed here.
+The odd choice is to ignore kerning, ligatures and combining marks: each of them only makes a text narrower than
+estimated here.
 """
 
 import unicodedata
@@ -23,7 +23,7 @@ _BOLD_FACTOR = 1.1
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """An upper estimate of the width of one line of text."""
+    """Return an upper estimate of the width of one line of text."""
     hundredths = sum(_character_width(character) for character in text)
     return hundredths * size / 100 * (_BOLD_FACTOR if bold else 1.0)
 

@@ -1,11 +1,11 @@
-"""A machine as a Mermaid `stateDiagram-v2`, for every place that renders Mermaid itself.
+"""Write a machine as a Mermaid `stateDiagram-v2`, for pages that render Mermaid.
 
 Mermaid's grammar has many words and signs that end a label or start something else, so every character that is
 not plainly harmless is written as an entity (`#35;`), and a state keeps its own name as id only if it is a plain
 word; otherwise it gets a number.
 
-The invariant: whatever the names, the text parses, and each shows as it is. The odd choice is that internal
-transitions stand in a state's note, because Mermaid can only draw an arrow, and an arrow would say that the
+The invariant: for any names the text parses, and each name shows unchanged. The odd choice is that internal
+transitions stand in a state's note, because Mermaid can only draw an arrow, and an arrow would mean that the
 state is left.
 """
 
@@ -19,7 +19,7 @@ from interlock.core.diagrams.theme import LIGHT, Paint
 from interlock.core.diagrams.wording import duration, fresh, step_words, timer_words, trigger, visible
 
 _PLAIN_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-# Words of Mermaid's own, which an id must not be. Case does not matter to it.
+# Reserved words of Mermaid, in any case: an id must not be one of them.
 _RESERVED = frozenset(
     (
         "acctitle",
@@ -77,7 +77,7 @@ def mermaid(description: MachineDescription, *, visits: Mapping[str, int] | None
 
 
 def _ids(description: MachineDescription) -> dict[str, str]:
-    """An id for each state: its own name if Mermaid can take it, otherwise a number nobody else has."""
+    """Return an id for each state: its own name if it is a valid Mermaid id, otherwise a unique number."""
     names = [state.name for state in description.states]
     plain = {name for name in names if _PLAIN_ID.fullmatch(name) and name.lower() not in _RESERVED}
     return {name: name if name in plain else fresh(f"s{index}", plain) for index, name in enumerate(names)}

@@ -1,10 +1,10 @@
-"""In which order the cells of each row stand, so that few arrows cross.
+"""Order the cells of each row so that few arrows cross.
 
-Sweeps down and up put each cell at the mean position of its neighbours, and swaps of adjacent cells then remove
-what the means cannot see. The best order met is kept, so more effort never makes a drawing worse.
+Sweeps down and up put each cell at the mean position of its neighbours. Swaps of adjacent cells then remove crossings
+that remain. The best order found is kept, so more effort never makes a drawing worse.
 
-The invariant: the rows hold the same cells as before. The odd choice is that effort is counted in links looked
-at and not in time, so that the same machine gives the same drawing on a slow computer.
+The invariant: the rows contain the same cells as before. The odd choice is that effort is counted in links examined
+and not in time, so that the same machine gives the same drawing on a slow computer.
 """
 
 from bisect import bisect_right, insort
@@ -25,7 +25,7 @@ Rows = list[list[int]]
 
 
 def reduce_crossings(grid: Grid) -> Grid:
-    """The same grid with its rows reordered."""
+    """Return the same grid with its rows reordered."""
     links = sum(len(lower) for lower in grid.below)
     sweeps = max(_SWEEPS_MIN, min(_SWEEPS_MAX, _EFFORT_MAX // max(1, links)))
     best: Rows = [list(row) for row in grid.rows]
@@ -38,21 +38,21 @@ def reduce_crossings(grid: Grid) -> Grid:
 
 
 def count_crossings(grid: Grid, rows: Sequence[Sequence[int]]) -> int:
-    """How many pairs of links cross."""
+    """Return the number of pairs of links that cross."""
     total = 0
     for upper, lower in pairwise(rows):
         position = {cell: index for index, cell in enumerate(lower)}
-        seen: list[int] = []
+        ends_before: list[int] = []
         for cell in upper:
             ends = sorted(position[neighbour] for neighbour in grid.below[cell])
-            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            total += sum(len(ends_before) - bisect_right(ends_before, end) for end in ends)
             for end in ends:
-                insort(seen, end)
+                insort(ends_before, end)
     return total
 
 
 def _discovered(grid: Grid, *, backwards: bool) -> Rows:
-    """Rows in the order in which a walk downwards meets their cells, which keeps trees free of crossings."""
+    """Return the rows in the order in which a walk downwards visits their cells, so that trees have no crossings."""
     row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
     rows: Rows = [[] for _ in grid.rows]
     met: set[int] = set()
@@ -95,7 +95,7 @@ def _settle(grid: Grid, rows: Rows, *, downwards: bool) -> None:
             for cell in rows[index]
             if neighbours[cell]
         }
-        # Cells with no neighbour there have no wish, and keep their place.
+        # Cells without a neighbour there keep their place.
         wishing = iter(sorted(mean, key=mean.__getitem__))
         rows[index] = [next(wishing) if cell in mean else cell for cell in rows[index]]
 
@@ -116,7 +116,7 @@ def _swap(grid: Grid, rows: Rows) -> None:
 
 
 def _saved(grid: Grid, position: dict[int, int], left: int, right: int) -> int:
-    """How many crossings fewer there are with the two cells exchanged."""
+    """Return how many crossings are removed by exchanging the two cells."""
     saved = 0
     for neighbours in (grid.above, grid.below):
         lefts = [position[cell] for cell in neighbours[left]]

@@ -1,4 +1,4 @@
-"""Where each cell stands within its row.
+"""Place each cell within its row.
 
 Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001): cells are chained into vertical
 blocks that follow their median neighbours, the blocks are packed, and the mean of the four ways to do it
@@ -26,7 +26,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The grid seen from one of its four sides, always to be packed from the left, looking up."""
+    """The grid, mirrored for one of the four passes so that each packs from the left, looking up."""
 
     rows: list[list[int]]
     upper: Sequence[Sequence[int]]
@@ -35,7 +35,7 @@ class _View:
 
 
 def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[float]:
-    """The coordinate of each cell's middle across the rows. The chains of the spine are kept straight if possible."""
+    """Return the coordinate of each cell's middle across the rows, with straight chains of the spine if possible."""
     links = frozenset(pair for index in spine for pair in pairwise(grid.chains[index]))
     barred = _giving_way(grid, links)
     befores, afters = [extent.before for extent in extents], [extent.after for extent in extents]
@@ -53,7 +53,7 @@ def place(grid: Grid, extents: Sequence[Extent], spine: frozenset[int]) -> list[
 
 
 def _giving_way(grid: Grid, spine: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Links that may not be kept straight: those that would bend the spine or the inner part of a long arrow."""
+    """Return the links that may not be kept straight: they would bend the spine or the inner part of a long arrow."""
     barred: set[tuple[int, int]] = set()
     spine_up = {lower: upper for upper, lower in spine}
     spine_down = dict(spine)
@@ -81,7 +81,7 @@ def _packed(view: _View, barred: frozenset[tuple[int, int]]) -> list[float]:
 
 
 def _blocks(view: _View, barred: frozenset[tuple[int, int]]) -> list[int]:
-    """For each cell, the first cell of the vertical block it belongs to."""
+    """Return for each cell the first cell of its vertical block."""
     root = list(range(len(view.before)))
     for upper, row in pairwise(view.rows):
         position = {cell: index for index, cell in enumerate(upper)}

@@ -1,8 +1,7 @@
-"""The way of each arrow, once the cells have their places.
+"""Route each arrow through the placed cells.
 
 Inside a row an arrow runs straight through the cell kept free for it; between two rows, where nothing else
-stands, it changes sides. So no arrow can touch a box or a label that is not its own: that is the invariant, and it
-needs no search.
+stands, it changes sides. The invariant: no arrow touches a box or a label that is not its own. It needs no search.
 
 All coordinates here are (along, across): along the flow of the rows, and across it. The odd choice is that an
 arrow leaves its box right opposite the cell it goes to wherever the box is wide enough, because a straight
@@ -37,7 +36,7 @@ class Bands:
 
 
 def wanted_reach(grid: Grid, spine: frozenset[int]) -> list[float]:
-    """How far from its middle each node would like to be left and entered, so that its arrows keep apart."""
+    """Return how far from its middle each node should be left and entered, so that its arrows keep apart."""
     position = {cell: index for row in grid.rows for index, cell in enumerate(row)}
     wanted = [0.0] * grid.node_count
     for (node, entering), chains in _sides(grid).items():
@@ -51,7 +50,7 @@ def wanted_reach(grid: Grid, spine: frozenset[int]) -> list[float]:
 def find_ports(
     grid: Grid, middles: Sequence[float], reach: Sequence[float], spine: frozenset[int]
 ) -> list[tuple[float, ...]]:
-    """For each chain, its coordinate across the flow at every cell.
+    """Return for each chain its coordinate across the flow at every cell.
 
     `reach` is how far from its middle a node may be left or entered; bends and labels are crossed in the middle.
     A chain of the spine goes straight, and the others of the same box keep to its sides.
@@ -67,12 +66,12 @@ def find_ports(
             # A jog of a few pixels looks like a mistake; the corner of a box has that much to spare.
             near = reach[node] > 0 and abs(port - ways[index][inner]) <= _JOG_MAX
             ways[index][end] = ways[index][inner] if near else port
-    # Rounded, or the noise of floats would make a straight arrow change sides.
+    # Rounded, because float errors would make a straight arrow change sides.
     return [tuple(round(across, 1) for across in way) for way in ways]
 
 
 def _sides(grid: Grid) -> dict[tuple[int, bool], list[int]]:
-    """The chains at each side of each node: those below it, and those above, marked True."""
+    """Return the chains at each side of each node: those below it, and those above, marked True."""
     sides: dict[tuple[int, bool], list[int]] = {}
     for index, chain in enumerate(grid.chains):
         sides.setdefault((chain[0], False), []).append(index)
@@ -81,7 +80,7 @@ def _sides(grid: Grid) -> dict[tuple[int, bool], list[int]]:
 
 
 def _spread(wishes: Sequence[float], low: float, high: float, main: int | None) -> list[float]:
-    """The wished places in the same order, between low and high and not on top of each other."""
+    """Return the wanted places in the same order, between low and high and not on top of each other."""
     if main is None:
         gap = min(PORT_GAP, (high - low) / max(1, len(wishes) - 1))
         return _queue(wishes, low, high, gap)
@@ -97,7 +96,7 @@ def _spread(wishes: Sequence[float], low: float, high: float, main: int | None) 
 
 
 def _queue(wishes: Sequence[float], low: float, high: float, gap: float) -> list[float]:
-    """Each as near to its wish as the ones before it and the room for those after it allow."""
+    """Place each as near to its wanted place as its predecessors and the room for its successors allow."""
     ports: list[float] = []
     for place, wish in enumerate(wishes):
         first = ports[-1] + gap if ports else low
@@ -129,7 +128,7 @@ def find_bands(grid: Grid, ways: Sequence[Sequence[float]], lengths: Sequence[fl
 def find_knots(
     grid: Grid, bands: Bands, ways: Sequence[Sequence[float]], lengths: Sequence[float]
 ) -> list[tuple[Knot, ...]]:
-    """For each chain, its corners from top to bottom. `lengths` are those of the boxes it leaves and enters."""
+    """Return for each chain its corners from top to bottom. `lengths` are those of the boxes it leaves and enters."""
     row_of = {cell: index for index, row in enumerate(grid.rows) for cell in row}
     routes: list[tuple[Knot, ...]] = []
     for index, (chain, way) in enumerate(zip(grid.chains, ways, strict=True)):

@@ -1,11 +1,11 @@
-"""A machine as a drawable graph: boxes with lines of text, arrows with lines of text, and nothing about where.
+"""Sketch of a machine: boxes and arrows with their lines of text, without coordinates.
 
-It stands between the description, which speaks of states and transitions, and the layout, which knows only
-sizes. Here parallel arrows become one, catch-alls become a pill, self-targets become loops and internal
-transitions become lines inside their box.
+It is the step between the description, with states and transitions, and the layout, which uses only sizes. Here
+parallel arrows become one, catch-alls become a pill, self-targets become loops and internal transitions become lines
+inside their box.
 
 The invariant: every state and every transition of the description is in the sketch, exactly once. The odd
-choice is that internal transitions are text and not arrows, as UML has it: nothing is left and nothing entered.
+choice is that internal transitions are text and not arrows, as in UML: the state is neither left nor entered.
 """
 
 from collections.abc import Mapping
@@ -78,13 +78,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box, a pill or the dot where it all starts."""
+    """A box, a pill or the initial dot."""
 
     name: str
     look: Look
     lines: tuple[Line, ...]
     loop: tuple[Line, ...] = ()
-    """What is written beside the arrow from the box to itself."""
+    """The label of the arrow from the box to itself."""
     loop_kind: TransitionKind = "event"
     loop_note: str = ""
     visits: int | None = None
@@ -111,23 +111,23 @@ class Arrow:
     lines: tuple[Line, ...] = ()
     kind: TransitionKind = "event"
     note: str = ""
-    """All there is to say about its transitions, shown when the reader points at it."""
+    """The full text of its transitions, shown when the reader points at it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """The whole drawing before anything has a place. States come first, in declared order."""
+    """The whole drawing without coordinates. States come first, in declared order."""
 
     title: str
     version: int
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]
     remarks: tuple[str, ...]
-    """Lines of the legend: who "any" is, and what is handled everywhere without leaving."""
+    """Lines of the legend: the states of "any", and events handled everywhere without leaving."""
 
 
 def label_size(lines: tuple[Line, ...]) -> Size:
-    """The room a label needs."""
+    """Return the size of a label."""
     return _padded(lines, _LABEL_PADDING)
 
 
@@ -221,7 +221,7 @@ def _arrow(tail: int, head: int, transitions: list[TransitionDescription]) -> Ar
 
 
 def _kind(transitions: list[TransitionDescription]) -> TransitionKind:
-    """A merged arrow looks ordinary as soon as one ordinary event takes it."""
+    """Return the kind of a merged arrow: ordinary as soon as one ordinary event takes it."""
     kinds: set[TransitionKind] = {transition.kind for transition in transitions}
     if not kinds or "event" in kinds:
         return "event"
@@ -241,8 +241,8 @@ def _label_lines(transitions: list[TransitionDescription]) -> tuple[Line, ...]:
 
 def _label_spans(transition: TransitionDescription) -> tuple[Span, ...]:
     event = Span(visible(transition.event), transition.kind)
-    asked = () if transition.guard is None else (Span(guard(transition), "guard"),)
-    return (event, *asked, *([Span(SETTLES, "guard")] if transition.settle is True else []))
+    guards = () if transition.guard is None else (Span(guard(transition), "guard"),)
+    return (event, *guards, *([Span(SETTLES, "guard")] if transition.settle is True else []))
 
 
 def _note(transitions: list[TransitionDescription]) -> str:

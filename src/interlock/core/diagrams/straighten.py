@@ -1,12 +1,12 @@
-"""A last pass that takes the needless corners out of arrows.
+"""Remove needless corners from arrows, in a last pass.
 
 Coordinates are averages, so an arrow may miss the box it goes to by a few pixels and need two corners to get
 there. Here each arrow's label and bends, which stand in one line, are shifted together to where the arrow
 needs fewest corners.
 
-The invariant: nothing moves past or nearer to its neighbours than their extents allow, so what did not overlap
-before does not overlap after. The odd choice is to move only what lies between two nodes and never a node:
-moving a node would bend all its other arrows.
+The invariant: nothing moves past or nearer to its neighbours than their extents allow, so cells that did not overlap
+before do not overlap after. The odd choice is to move only bends and labels and never a node: moving a node would
+bend all its other arrows.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _CORNER_PRICE = 10_000.0
 
 
 def straighten(grid: Grid, middles: Sequence[float], extents: Sequence[Extent], reach: Sequence[float]) -> list[float]:
-    """The coordinates with the inner cells of each arrow moved to where it has the fewest corners."""
+    """Return the coordinates with the inner cells of each arrow moved to where it has the fewest corners."""
     result = list(middles)
     place = {cell: (row, index) for row in grid.rows for index, cell in enumerate(row)}
     for _ in range(_ROUNDS):
@@ -44,7 +44,7 @@ def _room(
     middles: Sequence[float],
     extents: Sequence[Extent],
 ) -> tuple[float, float]:
-    """How far all of these cells together can go either way."""
+    """Return how far these cells can be moved together in both directions."""
     low, high = float("-inf"), float("inf")
     for cell in inner:
         row, index = place[cell]
@@ -58,11 +58,11 @@ def _room(
 
 
 def _straightest(now: float, ends: Sequence[tuple[float, float]], low: float, high: float) -> float:
-    """Of all places within reach of an end, the one with the fewest corners and then the shortest way."""
+    """Return the place, within reach of an end, with the fewest corners and then the shortest way."""
     wishes = [now]
     for middle, reach in ends:
         wishes += [middle, min(max(now, middle - reach), middle + reach)]
-    # Rounding may leave a hair less room than the cell already has.
+    # Rounding may leave slightly less room than the cell already has.
     low, high = min(low, now), max(high, now)
     reachable = [min(max(wish, low), high) for wish in wishes]
     return min(reachable, key=lambda place: (_price(place, ends), abs(place - now)))

@@ -1,11 +1,11 @@
-"""A machine as a standalone SVG, drawn here and by no other program.
+"""Write a machine as a standalone SVG, without another program.
 
-It is what a README, a documentation page and the dashboard show, so it needs no font, no script and no network,
-and it follows the reader's light or dark theme. All the geometry was decided in `layout`; this only paints.
+READMEs, documentation pages and the dashboard show it, so it needs no font, no script and no network, and it follows
+the reader's light or dark theme. `layout` computes the geometry; this module only paints.
 
 The invariant: every text passes through `escape`, and the same description gives the same bytes. The odd choice
-is that icons and arrowheads are drawn as paths, since symbols such as a gear come out of some fonts as coloured
-emoji and markers cannot take the colour of their line everywhere.
+is that icons and arrowheads are drawn as paths: some fonts render symbols such as a gear as coloured emoji, and some
+programs do not give markers the colour of their line.
 """
 
 import math
@@ -75,7 +75,7 @@ def _paint_header(layout: Layout) -> Iterable[str]:
 
 
 def _emphasis(layout: Layout, placed: PlacedArrow, most: int) -> float | None:
-    """How busy an arrow may be, from 0 to 1: no busier than either of its ends. None when nobody counted."""
+    """Return how busy an arrow may be, from 0 to 1: no busier than either of its ends. None without `visits`."""
     ends = [layout.nodes[index].node.visits for index in (placed.arrow.tail, placed.arrow.head)]
     counts = [count for count in ends if count is not None]
     return share(min(counts), most) if counts else None
@@ -104,7 +104,7 @@ def _paint_arrow(placed: PlacedArrow, flow: Flow, emphasis: float | None) -> str
 
 
 def _way(points: tuple[Point, ...]) -> str:
-    """A line through the points, its corners rounded as far as the stretches between them allow."""
+    """Return a line through the points, its corners rounded as far as the stretches between them allow."""
     commands = [f"M{_pair(points[0])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         arriving, leaving = math.dist(before, corner), math.dist(corner, after)
@@ -156,7 +156,7 @@ def _paint_node(placed: PlacedNode, most: int) -> str:
     look = node.look
     heat = "" if node.visits is None else f" heat{level(node.visits, most)}"
     corner = min(box.height / 2, 20.0) if look in ("resting", "any") else _CORNER
-    # The dashboard finds the box of a state by this, to write beside it how many workflows are there.
+    # The dashboard finds the box of a state by this attribute, to write the number of workflows beside it.
     state = "" if look == "any" else f' data-state="{escape(node.name)}"'
     parts = [f'<g class="{look}{heat}"{state}>', _rectangle("box", box, corner)]
     if look == "final":
@@ -172,7 +172,7 @@ def _paint_node(placed: PlacedNode, most: int) -> str:
 
 
 def _paint_lines(lines: tuple[Line, ...], box: Box, *, inside: bool) -> str:
-    """The lines in the middle of a box, one below the other."""
+    """Return the lines in the middle of a box, one below the other."""
     middle = box.left + box.width / 2
     y = box.top + (box.height - sum(line.height for line in lines)) / 2
     parts: list[str] = []
@@ -240,5 +240,5 @@ def _pair(point: Point) -> str:
 
 
 def _number(value: float) -> str:
-    """At most one decimal: a tenth of a pixel cannot be seen, and files stay small."""
+    """Format a number with at most one decimal: more are invisible and make files larger."""
     return f"{value:.1f}".removesuffix(".0")

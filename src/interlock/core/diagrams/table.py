@@ -1,9 +1,8 @@
-"""A machine as two Markdown tables: its transitions, and its states.
+"""Write a machine as two Markdown tables: its transitions, and its states.
 
-It is the form that can be read aloud, searched and reviewed in a diff, where a picture cannot. The invariant:
-each row has as many cells as its head, whatever the names, because everything that Markdown could read as its own
-is escaped. The odd choice is that underscores within a word are left alone: Markdown does so too, and names of
-states stay readable in the source.
+Unlike a picture, tables can be read aloud, searched and reviewed in a diff. The invariant: each row has as many cells
+as its head, for any names, because all Markdown syntax in them is escaped. The odd choice is that underscores within a
+word are not escaped: Markdown does not interpret them, and names of states stay readable in the source.
 """
 
 import re

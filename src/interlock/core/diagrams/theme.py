@@ -1,4 +1,4 @@
-"""The colours, and the style sheet made of them.
+"""Colours of SVG diagrams, and their style sheet.
 
 Every colour of an SVG is set by a class, so that the same drawing can be light, dark, or whichever the reader's
 system prefers. The invariant: both palettes have the same fields, so nothing is ever drawn in a colour of the
@@ -104,7 +104,7 @@ DARK = Palette(
 
 
 def style_sheet(theme: Theme) -> str:
-    """The rules for a theme. They hold only below an element of class `interlock-<theme>`."""
+    """Return the rules for a theme. They apply only below an element of class `interlock-<theme>`."""
     scope = f".interlock-{theme}"
     rules = _rules(scope, _SHAPES) + _rules(scope, _colours(DARK if theme == "dark" else LIGHT))
     if theme == "auto":
@@ -165,7 +165,7 @@ def _colours(palette: Palette) -> dict[str, str]:
 
 
 def _rules(scope: str, rules: dict[str, str]) -> str:
-    """One line per rule, every selector of it kept inside the scope."""
+    """Return one line per rule, with every selector limited to the scope."""
     return "".join(
         ",".join(f"{scope} {selector}" for selector in selectors.split(",")) + f"{{{declarations}}}\n"
         for selectors, declarations in rules.items()

@@ -1,10 +1,10 @@
-"""The room between two rows, where arrows change sides.
+"""Tracks between two rows, in which arrows change sides.
 
-Each arrow that does not go straight runs down to a track of its own, along it, and down again. Which track is
-above which decides how many arrows cross, so each pair has a price and every arrow is put where it costs least.
+Each arrow that does not go straight runs down to a track of its own, along it, and down again. The order of the tracks
+determines how many arrows cross, so each pair has a price and every arrow is put where it costs least.
 
-The invariant: two arrows that overlap across the flow never share a track. The odd choice is that beyond a
-certain crowd the order is only sorted and not searched: there, nobody could follow a single arrow anyway.
+The invariant: two arrows that overlap across the flow never share a track. The odd choice is that above a limit the
+arrows are only sorted and not searched: in such a crowd no reader can follow a single arrow.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Turn:
 
 
 def assign_tracks(turns: Sequence[Turn]) -> dict[int, int]:
-    """The track of each chain that turns, counted from the upper row."""
+    """Return the track of each chain that turns, counted from the upper row."""
     ordered = sorted(turns, key=_outermost_first)
     if len(ordered) <= _SEARCH_MAX:
         ordered = _searched(ordered)
@@ -67,7 +67,7 @@ def _searched(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _price(upper: Turn, lower: Turn) -> int:
-    """What it costs to have one turn above another: crossings, and lines that would lie on each other."""
+    """Return the price of one turn above another: crossings, and lines that would lie on each other."""
     crossings = (upper.low < lower.start < upper.high) + (lower.low < upper.end < lower.high)
     return crossings + _OVERLAP_PRICE * (abs(upper.end - lower.start) < _CLEARANCE)
 

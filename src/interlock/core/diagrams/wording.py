@@ -1,6 +1,6 @@
-"""The words that every kind of diagram shares: durations, guards, and names made fit to be seen.
+"""Texts that all diagrams share: durations, guards, and names with visible characters only.
 
-A machine's names come from user code and may hold anything, so each writer first makes them visible here and
+A machine's names come from user code and may contain anything, so each format first makes them visible here and
 then escapes them for its own syntax. The invariant is that `visible` never returns a control character, a lone
 surrogate or a line break: one name is always one line, in every format.
 
@@ -15,7 +15,7 @@ from interlock.core.description import StateDescription, TransitionDescription
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _DELETE = 0x7F
 SETTLES = "· settles"
-"""Of a transition after which nothing that was done before is undone."""
+"""The mark of a transition that settles: earlier runs are final."""
 _PICTURES = 0x2400
 # Control characters are shown by their pictures. XML allows neither the surrogates nor the last two of the plane.
 _SHOWN_AS = {
@@ -29,47 +29,47 @@ _SHOWN_AS = {
 
 
 def visible(text: str) -> str:
-    """The text on one line, every character printable or at least harmless."""
+    """Return the text on one line, with every character printable or harmless."""
     return text.translate(_SHOWN_AS)
 
 
 def duration(seconds: float) -> str:
-    """A duration as a person would write it: `250 ms`, `4 s`, `90 min`, `24 h`, `3 d`."""
+    """Return a duration as people write it: `250 ms`, `4 s`, `90 min`, `24 h`, `3 d`."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g} ms"
     for size, unit in _UNITS:
         amount = seconds / size
-        # One day is said as 24 h: below two days, hours are what people compare.
+        # One day is 24 h: below two days, people compare hours.
         if amount >= (2 if unit == "d" else 1) and amount.is_integer():
             return f"{amount:g} {unit}"
     return f"{seconds:g} s"
 
 
 def trigger(transition: TransitionDescription) -> str:
-    """The event with its guard, and whether it settles: `SUBMIT [has_items]`, `CHARGED · settles`."""
-    asked = f" {guard(transition)}" if transition.guard is not None else ""
-    return visible(transition.event) + asked + (f" {SETTLES}" if transition.settle is True else "")
+    """Return the event with its guard, and whether it settles: `SUBMIT [has_items]`, `CHARGED · settles`."""
+    suffix = f" {guard(transition)}" if transition.guard is not None else ""
+    return visible(transition.event) + suffix + (f" {SETTLES}" if transition.settle is True else "")
 
 
 def guard(transition: TransitionDescription) -> str:
-    """The guard in brackets, or nothing."""
+    """Return the guard in brackets, or an empty text."""
     return f"[{visible(transition.guard)}]" if transition.guard is not None else ""
 
 
 def step_words(state: StateDescription) -> str | None:
-    """The step of a state with its timeout: `take_payment · 4 s`."""
+    """Return the step of a state with its timeout: `take_payment · 4 s`."""
     if state.step is None:
         return None
     return f"{visible(state.step.name)} · {duration(state.step.timeout_s)}"
 
 
 def timer_words(state: StateDescription) -> tuple[str, ...]:
-    """The timers of a state, one text each: `24 h → CANCEL`."""
+    """Return the timers of a state, one text each: `24 h → CANCEL`."""
     return tuple(f"{duration(timer.after_s)} → {visible(timer.event)}" for timer in state.timers)
 
 
 def fresh(wanted: str, taken: Collection[str]) -> str:
-    """`wanted`, lengthened until it is none of the names already taken."""
+    """Return `wanted`, lengthened until it differs from all names already taken."""
     while wanted in taken:
         wanted += "_"
     return wanted

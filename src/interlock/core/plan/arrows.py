@@ -1,11 +1,11 @@
-"""Transitions out of one state, before and after: what is refused now, what leads elsewhere, what is new.
+"""Compare the transitions out of one state: refused events, new targets, new events.
 
 Targets of the old machine are compared under their new names, so a pure renaming changes no arrow. Several guarded
-transitions for one event are one ordered list: the first guard that says yes wins, so their order matters.
+transitions for one event are one ordered list: the first guard that returns True wins, so their order matters.
 Transitions of unwinding are compared with the state's role, not here.
 
-Odd choice: when an event used to unwind, any change of its ways counts as bypassing the unwinding as soon as one of the
-new ways does not unwind. Guards are only names here, so which way a workflow would take cannot be known.
+Odd choice: when an event used to unwind, any change of its arrows counts as bypassing the unwinding as soon as one of
+the new arrows does not unwind. Guards are only names here, so which arrow a workflow would take cannot be known.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class _Way(NamedTuple):
 def compare_arrows(
     old: MachineDescription, old_name: str, new: MachineDescription, new_name: str, renames: Renames
 ) -> list[Finding]:
-    """What changed for the events (and the failure of the step) of one state."""
+    """Return the changes for the events (and the failure of the step) of one state."""
     before = _ways(old, old_name, renames)
     after = _ways(new, new_name)
     owes_undos = old_name in undoable_states(old)
@@ -65,7 +65,7 @@ def _ways(machine: MachineDescription, state: str, renames: Renames | None = Non
 
 
 def _visible(ways: list[_Way]) -> list[_Way]:
-    # That a target began or ceased to unwind is told once, with that state, and not by every arrow that leads there.
+    # A target that began or ceased to unwind is reported once, with that state, not with every arrow to it.
     return [way._replace(unwinds=False) for way in ways]
 
 
@@ -84,7 +84,7 @@ def _bypassed(state: str, event: str, before: list[_Way], after: list[_Way]) -> 
 
 
 def _refused(state: str, event: str) -> Finding:
-    what = f"{event} is no longer handled here"
+    what = f"{event} is not handled here any more"
     why = "one that is on its way (a webhook, a timer, the result of a step) would be refused"
     return _finding(state, "event-refused", "warning", what, why, "keep the transition until nothing is on its way")
 

@@ -1,8 +1,7 @@
-"""What is attached to a state (step, timers, effects, dwell, role) and how it changed for a parked workflow.
+"""Compare what is attached to a state: step, timers, effects, dwell and role.
 
 Every function returns findings about one pair of states, written as plain sentences, because the same sentence is
-the reason in the table of states. Whether the workflow is stranded is decided elsewhere; here nothing is
-weighed against anything else.
+the reason in the table of states. Whether a workflow is stranded is decided in `stranded`.
 """
 
 from msgspec import UNSET
@@ -16,7 +15,7 @@ _NOTHING = "nothing, if that is meant"
 
 
 def compare_attachments(old: StateDescription, new: StateDescription, new_unwinds_to: str | None) -> list[Finding]:
-    """Everything that changed between two states; `new_unwinds_to` is where the old target would be now."""
+    """Return the changes between two states; `new_unwinds_to` is the new name of the old unwinding target."""
     return [
         *_compare_role(old, new),
         *_compare_unwinding(old, new, new_unwinds_to),
@@ -117,7 +116,7 @@ def _compare_timers(old: StateDescription, new: StateDescription) -> list[Findin
             continue
         twin = next((other for other in remaining if other.event == timer.event and other not in old.timers), None)
         if twin is None:
-            what = f"its timer {_timer(timer)} is gone: timers already set would send what is no longer declared"
+            what = f"its timer {_timer(timer)} is gone: timers already set would send an undeclared event"
             fix = f"keep the timer until no workflow is parked in `{old.name}`"
             findings.append(
                 _finding(old, "timer-gone", "warning", what, "a parked workflow relies on it to go on", fix)
@@ -139,7 +138,7 @@ def _compare_effects(old: StateDescription, new: StateDescription) -> list[Findi
         fix = f"keep `{effect}` until none is owed"
         findings.append(_finding(old, "effect-gone", "warning", what, _OWED, fix))
     for effect in sorted(set(new.effects) - set(old.effects)):
-        what = f"an effect `{effect}` was added: it is owed only by those who enter from now on"
+        what = f"an effect `{effect}` was added: only workflows that enter from now on owe it"
         findings.append(_finding(old, "effect-added", "info", what, _OWED, _NOTHING))
     return findings
 

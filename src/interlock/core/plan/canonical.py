@@ -1,8 +1,8 @@
-"""One byte string per schema meaning: equal bytes, equal decoding.
+"""Canonical form of a JSON schema: equal bytes mean equal decoding.
 
 Two releases rarely write the same schema byte for byte: a class is renamed, a docstring becomes a description,
 fields change places. None of that changes what decodes. The canonical form numbers definitions in the order in
-which they are met (which also makes recursive types finite), sorts what has no order and drops prose.
+which they occur (which also makes recursive types finite), sorts unordered lists and drops prose.
 
 Odd choice: `default` is kept. It does not matter for decoding, but another default is another behaviour.
 """
@@ -20,7 +20,7 @@ _LITERALS = frozenset({"default", "const", "enum"})
 
 
 def canonical(document: Document, schema: Schema) -> bytes:
-    """The canonical form of a schema inside its document."""
+    """Return the canonical form of a schema inside its document."""
     numbers: dict[str, int] = {}
     bodies: list[object] = []
 
@@ -34,10 +34,10 @@ def canonical(document: Document, schema: Schema) -> bytes:
             return {}
         if reference not in numbers:
             numbers[reference] = len(numbers)
-            # The body is reserved before it is built: a recursive type meets its own number and stops.
+            # The number is reserved before the body is built, so that a recursive type ends at its own number.
             bodies.append(None)
             target = document.definition(reference)
-            # What a reference means is unknown when it cannot be resolved: then only the same document is equal.
+            # An unresolved reference has an unknown meaning: then only the same document is equal.
             bodies[numbers[reference]] = [reference, document.root] if target is None else schema_form(target)
         return {"$ref": numbers[reference]}
 
@@ -58,5 +58,5 @@ def canonical(document: Document, schema: Schema) -> bytes:
 
 
 def identical(old: Schema, new: Schema) -> bool:
-    """Whether two whole schemas mean the same."""
+    """Return whether two whole schemas mean the same."""
     return canonical(Document(old), old) == canonical(Document(new), new)

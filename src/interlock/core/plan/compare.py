@@ -1,8 +1,7 @@
-"""`plan`: compare two versions of a machine and say what happens to the workflows stored under the old one.
+"""`plan`: compare two versions of a machine and report what happens to the workflows stored under the old one.
 
-The work is a list of independent comparisons (states, alphabet, payloads, context, version), each of which returns
-findings; this module runs them and draws the conclusion. It reads descriptions only, so yesterday's machine can
-be compared from a saved file, without its code.
+Independent comparisons (states, alphabet, payloads, context, version) return findings; this module runs them and draws
+the conclusion. It reads descriptions only, so an old machine can be compared from a saved file, without its code.
 
 Invariant: every difference that is not cosmetic has a finding; "nothing changes" therefore needs no second opinion.
 Compare with every version that still has stored workflows, not only with the last one.
@@ -37,7 +36,7 @@ from interlock.core.values import Finding
 
 
 def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[str, str] | None = None) -> Plan:
-    """What replacing `old` by `new` does to stored workflows; `renamed` (old -> new state) beats `new.renamed`."""
+    """Compare `old` with its replacement `new`; `renamed` (old -> new state) takes precedence over `new.renamed`."""
     old, new = _aligned(old, new)
     renames, fates, problems, differences = _compare(old, new, renamed)
     findings = (*_name(old, new), *_version(old, new, changed=bool(differences)), *renames.findings, *differences)
@@ -66,7 +65,7 @@ def plan(old: MachineDescription, new: MachineDescription, *, renamed: Mapping[s
 
 
 def _aligned(old: MachineDescription, new: MachineDescription) -> tuple[MachineDescription, MachineDescription]:
-    """Both descriptions with annotations, or both without: one that an earlier release has saved has none."""
+    """Return both descriptions with annotations, or both without: one saved by an earlier release has none."""
     if ANNOTATED in old.context_schema and ANNOTATED in new.context_schema:
         return old, new
     return _plain(old), _plain(new)
@@ -102,7 +101,7 @@ def _compare(old: MachineDescription, new: MachineDescription, renamed: Mapping[
 
 
 def _obstacles(old: MachineDescription, new: MachineDescription, forward: tuple[Finding, ...]) -> tuple[Obstacle, ...]:
-    """Why a process of either version may not decide on what the other has stored."""
+    """Return why a process of either version may not decide on workflows that the other has stored."""
     backward = _compare(new, old)
     directions = (
         (new.version, old.version, forward),
@@ -117,7 +116,7 @@ def _obstacles(old: MachineDescription, new: MachineDescription, forward: tuple[
 
 
 class _Fate(NamedTuple):
-    """What happens to one old state."""
+    """The findings about one old state."""
 
     verdict: StateVerdict
     findings: list[Finding]

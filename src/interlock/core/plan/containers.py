@@ -1,12 +1,12 @@
-"""Arrays and objects: what holds for the container itself, and which inner schemas must be compared next.
+"""Compare schemas of arrays and objects, and list the inner schemas that must be compared next.
 
 The functions do not recurse. They return obligations (old inner schema, new inner schema, path) and leave the
 order of work and the treatment of recursive types to the caller, which keeps this module free of cycles.
 
-Odd choice: the old side is read as a closed world. A struct is written with exactly the fields it declares, so
-what the old schema does not list was not stored; on the new side unknown fields are ignored, as msgspec does,
-unless the type forbids them. A field with a default may have been left out (`omit_defaults`): a schema
-cannot tell, so making it required is reported as not provable.
+Odd choice: the old side is read as a closed world. A struct is written with exactly the fields it declares, so a field
+that the old schema does not list was not stored. On the new side unknown fields are ignored, as msgspec does, unless
+the type forbids them. A field with a default may have been left out (`omit_defaults`). A schema does not show that, so
+making the field required is reported as not provable.
 """
 
 import math
@@ -41,7 +41,7 @@ class Obligation(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What comparing one pair of containers gave."""
+    """The result of comparing one pair of containers."""
 
     problems: list[Incompatibility]
     obligations: list[Obligation]
@@ -55,7 +55,7 @@ class Side(NamedTuple):
 
 
 def compare_arrays(old: Side, new: Side, path: str) -> Outcome:
-    """Lengths, positions (tuples, array-like structs) and items."""
+    """Compare lengths, positions (tuples, array-like structs) and items."""
     problems = [*_compare_lengths(old.schema, new.schema, path), *_compare_uniqueness(old, new, path)]
     old_prefix, new_prefix = schemas(old.schema, "prefixItems"), schemas(new.schema, "prefixItems")
     old_rest = child(old.schema, "items") or ANYTHING
@@ -73,7 +73,7 @@ def compare_arrays(old: Side, new: Side, path: str) -> Outcome:
 
 
 def compare_objects(old: Schema, new: Schema, path: str, *, unknown_refused: bool) -> Outcome:
-    """Fields, required fields, forbidden fields and mappings."""
+    """Compare fields, required fields, forbidden fields and mappings."""
     obligations: list[Obligation] = []
     old_fields, new_fields = members(old, "properties"), members(new, "properties")
     old_rest = stored_rest(old)
@@ -103,7 +103,7 @@ def compare_objects(old: Schema, new: Schema, path: str, *, unknown_refused: boo
 
 
 def stored_rest(old: Schema) -> Schema | None:
-    """The schema of stored fields that are not listed, or None when there are none."""
+    """Return the schema of stored fields that are not listed, or None if all are listed."""
     if "properties" in old and "additionalProperties" not in old:
         return None
     return child(old, "additionalProperties")
@@ -113,7 +113,7 @@ def _compare_lengths(old: Schema, new: Schema, path: str) -> list[Incompatibilit
     problems: list[Incompatibility] = []
     shortest, longest = number(new, "minItems") or 0, _accepted_length_max(new)
     if (number(old, "minItems") or 0) < shortest:
-        # A field with a default at the end of an array-like struct is normally written, but need not be.
+        # A field with a default at the end of an array-like struct may be missing in stored data.
         certain = _length_max(old) < shortest or not schemas(old, "prefixItems")
         why = f"stored arrays may have fewer than {shortest} items"
         fix = "give the new positions defaults, or lower the minimum length"
@@ -146,7 +146,7 @@ def _is_scalar(schema: Schema) -> bool:
 
 
 def _length_max(schema: Schema) -> float:
-    """The longest array that was stored: positions without `items` are all there is."""
+    """Return the longest array that was stored: without `items`, the number of positions."""
     longest = number(schema, "maxItems")
     closed = bool(schemas(schema, "prefixItems")) and not isinstance(schema.get("items"), dict)
     limits = [math.inf if longest is None else longest, len(schemas(schema, "prefixItems")) if closed else math.inf]
@@ -154,7 +154,7 @@ def _length_max(schema: Schema) -> float:
 
 
 def _accepted_length_max(schema: Schema) -> float:
-    """The longest array that is accepted: an array-like struct ignores what follows its fields."""
+    """Return the longest array that is accepted: an array-like struct ignores items after its fields."""
     longest = number(schema, "maxItems")
     closed = schema.get("items") is False
     return min(math.inf if longest is None else longest, len(schemas(schema, "prefixItems")) if closed else math.inf)
@@ -201,7 +201,7 @@ def _compare_counts(old: Schema, new: Schema, path: str) -> list[Incompatibility
 
 
 def _compare_keys(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
-    """The types of keys, which are all text in JSON; of a struct they are its names."""
+    """Compare the types of keys, which are all text in JSON; the keys of a struct are its field names."""
     had, wanted = old.get(KEYS, "text"), new.get(KEYS, "text")
     if had == wanted or "properties" in new:
         return []
@@ -212,7 +212,7 @@ def _compare_keys(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
 def _compare_defaults(
     old: Schema, before: dict[str, Schema], after: dict[str, Schema], path: str
 ) -> list[Incompatibility]:
-    """A type that leaves out defaults has not stored them: another default would stand for the old one."""
+    """Report changed defaults of a type that does not store them: the new default would replace the old one."""
     if OMITS not in old:
         return []
     problems: list[Incompatibility] = []

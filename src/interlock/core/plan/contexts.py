@@ -1,12 +1,12 @@
-"""The context: which stored contexts still decode, and what they lose or gain by it.
+"""Compare the context types: which stored contexts still decode, and which fields they lose or gain.
 
-A context matters for ever: it is read whenever its workflow is, and written again with every event. What the new type
-does not know is therefore not only unseen, it is gone after the next event.
+A context is read whenever its workflow is, and written again with every event. A field that the new type does not have
+is therefore lost after the next event.
 """
 
 from interlock.core.description import MachineDescription
 from interlock.core.plan.canonical import identical
-from interlock.core.plan.fields import GoneField, compare_fields
+from interlock.core.plan.fields import RemovedField, compare_fields
 from interlock.core.plan.findings import Incompatibility
 from interlock.core.values import Finding
 
@@ -14,13 +14,13 @@ from interlock.core.values import Finding
 def context_findings(
     old: MachineDescription, new: MachineDescription, problems: tuple[Incompatibility, ...]
 ) -> list[Finding]:
-    """One finding per incompatible place and per field that is gone, one for all that are new, or one for the rest."""
+    """Return one finding per incompatible place and per removed field, one for all new fields, or one for the rest."""
     if identical(old.context_schema, new.context_schema):
         return []
-    gone, added = compare_fields(new.context_schema, old.context_schema)
+    removed, added = compare_fields(new.context_schema, old.context_schema)
     findings = [
         *(_incompatible(problem) for problem in problems),
-        *(_gone(field) for field in gone),
+        *(_removed(field) for field in removed),
         *([_added(added)] if added else []),
     ]
     return findings or [_changed()]
@@ -37,7 +37,7 @@ def _incompatible(problem: Incompatibility) -> Finding:
     )
 
 
-def _gone(field: GoneField) -> Finding:
+def _removed(field: RemovedField) -> Finding:
     return Finding(
         code="context-field-gone",
         severity="warning",

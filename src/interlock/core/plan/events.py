@@ -1,22 +1,22 @@
-"""The alphabet of events: which payloads that were already written still decode.
+"""Compare the alphabets: added and removed events, and payloads already written that may not decode.
 
-Most payloads matter as long as they are on their way: a webhook that is being retried, a command in somebody's queue.
-Two kinds are kept by the store itself: what a timer will send, and the outcome of a step that has an undo, which stays
-in the undo log until the workflow ends. For those the same is demanded as for a context.
+Most payloads matter only while they are in transit: a webhook that is being retried, a command in a client's queue.
+Two kinds are kept by the store itself: the event of a timer, and the outcome of a step that has an undo, which stays
+in the undo log until the workflow ends. They must meet the same demands as a context.
 """
 
 import msgspec
 
 from interlock.core.description import EventDescription, MachineDescription
 from interlock.core.plan.canonical import identical
-from interlock.core.plan.fields import GoneField, compare_fields
+from interlock.core.plan.fields import RemovedField, compare_fields
 from interlock.core.plan.findings import Incompatibility, PayloadVerdict, Severity, decoding_of
 from interlock.core.plan.schemas import accepts
 from interlock.core.values import Finding
 
 
 def compare_alphabets(old: MachineDescription, new: MachineDescription) -> list[Finding]:
-    """Events that were added or removed."""
+    """Return the events that were added or removed."""
     before, after = {event.name for event in old.events}, {event.name for event in new.events}
     kept = kept_events(old)
     findings = [_removed(name, kept.get(name, ())) for name in sorted(before - after)]
@@ -47,7 +47,7 @@ def _removed(name: str, places: tuple[str, ...]) -> Finding:
 
 
 def compare_payloads(old: MachineDescription, new: MachineDescription) -> tuple[PayloadVerdict, ...]:
-    """Events of both versions whose payloads may no longer decode."""
+    """Return the events of both versions whose payloads may no longer decode."""
     verdicts: list[PayloadVerdict] = []
     for before, after in _pairs(old, new):
         found = _payload_incompatibilities(before.schema, after.schema)
@@ -62,7 +62,7 @@ def _pairs(old: MachineDescription, new: MachineDescription) -> list[tuple[Event
 
 
 def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -> tuple[Incompatibility, ...]:
-    # A payload that the store kept is read leniently; one from outside is refused for a field nobody knows.
+    # A payload that the store kept is read with unknown fields ignored; one from outside is refused for them.
     stored = accepts(new, old)
     outside = [problem for problem in accepts(new, old, unknown_fields="refused") if problem not in stored]
     return (*stored, *(msgspec.structs.replace(problem, severity="warning") for problem in outside))
@@ -71,19 +71,21 @@ def _payload_incompatibilities(old: dict[str, object], new: dict[str, object]) -
 def payload_findings(
     old: MachineDescription, new: MachineDescription, verdicts: tuple[PayloadVerdict, ...]
 ) -> list[Finding]:
-    """One finding per place in a payload that breaks, is lost or is unproven, and one per harmless change."""
+    """Return one finding per place in a payload that breaks, is lost or is unproven, and one per harmless change."""
     kept = kept_events(old)
     problems = {verdict.event: verdict.incompatibilities for verdict in verdicts}
     findings: list[Finding] = []
     for before, after in _pairs(old, new):
         name, places = before.name, kept.get(before.name, ())
         stored = accepts(after.schema, before.schema)
-        told = [_incompatible(name, problem, places if problem in stored else ()) for problem in problems.get(name, ())]
+        changes = [
+            _incompatible(name, problem, places if problem in stored else ()) for problem in problems.get(name, ())
+        ]
         if places:
-            told += [_gone(name, field, places) for field in compare_fields(after.schema, before.schema).gone]
-        if not told and not identical(before.schema, after.schema):
-            told.append(_changed(name))
-        findings += told
+            changes += [_lost(name, field, places) for field in compare_fields(after.schema, before.schema).removed]
+        if not changes and not identical(before.schema, after.schema):
+            changes.append(_changed(name))
+        findings += changes
     return findings
 
 
@@ -103,7 +105,7 @@ def _incompatible(event: str, problem: Incompatibility, places: tuple[str, ...])
     )
 
 
-def _gone(event: str, field: GoneField, places: tuple[str, ...]) -> Finding:
+def _lost(event: str, field: RemovedField, places: tuple[str, ...]) -> Finding:
     return Finding(
         code="payload-field-gone",
         severity="warning",
@@ -134,7 +136,7 @@ def _why(event: str, path: str, places: tuple[str, ...]) -> str:
 
 
 def kept_events(machine: MachineDescription) -> dict[str, tuple[str, ...]]:
-    """Wire names of the events whose payloads the store itself keeps, and where it keeps them."""
+    """Return the wire names of the events whose payloads the store itself keeps, and where it keeps them."""
     kept: dict[str, tuple[str, ...]] = {}
     for name in sorted({timer.event for state in machine.states for timer in state.timers}):
         kept[name] = ("timers already set may still send it",)

@@ -1,44 +1,44 @@
-"""How a workflow leaves a state, and what makes it leave without anybody outside.
+"""Queries on a description: how a workflow leaves a state, and whether it does so without an event from outside.
 
 A parked workflow is moved by its step, by its timers, by unwinding, or by an event from outside. Whether a change
-strands it depends only on which of these remain, so this is the vocabulary of the rest of the package.
+strands it depends only on which of these remain.
 """
 
 from interlock.core.description import MachineDescription, StateDescription, TransitionDescription
 
 
 def is_active(state: StateDescription) -> bool:
-    """Neither final nor resting: a workflow here is expected to go on."""
+    """Return whether the state is neither final nor resting: a workflow here is expected to go on."""
     return not state.final and not state.resting
 
 
 def has_mover(state: StateDescription) -> bool:
-    """Whether the state itself makes a workflow go on: by a step, a timer or unwinding."""
+    """Return whether the state itself makes a workflow go on: by a step, a timer or unwinding."""
     return state.step is not None or bool(state.timers) or state.unwinds_to is not None
 
 
 def arrows_from(machine: MachineDescription, state: str) -> list[TransitionDescription]:
-    """The transitions declared for one state, in order."""
+    """Return the transitions declared for one state, in order."""
     return [arrow for arrow in machine.transitions if arrow.source == state]
 
 
 def leaving_arrows(machine: MachineDescription, state: str) -> list[TransitionDescription]:
-    """The transitions that really lead to another state."""
+    """Return the transitions that lead to another state."""
     return [arrow for arrow in arrows_from(machine, state) if arrow.target != state]
 
 
 def accepted_events(machine: MachineDescription, state: str) -> set[str]:
-    """Wire names of the events that have a transition in the state."""
+    """Return the wire names of the events that have a transition in the state."""
     return {arrow.event for arrow in arrows_from(machine, state) if arrow.kind == "event"}
 
 
 def leaving_events(machine: MachineDescription, state: str) -> set[str]:
-    """Wire names of the events that lead to another state."""
+    """Return the wire names of the events that lead to another state."""
     return {arrow.event for arrow in leaving_arrows(machine, state) if arrow.kind == "event"}
 
 
 def can_end(machine: MachineDescription) -> set[str]:
-    """The states from which some path leads to a final or resting state, those states included."""
+    """Return the states from which some path leads to a final or resting state, those states included."""
     ending = {state.name for state in machine.states if not is_active(state)}
     grown = True
     while grown:
@@ -49,7 +49,7 @@ def can_end(machine: MachineDescription) -> set[str]:
 
 
 def undoable_states(machine: MachineDescription) -> set[str]:
-    """Where a workflow may owe undos: in a state with an undoable step and after it, up to unwinding or settling."""
+    """Return the states in which a workflow may owe undos: from an undoable step up to unwinding or settling."""
     unwinding = {state.name for state in machine.states if state.unwinds_to is not None}
     owing = {state.name for state in machine.states if state.step is not None and state.step.undoes} - unwinding
     carrying = [arrow for arrow in machine.transitions if not _clears(machine, arrow)]
@@ -62,7 +62,7 @@ def undoable_states(machine: MachineDescription) -> set[str]:
 
 
 def _clears(machine: MachineDescription, arrow: TransitionDescription) -> bool:
-    """Whether nothing is left to undo after it: it settles, and is no event that cuts an undoable step off."""
+    """Return whether the undo log is empty after the arrow: it settles, and does not cut an undoable step off."""
     state = machine.state(arrow.source)
     step = None if state is None else state.step
     cuts_off = step is not None and bool(step.undoes) and arrow.event not in (*step.returns, *step.undoes)

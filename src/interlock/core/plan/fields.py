@@ -1,14 +1,14 @@
-"""Which fields of stored data the new type no longer has, and which it has anew.
+"""Find the fields of stored data that the new type drops, and those that it adds.
 
-Decoding is not keeping. An unknown field is ignored when data are read, and no longer there when they are written
-again: a renamed field decodes perfectly and loses its value in every stored workflow. So the same two schemas
-are walked a second time, for what is dropped and what is filled with a default.
+An unknown field is ignored when data are read, and missing when they are written again: a renamed field decodes without
+an error and loses its value in every stored workflow. So the two schemas are walked a second time, for fields that are
+dropped and fields that are filled with a default.
 
-Invariant: conservative. When several members of a new union could read a value, a field counts as gone if one of them
-drops it. A place that several paths lead to is reported under the first of them.
+Invariant: conservative. When several members of a new union could read a value, a field counts as removed if one of
+them drops it. A place that several paths lead to is reported under the first of them.
 
-Odd choice: a gone field that could only ever hold one constant (the tag of a struct) is passed over, unless it
-told the members of a union apart. Nothing is lost that the new code does not know anyway.
+Odd choice: a removed field that could only contain one constant (the tag of a struct) is skipped, unless it
+distinguished the members of a union. The constant carries no information.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from interlock.core.plan.containers import Obligation, Side, compare_arrays, com
 from interlock.core.plan.shapes import Document, Schema, kind_of, members, names, number, schemas, tags, tags_differ
 
 
-class GoneField(NamedTuple):
+class RemovedField(NamedTuple):
     """A place whose stored values the new type drops."""
 
     path: str
@@ -27,17 +27,17 @@ class GoneField(NamedTuple):
 
 
 class FieldChanges(NamedTuple):
-    """The fields that are gone, and the paths of those that are new and have a default."""
+    """The removed fields, and the paths of new fields that have a default."""
 
-    gone: tuple[GoneField, ...]
+    removed: tuple[RemovedField, ...]
     added: tuple[str, ...]
 
 
 def compare_fields(new_schema: Schema, old_schema: Schema) -> FieldChanges:
-    """What reading data of the old schema with the new one drops, and what it fills in."""
+    """Return the fields that are dropped and those that are filled in when the new type reads old data."""
     walk = _Walk(Document(old_schema), Document(new_schema))
     walk.run(Obligation(old_schema, new_schema, "$"))
-    return FieldChanges(tuple(_gone(path, twins) for path, twins in walk.gone.items()), tuple(walk.added))
+    return FieldChanges(tuple(_removed_field(path, twins) for path, twins in walk.removed.items()), tuple(walk.added))
 
 
 class _Walk:
@@ -46,13 +46,12 @@ class _Walk:
     def __init__(self, old: Document, new: Document) -> None:
         self._old: Document = old
         self._new: Document = new
-        # Paths, each with the names of the new fields that may be its new name; keyed, because the members of a union
-        # may share a field.
-        self.gone: dict[str, tuple[str, ...]] = {}
+        # By path: the fields that may be its new name. A dict, because members of a union may share a field.
+        self.removed: dict[str, tuple[str, ...]] = {}
         self.added: dict[str, None] = {}
 
     def run(self, first: Obligation) -> None:
-        # As in `schemas`: pairs by identity, kept alive as values, so that recursive types end.
+        # As in `schemas`: pairs by identity, kept alive as values, so that the walk of a recursive type ends.
         entered: dict[tuple[int, int], Obligation] = {}
         waiting = [first]
         while waiting:
@@ -82,15 +81,15 @@ class _Walk:
         rest = stored_rest(old)
         anew = {} if rest is not None else {name: field for name, field in after.items() if name not in before}
         self._add([f"{path}.{name}" for name in anew if name not in names(new, "required")])
-        # A mapping, or a type that keeps what it does not know, loses nothing.
+        # A mapping, or a type that keeps unknown fields, loses nothing.
         if "properties" in new and "additionalProperties" not in new:
             known = tags(old) if alone else {}
             for name, field in before.items():
                 if name not in after and name not in known:
                     twins = tuple(other for other, candidate in anew.items() if self._same_type(field, candidate))
-                    self.gone[f"{path}.{name}"] = twins
+                    self.removed[f"{path}.{name}"] = twins
             if rest is not None:
-                self.gone[f"{path}.*"] = ()
+                self.removed[f"{path}.*"] = ()
         return compare_objects(old, new, path, unknown_refused=False).obligations
 
     def _arrays(self, old: Schema, new: Schema, path: str) -> list[Obligation]:
@@ -98,28 +97,28 @@ class _Walk:
         pairs = compare_arrays(Side(self._old, old), Side(self._new, new), path).obligations
         least = number(new, "minItems") or 0
         self._add([f"{path}[{place}]" for place in range(len(pairs), len(positions)) if place >= least])
-        # Only a struct that is written as an array ignores what follows its own positions.
+        # Only an array-like struct ignores items after its own positions.
         if "prefixItems" in new and "items" not in new:
-            self.gone |= {pair.path: () for pair in pairs[len(positions) :]}
+            self.removed |= {pair.path: () for pair in pairs[len(positions) :]}
         return pairs
 
     def _add(self, paths: list[str]) -> None:
         self.added |= dict.fromkeys(paths)
 
     def _same_type(self, old: Schema, new: Schema) -> bool:
-        """Whether the new field reads exactly what the old one held; null may have come with the default."""
+        """Return whether the new field reads the same values as the old one; null may have come with the default."""
         wanted = {canonical(self._new, _bare(part)) for part in self._new.alternatives(new)}
         return all(canonical(self._old, _bare(part)) in wanted for part in self._old.alternatives(old))
 
 
-def _gone(path: str, twins: tuple[str, ...]) -> GoneField:
+def _removed_field(path: str, twins: tuple[str, ...]) -> RemovedField:
     why = "the field is gone, and with it every value that is stored there"
     if not twins:
         fix = f"keep `{path}` until no workflow of the old version is left, or accept that its values are lost"
-        return GoneField(path, why, fix)
+        return RemovedField(path, why, fix)
     name, listed = path.rpartition(".")[2], " or ".join(f"`{twin}`" for twin in twins)
     fix = f"keep the name `{name}`, or keep `{name}` beside {listed} in the new type and read both"
-    return GoneField(path, f"{why}; probably a rename, since {listed} is new and of the same type", fix)
+    return RemovedField(path, f"{why}; probably a rename, since {listed} is new and of the same type", fix)
 
 
 def _bare(schema: Schema) -> Schema:

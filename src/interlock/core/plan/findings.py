@@ -3,9 +3,9 @@
 They are frozen and JSON-encodable, so the same plan can be printed by the CLI, returned over HTTP and kept in
 a release pipeline. They hold text written for a person: what changed, why it matters, how to fix it.
 
-Invariant: severity "error" means that something stored today is known to break; "warning" means that it
-cannot be proved to keep working, or that somebody should look; "info" is told for completeness. An error and a
-warning of `WITHOUT_PROOF` keep a plan from being safe, and nothing else does.
+Invariant: severity "error" means that stored data are known to break; "warning" means that they cannot be proved to
+keep working, or that a person should look; "info" is for completeness. Only errors and the warnings of `WITHOUT_PROOF`
+make a plan unsafe.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ Decoding = Literal["decodes", "unproven", "breaks"]
 WITHOUT_PROOF = frozenset(
     {"context-unproven", "context-field-gone", "payload-stored-unproven", "payload-field-gone", "unwinding-bypassed"}
 )
-"""Codes of the warnings that keep a plan from being safe: nothing is known to break, but something may be lost."""
+"""Codes of the warnings that make a plan unsafe: nothing is known to break, but something may be lost."""
 
 
 class Incompatibility(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Incompatibility(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to a workflow that is parked in one state of the old machine."""
+    """The verdict on workflows that are parked in one state of the old machine."""
 
     state: str
     becomes: str | None
@@ -60,7 +60,7 @@ class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a process of one version may not decide on a workflow that another version has stored."""
+    """A reason why a process of one version may not decide on a workflow that another version has stored."""
 
     process: int
     """The version of the process."""
@@ -71,7 +71,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decoding_of(incompatibilities: tuple[Incompatibility, ...]) -> Decoding:
-    """The verdict over a whole schema: one error breaks it, one warning leaves it unproven."""
+    """Return the verdict on a whole schema: one error breaks it, one warning leaves it unproven."""
     if not incompatibilities:
         return "decodes"
     if any(problem.severity == "error" for problem in incompatibilities):
@@ -80,12 +80,12 @@ def decoding_of(incompatibilities: tuple[Incompatibility, ...]) -> Decoding:
 
 
 def incompatible(path: str, why: str, fix: str, *, certain: bool = True) -> Incompatibility:
-    """An incompatibility that is known, or (`certain=False`) one that only cannot be excluded."""
+    """Return an incompatibility that is certain, or (`certain=False`) one that cannot be excluded."""
     if certain:
         return Incompatibility(path=path, why=why, fix=fix)
     return Incompatibility(path=path, why=f"cannot prove that it decodes: {why}", fix=fix, severity="warning")
 
 
 def proves_safe(findings: tuple[Finding, ...]) -> bool:
-    """Whether nothing that was found breaks or may lose something stored."""
+    """Return whether no finding breaks or may lose stored data."""
     return all(finding.severity != "error" and finding.code not in WITHOUT_PROOF for finding in findings)

@@ -1,8 +1,7 @@
 """The `Plan`: everything that comparing two versions of a machine found, as one frozen value.
 
-`safe` is a proof, not an opinion: it is true only when nothing stored is known to break, everything stored is proved to
-decode without losing a value, and what could be undone before still is. It is a field rather than a property so that it
-is there in the JSON too.
+`safe` is true only when nothing stored is known to break, all stored data are proved to decode without losing a value,
+and all undos still exist. It is a field and not a property so that the JSON has it too.
 """
 
 import msgspec
@@ -20,7 +19,7 @@ from interlock.core.values import Finding
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to stored workflows when one version of a machine replaces another."""
+    """The effects on stored workflows when one version of a machine replaces another."""
 
     old_name: str
     old_version: int
@@ -29,7 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
     """Whether anything but the version number, prose and the order of declarations changed."""
     safe: bool
-    """No error among the findings and no warning of `WITHOUT_PROOF`: nobody stranded, nothing stored lost."""
+    """No error among the findings and no warning of `WITHOUT_PROOF`: no workflow stranded, no stored data lost."""
     side_by_side: bool = True
     """Whether processes of both versions may take events of the same workflows: each keeps what the other stores."""
     side_by_side_obstacles: tuple[Obstacle, ...] = ()
@@ -46,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
     def text(self) -> str:
-        """A readable report without colours: verdict first, then findings, then a table of states."""
+        """Return a readable report without colours: verdict first, then findings, then a table of states."""
         name = self.old_name if self.old_name == self.new_name else f"{self.old_name} → {self.new_name}"
         title = f"{name}, version {self.old_version} → {self.new_version}"
         return report(

@@ -1,11 +1,11 @@
-"""Which new state a workflow parked in an old state finds itself in.
+"""Mapping of old states to new states.
 
 The newer machine declares `renamed`; a caller of `plan` may add to it or override it. Names that do not exist are
-findings, not exceptions: a plan should show every mistake at once.
+findings, not exceptions: a plan should show all mistakes together.
 
-Odd choice: a declaration that the old machine carried too is passed over, and another one left from an
-earlier release (its old name is gone, its target already exists in the old machine) is only told, because machines
-keep such declarations for as long as old workflows may come back.
+Odd choice: a declaration that the old machine had too is skipped. One left from an earlier release (the old machine
+lacks its old name and has its target) is only an info, because machines keep such declarations for as long as old
+workflows may come back.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from interlock.core.values import Finding
 
 
 class Renames:
-    """The checked mapping from old to new states, and what was wrong with it."""
+    """The checked mapping from old to new states, and the findings about it."""
 
-    def __init__(self, old: MachineDescription, new: MachineDescription, given: Mapping[str, str] | None) -> None:
+    def __init__(self, old: MachineDescription, new: MachineDescription, overrides: Mapping[str, str] | None) -> None:
         self.mapping: dict[str, str] = {}
         self.findings: list[Finding] = []
         self._old_names: set[str] = {state.name for state in old.states}
         self._new_names: set[str] = {state.name for state in new.states}
-        explicit = dict(given or {})
+        explicit = dict(overrides or {})
         for source, target in {**new.renamed, **explicit}.items():
             told_before = source not in explicit and source not in self._old_names and old.renamed.get(source) == target
             if not told_before:
@@ -30,7 +30,7 @@ class Renames:
         self._note_merged()
 
     def becomes(self, state: str) -> str | None:
-        """The new name of an old state, or None when it has no place in the new machine."""
+        """Return the new name of an old state, or None when the new machine does not have it."""
         target = self.mapping.get(state, state)
         return target if target in self._new_names else None
 
@@ -90,7 +90,7 @@ class Renames:
                         code="rename-merged",
                         severity="info",
                         what=f"the states {_listed(sources)} all become `{target}`",
-                        why="afterwards nobody can tell which of them a workflow came from",
+                        why="afterwards the state does not show which of them a workflow came from",
                         fix="nothing, if that is meant; otherwise map them to states of their own",
                         location=target,
                     )

@@ -1,7 +1,7 @@
-"""A plan as plain text, in newspaper order: the verdict, then what to know, then every state.
+"""Format a plan as plain text: the verdict, then the findings, then every state.
 
-No colours and no terminal width: the same text goes to a terminal, a pull request and a log. It takes the pieces of a
-plan rather than the plan, so that the plan itself can offer `text()` without an import cycle.
+No colours and no terminal width: the same text goes to a terminal, a pull request and a log. It takes the parts of a
+plan and not the plan, so that `Plan.text()` can call it without an import cycle.
 """
 
 from interlock.core.plan.findings import Obstacle, Severity, StateVerdict
@@ -19,7 +19,7 @@ def report(
     states: tuple[StateVerdict, ...],
     obstacles: tuple[Obstacle, ...] = (),
 ) -> str:
-    """The whole report, ending with a newline."""
+    """Return the whole report, ending with a newline."""
     lines = [f"{title}: {_verdict(changed=changed, safe=safe, findings=findings)}"]
     if findings:
         lines += ["", "Findings"]

@@ -1,10 +1,10 @@
-"""Numbers, strings and enumerated values: whether every old value is inside the new bounds.
+"""Compare schemas of numbers, strings and enumerated values: every old value must be inside the new bounds.
 
 Each function compares one alternative of the old schema with the one alternative of the new schema that msgspec
 would pick for it. A literal value is compared as the narrowest range that holds it, so there is one rule for
 "the constant 3" and for "an integer from 1 to 5".
 
-Invariant: an empty answer is a proof. Keywords that are not understood must be equal on both sides.
+Invariant: an empty result is a proof. Unknown keywords must be equal on both sides.
 """
 
 import math
@@ -24,7 +24,7 @@ _MEANINGS = {
     "duration": "a duration",
 }
 _NOT_AS_TEXT = frozenset({"bytes in base64", "a duration"})
-"""What reads as another value where text is expected: base64 and `P1D` are how it is stored, not what it is."""
+"""Meanings that become another value when read as text: base64 and `P1D` are encodings of the value."""
 _READ_ALIKE = frozenset(
     {
         (_AWARE_DATETIME, DATETIME),
@@ -55,7 +55,7 @@ class _Bound(NamedTuple):
 
 
 def compare_enumerated(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
-    """Against an enumeration: each old literal must be listed; an open type never fits, but null does."""
+    """Compare with an enumeration: each old literal must be listed; an open type never fits, but null does."""
     allowed = constants(new) or []
     stored = constants(old)
     if stored is None and old.get("type") == "null":
@@ -71,7 +71,9 @@ def compare_enumerated(old: Schema, new: Schema, path: str) -> list[Incompatibil
     written = {show(value) for value in allowed}
     return [
         incompatible(
-            path, f"the stored value {show(value)} is no longer among {listed}", f"keep {show(value)} in the new type"
+            path,
+            f"the stored value {show(value)} is not among {listed} any more",
+            f"keep {show(value)} in the new type",
         )
         for value in stored
         if show(value) not in written
@@ -79,7 +81,7 @@ def compare_enumerated(old: Schema, new: Schema, path: str) -> list[Incompatibil
 
 
 def literal_range(value: object) -> Schema:
-    """The narrowest typed schema that holds exactly (or, for text, at least) one literal."""
+    """Return the narrowest typed schema that contains exactly (or, for text, at least) one literal."""
     kind = kind_of_value(value)
     if isinstance(value, str):
         return {"type": kind, "minLength": len(value), "maxLength": len(value), "const": value}
@@ -89,7 +91,7 @@ def literal_range(value: object) -> Schema:
 
 
 def compare_numbers(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
-    """Bounds and `multipleOf` of integers and numbers; an integer is welcome where a number is expected."""
+    """Compare bounds and `multipleOf` of integers and numbers; an integer is accepted where a number is expected."""
     widened = old.get("type") != new.get("type")
     problems = [
         *(_compare_precision(old, path) if widened else ()),
@@ -105,7 +107,7 @@ def compare_numbers(old: Schema, new: Schema, path: str) -> list[Incompatibility
 
 
 def _compare_precision(old: Schema, path: str) -> list[Incompatibility]:
-    """An integer that is read as a float keeps its value only up to 2**53."""
+    """Report integers that are read as floats, which keep their value only up to 2**53."""
     least, most = _lower(old), _upper(old)
     if least is None or most is None or least.value < -_EXACT_FLOAT_MAX or most.value > _EXACT_FLOAT_MAX:
         why = f"stored integers beyond {_EXACT_FLOAT_MAX:,} are rounded when they are read as floats"
@@ -116,10 +118,10 @@ def _compare_precision(old: Schema, path: str) -> list[Incompatibility]:
 
 
 def compare_strings(old: Schema, new: Schema, path: str) -> list[Incompatibility]:
-    """Length, pattern, format and encoding of strings."""
+    """Compare length, pattern, format and encoding of strings."""
     problems: list[Incompatibility] = []
     shortest, longest = number(new, "minLength"), number(new, "maxLength")
-    # A format or a pattern may keep lengths within bounds without saying so: then nothing is certain.
+    # A format or a pattern may bound the length implicitly: then nothing is certain.
     plain = keywords(old) <= {"type", "minLength", "maxLength", "const"}
     if shortest is not None and (number(old, "minLength") or 0) < shortest:
         why = f"stored text may be shorter than {shortest} characters"
@@ -140,7 +142,7 @@ def compare_strings(old: Schema, new: Schema, path: str) -> list[Incompatibility
 
 
 def _meaning(schema: Schema) -> str:
-    """What the text of a string stands for."""
+    """Return the meaning of a string: plain text, or the format or encoding of another value."""
     if "contentEncoding" in schema:
         return f"bytes in {schema['contentEncoding']}"
     text = schema.get(TEXT) or schema.get("format")
@@ -154,7 +156,7 @@ def _reads_alike(had: str, wanted: str) -> bool:
 
 
 def compare_unknown_keywords(old: Schema, new: Schema, known: frozenset[str], path: str) -> list[Incompatibility]:
-    """Keywords of the new schema that this module does not understand must be literally the same as before."""
+    """Report keywords of the new schema that this module does not know and that differ from the old schema."""
     foreign = sorted(set(new) - ANNOTATIONS - known - {"type"})
     return [
         incompatible(
@@ -166,7 +168,7 @@ def compare_unknown_keywords(old: Schema, new: Schema, known: frozenset[str], pa
 
 
 def describe(kind: Kind, schema: Schema) -> str:
-    """A schema alternative in a few words, for messages."""
+    """Return a schema alternative in a few words, for messages."""
     values = constants(schema)
     if values is not None:
         return "one of " + ", ".join(show(value) for value in values)
@@ -190,7 +192,7 @@ def _bounds(schema: Schema, inclusive: str, exclusive: str) -> list[_Bound]:
     if closed is not None:
         bounds.append(_Bound(closed, exclusive=False))
     if opened is not None and schema.get("type") == "integer":
-        # The next integer is the same limit, said inclusively.
+        # The next integer is the same limit, expressed inclusively.
         bounds.append(
             _Bound(math.floor(opened) + 1 if inclusive == "minimum" else math.ceil(opened) - 1, exclusive=False)
         )

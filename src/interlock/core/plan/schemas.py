@@ -1,12 +1,12 @@
-"""Whether everything that was written under the old schema still decodes under the new one.
+"""Check that all data written under the old schema decode under the new one, with the same meaning.
 
-`accepts` answers with a list of incompatibilities; an empty list is a proof for the types that a JSON schema can
+`accepts` returns a list of incompatibilities; an empty list is a proof for the types that a JSON schema can
 express. It follows how msgspec decodes: unknown fields are ignored, a missing field needs a default, an integer
 is read where a float (or a decimal) is expected but never the reverse, and a union picks its member by the JSON
 kind of the value, or by its tag.
 
-What decodes must also mean the same: an integer that a float rounds, items that fall together in a set, bytes that are
-read as the text of their base64 are reported as well. What a schema of msgspec does not say is in its annotations
+Decoded values must also mean the same: an integer that a float rounds, items that fall together in a set, bytes that
+are read as the text of their base64 are reported as well. Facts that a schema of msgspec omits are in its annotations
 (`interlock.core.schemas`); without them, in a description of an earlier release, a `datetime` without declared timezone
 looks like `str` and the key type of a mapping is lost. Byte lengths are rounded to base64 blocks, and flags list only
 their single bits. Recursive types: a pair that is already being compared is not entered again.
@@ -57,17 +57,17 @@ _KNOWN: dict[Kind, frozenset[str]] = {
     ),
 }
 
-# The pairs already entered, by the identity of their nodes. The pair is also the value, which keeps the nodes
-# alive: an identity is only unique among living objects.
+# The pairs already entered, by the ids of their nodes. The pair is also the value, which keeps the nodes alive: an id
+# is only unique among living objects.
 _Entered = dict[tuple[int, int], Obligation]
 
 
 def accepts(
     new_schema: Schema, old_schema: Schema, *, unknown_fields: Literal["ignored", "refused"] = "ignored"
 ) -> list[Incompatibility]:
-    """Every reason why a value written under `old_schema` might not decode under `new_schema`.
+    """Return every reason why a value written under `old_schema` might not decode under `new_schema`.
 
-    Stored data are read with unknown fields ignored; what comes from outside is read with unknown fields refused.
+    Stored data are read with unknown fields ignored; data from outside are read with unknown fields refused.
     """
     refused = unknown_fields == "refused"
     comparison = _Comparison(Document(old_schema), Document(new_schema), unknown_refused=refused)
@@ -84,7 +84,7 @@ class _Comparison:
         self._unknown_refused: bool = unknown_refused
 
     def run(self, first: Obligation, entered: _Entered) -> tuple[list[Incompatibility], _Entered]:
-        """Everything that follows from one obligation, and the pairs entered on the way."""
+        """Return the incompatibilities that follow from one obligation, and the pairs entered on the way."""
         problems: list[Incompatibility] = []
         entered = dict(entered)
         waiting = [first]
@@ -93,7 +93,7 @@ class _Comparison:
             if (id(pair.old), id(pair.new)) in entered:
                 continue
             entered[id(pair.old), id(pair.new)] = pair
-            # The same schema decodes the same values, also where this comparison would not understand it.
+            # The same schema decodes the same values, even with keywords that this comparison does not know.
             if canonical(self._old, pair.old) == canonical(self._new, pair.new):
                 continue
             choices = self._new.alternatives(pair.new)
@@ -120,7 +120,7 @@ class _Comparison:
         alike = [candidate for candidate in candidates if not tags_differ(stored, candidate)]
         trials = [self._try(kind, stored, candidate, path, entered) for candidate in alike]
         best, best_entered = min(trials, key=lambda trial: len(trial[0]))
-        # What a failed trial entered proves nothing: only the pairs of the chosen member are kept.
+        # Pairs entered by a failed trial prove nothing: only those of the chosen member are kept.
         return best, [], best_entered
 
     def _try(
@@ -164,7 +164,7 @@ def _literals(stored: Schema) -> list[Schema]:
 
 
 def _kind(schema: Schema) -> Kind:
-    """The kind of one alternative; of an enumeration, the kind of its first value."""
+    """Return the kind of one alternative; for an enumeration, the kind of its first value."""
     values = constants(schema)
     return kind_of(schema) if values is None else kind_of_value(values[0] if values else [])
 
@@ -172,7 +172,7 @@ def _kind(schema: Schema) -> Kind:
 def _find_obstacle(
     kind: Kind, stored: Schema, choices: list[Schema], candidates: list[Schema], path: str
 ) -> Incompatibility | None:
-    """Why there is nothing to compare with, or None."""
+    """Return why there is nothing to compare with, or None."""
     if kind in ("anything", "unreadable"):
         return incompatible(path, "the old schema does not say what was stored here", _KEEP_TYPE, certain=False)
     if any(_kind(choice) == "unreadable" for choice in choices):

@@ -1,10 +1,10 @@
-"""Reading JSON schemas as `msgspec.json.schema` writes them.
+"""Typed access to JSON schemas as `msgspec.json.schema` writes them.
 
 A schema document is a tree with `$ref` edges; this module follows them, flattens unions into alternatives and
 gives typed access to keywords, so that the comparison never touches untyped JSON.
 
-Invariant: nothing here guesses. What is not understood (an unknown reference, a typeless constraint) keeps its
-keywords and has the kind "unreadable", and the comparison reports it as not provable.
+Invariant: nothing is guessed. An unknown reference or a typeless constraint keeps its keywords and has the kind
+"unreadable", and the comparison reports it as not provable.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,11 @@ class Document:
         self._definitions: dict[str, Schema] = _definitions(root)
 
     def alternatives(self, schema: Schema) -> list[Schema]:
-        """The schema as a flat union: references followed, nested unions and type lists opened."""
+        """Return the schema as a flat union: references followed, nested unions and type lists expanded."""
         return self._flatten(schema, frozenset())
 
     def definition(self, reference: str) -> Schema | None:
-        """What a `$ref` names, or None."""
+        """Return the definition that a `$ref` names, or None."""
         return self._definitions.get(reference.removeprefix(_DEFINITIONS_PREFIX))
 
     def _flatten(self, schema: Schema, followed: frozenset[str]) -> list[Schema]:
@@ -63,7 +63,7 @@ class Document:
 
 
 def _definitions(root: Schema) -> dict[str, Schema]:
-    """Every definition in the tree. A pydantic model inside a struct brings its own `$defs`, wherever it stands."""
+    """Return every definition in the tree. A pydantic model inside a struct brings its own `$defs` at any depth."""
     found: dict[str, Schema] = {}
     ambiguous: set[str] = set()
     waiting: list[object] = [root]
@@ -81,18 +81,18 @@ def _definitions(root: Schema) -> dict[str, Schema]:
 
 
 def keywords(schema: Schema) -> set[str]:
-    """The keywords that constrain values, without annotations."""
+    """Return the keywords that constrain values, without annotations."""
     return set(schema) - ANNOTATIONS
 
 
 def reference_of(schema: Schema) -> str | None:
-    """The `$ref` of the schema, if it has one."""
+    """Return the `$ref` of the schema, or None."""
     reference = schema.get("$ref")
     return reference if isinstance(reference, str) else None
 
 
 def constants(schema: Schema) -> list[object] | None:
-    """The enumerated values, or None when the schema does not enumerate."""
+    """Return the enumerated values, or None when the schema does not enumerate."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -100,14 +100,14 @@ def constants(schema: Schema) -> list[object] | None:
 
 
 def kind_of(schema: Schema) -> Kind:
-    """The JSON kind of one alternative that does not enumerate its values."""
+    """Return the JSON kind of one alternative that does not enumerate its values."""
     if not keywords(schema):
         return "anything"
     return _KINDS.get(str(schema.get("type")), "unreadable")
 
 
 def kind_of_value(value: object) -> Kind:
-    """The JSON kind of a literal value."""
+    """Return the JSON kind of a literal value."""
     match value:
         case None:
             return "null"
@@ -124,7 +124,7 @@ def kind_of_value(value: object) -> Kind:
 
 
 def child(schema: Schema, keyword: str) -> Schema | None:
-    """The schema under a keyword: absent and `true` mean anything, `false` means nothing (None)."""
+    """Return the schema under a keyword: absent and `true` mean anything, `false` means nothing (None)."""
     value = schema.get(keyword, True)
     if value is False:
         return None
@@ -132,31 +132,31 @@ def child(schema: Schema, keyword: str) -> Schema | None:
 
 
 def schemas(schema: Schema, keyword: str) -> list[Schema]:
-    """The list of schemas under a keyword; empty when absent."""
+    """Return the list of schemas under a keyword; empty when absent."""
     value = schema.get(keyword)
     return cast("list[Schema]", value) if isinstance(value, list) else []
 
 
 def members(schema: Schema, keyword: str) -> dict[str, Schema]:
-    """The named schemas under a keyword; empty when absent."""
+    """Return the named schemas under a keyword; empty when absent."""
     value = schema.get(keyword)
     return cast("dict[str, Schema]", value) if isinstance(value, dict) else {}
 
 
 def names(schema: Schema, keyword: str) -> frozenset[str]:
-    """The set of names under a keyword; empty when absent."""
+    """Return the set of names under a keyword; empty when absent."""
     value = schema.get(keyword)
     return frozenset(cast("list[str]", value)) if isinstance(value, list) else frozenset()
 
 
 def number(schema: Schema, keyword: str) -> float | None:
-    """The number under a keyword, or None. Integers stay integers, so that comparisons are exact."""
+    """Return the number under a keyword, or None. Integers stay integers, so that comparisons are exact."""
     value = schema.get(keyword)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def tags(schema: Schema) -> dict[str, str]:
-    """Where a struct holds one constant, and which: its tag is such a place, a field or the first position."""
+    """Return the constant fields of a struct and their values. A tag is such a field, or the first position."""
     places = members(schema, "properties") | {
         str(place): part for place, part in enumerate(schemas(schema, "prefixItems"))
     }
@@ -165,11 +165,11 @@ def tags(schema: Schema) -> dict[str, str]:
 
 
 def tags_differ(stored: Schema, candidate: Schema) -> bool:
-    """Whether a value of one struct can never be meant by another, because their tags say so."""
+    """Return whether two structs have different tags, so that no value fits both."""
     wanted = tags(candidate)
     return any(wanted.get(place, tag) != tag for place, tag in tags(stored).items())
 
 
 def show(value: object) -> str:
-    """A literal as it would look in JSON, for messages."""
+    """Return a literal as JSON, for messages."""
     return msgspec.json.encode(value).decode()

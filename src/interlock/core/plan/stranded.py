@@ -1,9 +1,9 @@
-"""Whether a workflow that is parked in an old state would wait for ever under the new machine.
+"""Find parked workflows that would wait for ever under the new machine.
 
-Checked from the bluntest reason to the subtlest: the state is gone, nothing leads out of it, no path ends, or only
-something that a parked workflow does not have (a step or timer that is owed on entering) leads out.
+The reasons are checked in this order: the state is removed, nothing leads out of it, no path ends, or only a step or
+timer that a parked workflow does not have leads out (they are owed on entering).
 
-Invariant: conservative. When a step does not say what it returns, every event of its state may have come from it.
+Invariant: conservative. Without a return annotation of a step, every event of its state may come from it.
 """
 
 from interlock.core.description import MachineDescription, StateDescription
@@ -24,7 +24,7 @@ _MAP_STATE = (
 
 
 def find_removed(old_state: StateDescription) -> Finding:
-    """The state has no place in the new machine."""
+    """Return the finding for a state that the new machine does not have."""
     name = old_state.name
     if old_state.final:
         what = f"the final state `{name}` is gone without a mapping: workflows that finished there cannot be read"
@@ -37,7 +37,7 @@ def find_removed(old_state: StateDescription) -> Finding:
 def find_stranded(
     old: MachineDescription, old_state: StateDescription, new: MachineDescription, new_state: StateDescription
 ) -> Finding | None:
-    """The one strongest reason why a workflow parked here would never go on, or None."""
+    """Return the strongest reason why a workflow parked here would never go on, or None."""
     stuck_before = is_active(old_state) and not leaving_arrows(old, old_state.name)
     if old_state.final or stuck_before or not is_active(new_state):
         return None

@@ -1,7 +1,7 @@
-"""Moving a database between engines: its shape, its rows, and whether both places hold the same.
+"""Move of a database between engines: its shape, its rows, and their verification.
 
-`shape` says what a database is in words that both engines take; `lane_shape` and `postgres_shape` read it from where it
-lives. Rows travel in one form, the one in which a lane stores them (`interlock.sql.values`): `lane_rows` reads and
-writes them as they are, `postgres_rows` lets PostgreSQL convert, `values` has what is left to Python. `digests` tells
-whether two places hold the same rows without looking at both at once.
+`shape` describes a database in terms of both engines; `lane_shape` and `postgres_shape` read it. Rows travel in the
+form in which a lane stores them (`interlock.sql.values`): `lane_rows` reads and writes them unchanged, `postgres_rows`
+lets PostgreSQL convert, `values` converts the rest in Python. `digests` compares the rows of two places without
+reading both together.
 """

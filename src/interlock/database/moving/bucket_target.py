@@ -1,15 +1,15 @@
-"""A bucket as the place where a database arrives.
+"""Bucket as the target of a move.
 
-The draft is a lane in the bucket, with the mark that lets nobody open it for use (`lanes.arriving`). The mover is its
-owner meanwhile, as whoever opens such a database is: each piece is one group, in the bucket when the call returns. Who
-only looks takes no lease and writes nothing: the log is replayed into a temporary file (`BucketCopy`).
+The draft is a lane in the bucket, with a mark that refuses every other use (`lanes.arriving`). The mover owns it with
+a lease: each piece is one group, in the bucket when the call returns. A plan takes no lease and writes nothing: it
+replays the log into a temporary file (`BucketCopy`).
 
-The last round is not one transaction here, and need not be: the source's tombstone decides, and it comes behind all of
-it. What is brought over may be brought over again, and what was verified is written down last. A mover that dies in
-between has moved nothing, and the next one goes on with the draft.
+The last round is not one transaction here, and need not be: the source's tombstone decides, and it is written after
+the round. Rows may be written twice, and the verified checksum is recorded last. A mover that dies before has moved
+nothing, and the next one continues with the draft.
 
-Objects of a log are never taken back, so that an owner that was replaced can never acknowledge anything: a draft that
-is dropped is emptied, and stays a draft, which the next move to this address fills.
+Objects of a log are never deleted, so that a replaced owner can never acknowledge anything. A dropped draft is
+emptied and stays a draft, which the next move to this address fills.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -66,10 +66,10 @@ ResultT = TypeVar("ResultT")
 
 
 class _Seen(NamedTuple):
-    """What is at the address."""
+    """State of the address."""
 
     there: bool = False
-    """Whether there is a log with anything in it."""
+    """Whether a log with content exists."""
     left: Tombstone | None = None
     mark: Mark | None = None
     draft: Draft | None = None
@@ -90,7 +90,7 @@ class BucketTarget:
         self._lane: Lane | None = None
 
     async def close(self) -> None:
-        """Give the draft up, to whoever goes on with it."""
+        """Release the draft, so that another mover can continue."""
         try:
             await self._alone.run(self._close)
         finally:
@@ -104,23 +104,23 @@ class BucketTarget:
     # --- before -------------------------------------------------------------------------------------------------
 
     async def last_epoch(self) -> int:
-        """Of the last move."""
+        """Return the epoch of the last move."""
         seen = await self._look()
         return max(seen.epoch, 0 if seen.mark is None else seen.mark.epoch, 0 if seen.left is None else seen.left.epoch)
 
     async def draft(self) -> Draft | None:
-        """The draft that is there."""
+        """Return the draft that exists here; None without one."""
         if self._lane is not None:
             return await self._run(draft_in)
         return (await self._look()).draft
 
     async def refuse_taken(self) -> None:
-        """Raise BadUsage when a database lives there, or has: what was left in a bucket is left for ever."""
+        """Raise BadUsage when a database lives there, or lived there: a tombstone in a bucket is permanent."""
         seen = await self._look()
         if seen.left is not None:
             raise BadUsage(
                 f"the database at {self.shown} was moved away from there (move {seen.left.epoch}).",
-                why="Whoever still comes to that address is sent on by what is in the bucket, so that it stays there.",
+                why="The tombstone in the bucket stays, because it still redirects clients that open that address.",
                 fix="Name another address in the bucket.",
             )
         if seen.there and seen.mark is None:
@@ -163,10 +163,10 @@ class BucketTarget:
 
     def _prepare(self, connection: apsw.Connection, now_us: Callable[[], int]) -> None:
         self._translators.prepare(connection, now_us)
-        connection.execute("PRAGMA foreign_keys = OFF")  # A row that is replaced must not take others along.
+        connection.execute("PRAGMA foreign_keys = OFF")  # A replaced row must not cascade to others.
 
     async def _run(self, use: Callable[[apsw.Connection], ResultT]) -> ResultT:
-        """One group: what it has written is in the bucket when this returns. One that only reads stores nothing."""
+        """Run one group; its writes are in the bucket when this returns. A group that only reads stores nothing."""
         lane = self._lane
         assert lane is not None, "begin or resume comes first"
         return cast("ResultT", await lane.run(Work(_use, use)))
@@ -174,7 +174,7 @@ class BucketTarget:
     # --- while the source serves --------------------------------------------------------------------------------
 
     async def begin(self, draft: Draft, shape: Shape) -> None:
-        """Make the lane, its mark and its tables; a draft that is there is emptied."""
+        """Create the lane, its mark and its tables; an existing draft is emptied."""
         mark = Mark(draft.epoch, draft.source)
         if self._lane is None:
             seen = await self._look()
@@ -188,7 +188,7 @@ class BucketTarget:
         await self._run(make)
 
     async def resume(self, shape: Shape) -> None:
-        """Own the draft again."""
+        """Acquire the draft of an earlier mover."""
         del shape
         seen = await self._look()
         if seen.mark is None:
@@ -197,46 +197,46 @@ class BucketTarget:
         await self._alone.run(lambda: self._own(mark))
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
-        """Rows and position in one group."""
+        """Write rows and position in one group."""
         await self._run(lambda connection: copy_in(connection, table, rows, draft))
 
     async def put(self, shape: Shape, pending: Pending) -> None:
-        """One group, also in `last`."""
+        """Write pending rows in one group, also in `last`."""
         await self._run(lambda connection: put_in(connection, shape, pending))
 
     async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
-        """Put these rows in the place of all, or add them."""
+        """Replace all rows with these if `first`, else add them."""
         await self._run(lambda connection: replace_in(connection, table, rows, first=first))
 
     async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows that have one of these keys."""
+        """Return the rows with these keys."""
         return await self._run(lambda connection: lane_rows_of(connection, table, keys))
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         return await self._run(lambda connection: lane_rows(connection, table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return await self._run(lambda connection: count_in_lane(connection, table))
 
     async def index(self, shape: Shape, draft: Draft) -> None:
-        """Indexes are made over the rows."""
+        """Create the indexes, after the rows."""
         await self._run(lambda connection: index_in(connection, shape, draft))
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def last(self) -> AsyncGenerator[None]:
-        """Nothing is to be held together: each group inside is durable by itself."""
+        """Do nothing: each group inside is durable by itself."""
         yield
 
     async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
-        """Numbering, and what was verified."""
+        """Set the numbering, and record the verified checksum."""
         await self._run(lambda connection: complete_in(connection, shape, positions, draft))
 
     async def arrive(self, epoch: int) -> None:
-        """Take the mark away, and let go. When it is gone already, somebody who was sent here has done so."""
+        """Remove the mark and release the lane. A client that was redirected here may have removed the mark before."""
         if self._lane is None:
             self._seen = None
             mark = (await self._look()).mark
@@ -247,7 +247,7 @@ class BucketTarget:
         await self._alone.run(self._close)
 
     async def finish(self) -> None:
-        """Nothing was taken on trust."""
+        """Do nothing: all constraints are validated already."""
 
     async def drop(self) -> None:
         """Empty the draft; the address stays marked, for the next move to it."""
@@ -261,7 +261,7 @@ class BucketTarget:
 
     @asynccontextmanager
     async def sample(self, table: Table) -> AsyncGenerator[LaneSample]:
-        """A lane in a temporary folder: nothing is tried in the bucket, where it would stay."""
+        """Return a lane in a temporary folder: a sample in the bucket could not be removed."""
         async with lane_sample(self._alone, table, self._clock) as sample:
             yield sample
 
@@ -283,7 +283,7 @@ def _seen_in(connection: apsw.Connection) -> _Seen:
 
 
 def _empty(connection: apsw.Connection) -> None:
-    """Remove what a move has made: keys, tables of users, and what is remembered of it."""
+    """Remove keys, user tables and the state of the move."""
     connection.execute(f"DELETE FROM {KEYS}")  # noqa: S608 -- ours.
     for name in tables_in(connection):
         connection.execute('DROP TABLE "{}"'.format(name.replace('"', '""')))

@@ -1,7 +1,7 @@
-"""What SQLite's catalog keeps of a table and of an index, taken apart.
+"""Parser of the definitions of tables and indexes in SQLite's catalog.
 
 The text is the dialect's own (`sql.definitions`), or SQLite's change of it after ALTER TABLE, so its form is known:
-columns with their defaults, then constraints. Columns that were added later come behind the constraints.
+columns with their defaults, then constraints. Columns that were added later come after the constraints.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _ACTIONS: Final[dict[str, Action]] = {
 
 @dataclass(slots=True)
 class CatalogTable:
-    """A table as SQLite has it; conditions and defaults are SQLite's text. A constraint may have no name."""
+    """A table of SQLite's catalog; conditions and defaults are SQLite's text. A constraint may have no name."""
 
     defaults: dict[str, str] = field(default_factory=dict[str, str])
     checks: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -31,7 +31,7 @@ class CatalogTable:
 
 
 def table_of(text: str) -> CatalogTable:
-    """Take CREATE TABLE apart."""
+    """Parse CREATE TABLE."""
     found = CatalogTable()
     words = words_of(text)
     begin = find(words, "(")
@@ -45,7 +45,7 @@ def table_of(text: str) -> CatalogTable:
 
 
 def where_of(text: str) -> str | None:
-    """The condition of CREATE INDEX."""
+    """Return the condition of CREATE INDEX; None without one."""
     words = words_of(text)
     place = find(words, "WHERE")
     return None if place is None else source(words[place + 1 :])

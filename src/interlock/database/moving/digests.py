@@ -1,4 +1,4 @@
-"""Whether two places hold the same rows: a sum that depends neither on their order nor on the engine.
+"""Digest of a set of rows that depends neither on their order nor on the engine.
 
 Each row has a number of 128 bits, made of its stored form; the digest of a set of rows is the sum of their numbers. So
 a row that is lost, doubled or changed changes it, values that were swapped between two rows change it, and it can be
@@ -23,7 +23,7 @@ _BYTES: Final = BITS // 8
 
 
 class Digest:
-    """The digest of some rows while it is being made, and how many they are."""
+    """Running digest of some rows, with their number."""
 
     __slots__ = ("rows", "total")
 
@@ -32,13 +32,13 @@ class Digest:
         self.rows = rows
 
     def add(self, rows: Iterable[StoredRow]) -> None:
-        """There are these rows, too."""
+        """Add rows."""
         count, total = _summed(rows)
         self.rows += count
         self.total = (self.total + total) % _MODULUS
 
     def remove(self, rows: Iterable[StoredRow]) -> None:
-        """These rows are gone, or about to be changed."""
+        """Subtract rows that were deleted or will be changed."""
         count, total = _summed(rows)
         self.rows -= count
         self.total = (self.total - total) % _MODULUS
@@ -54,12 +54,12 @@ class Digest:
 
 
 def digest(rows: Iterable[StoredRow]) -> int:
-    """The digest of a set of rows of one table."""
+    """Return the digest of a set of rows of one table."""
     return _summed(rows)[1] % _MODULUS
 
 
 def checksum(digests: Mapping[str, Digest]) -> str:
-    """One text for all tables of a database: what is shown, and what must be the same at both places."""
+    """Return one text for all tables of a database, which must be the same at both places."""
     listed = [(name, digests[name].rows, f"{digests[name].total:032x}") for name in sorted(digests)]
     return blake2b(msgspec.msgpack.encode(listed), digest_size=_BYTES).hexdigest()
 

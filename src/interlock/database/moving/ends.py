@@ -1,8 +1,8 @@
-"""The two ends of a move, as the stages see them: where a database is, and where it goes.
+"""Protocols of the source and the target of a move.
 
-An end knows its engine; the stages know the order of things. Rows travel in the form in which a lane stores them
-(`values`). What a source tells while it serves may be a moment old by the time it is used: everything that is written
-from `watch` on is noted, and what is noted is fetched again, as it is then.
+An end knows its engine; the stages know the order of the calls. Rows travel in the form in which a lane stores them
+(`values`). Rows of a serving source may be outdated when they are used: from `watch` on every write is noted, and
+noted rows are fetched again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,128 +18,128 @@ from interlock.database.moving.values import StoredRow
 
 
 class Restart(Exception):
-    """The source is not what it was when the copy began: its schema was changed, or a table emptied at one stroke."""
+    """The schema of the source was changed since the copy began, or a table was truncated."""
 
 
 class Pending(msgspec.Struct):
-    """What was written and not yet brought over: keys, and their rows as they were at one instant."""
+    """Noted keys that were not yet copied, with their rows at one instant."""
 
     notes: int
     keys: dict[str, list[StoredRow]]
     rows: dict[str, list[StoredRow]]
-    """By table; a key without a row was deleted."""
+    """Rows by table; a key without a row was deleted."""
     complete: bool
-    """Whether these are all keys that were noted by then: only so no two of their rows can be in each other's way."""
+    """Whether these are all keys noted by then: only then their rows cannot collide in unique values."""
     numbers: Sequence[int] = ()
-    """Of the notes, for the source."""
+    """Numbers of the notes, for the source."""
 
     @property
     def count(self) -> int:
-        """How many keys."""
+        """Return the number of keys."""
         return sum(map(len, self.keys.values()))
 
 
 class Draft(msgspec.Struct):
-    """What the target remembers of a move that is under way."""
+    """State of a running move, stored at the target."""
 
     epoch: int
     source: str
-    """As it may be shown."""
+    """The source's address without secrets."""
     watched: str
-    """What the source's schema was when the copy began."""
+    """Fingerprint of the source's schema when the copy began."""
     after: dict[str, bytes] = {}
-    """How far each table is copied: the last key, packed."""
+    """The last copied key of each table, packed."""
     copied: tuple[str, ...] = ()
-    """Tables that are copied to their end."""
+    """Tables that are copied completely."""
     indexed: bool = False
     amounts: tuple[Amount, ...] = ()
     checksum: str = ""
-    """Known once both places were verified."""
+    """Set after both places were verified."""
 
 
 class Reading(Protocol):
-    """What can be read of a source, while it serves or while it is sealed."""
+    """Reads of a source, while it serves or while it is sealed."""
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         ...
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
-        """The oldest of what was noted, and the rows. Raises Restart when that cannot be caught up with."""
+        """Return the oldest notes and their rows. Raises Restart when the schema was changed or a table truncated."""
         ...
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         ...
 
     async def fingerprint(self) -> str:
-        """What the schema is, with the triggers that watch it: the same as long as nobody changes it."""
+        """Return a digest of the schema and its triggers: it changes with every change of the schema."""
         ...
 
 
 class Sealed(Reading, Protocol):
-    """A source that nobody writes to, for as long as the mover lives and stays in the block."""
+    """A source whose writers are blocked, as long as the mover lives and stays in the block."""
 
     @property
     def since_s(self) -> float:
-        """Since when writers may have waited, by the monotonic clock."""
+        """Start of the seal, by the monotonic clock."""
         ...
 
     async def positions(self, shape: Shape) -> Mapping[str, int]:
-        """Where the numbering of each table goes on."""
+        """Return the last number of each numbered table."""
         ...
 
     async def leave(self, url: str, epoch: int) -> None:
-        """Write the tombstone and commit: this decides. Raises when it has not happened, or nobody can know."""
+        """Write the tombstone and commit: this decides. Raises when it has not happened or the outcome is unknown."""
         ...
 
 
 class Source(Reading, Protocol):
-    """Where a database is."""
+    """The place that a database leaves."""
 
     @property
     def shown(self) -> str:
-        """Its address, without its secrets."""
+        """Return its address without secrets."""
         ...
 
     async def take(self) -> None:
-        """Be the only mover that leaves here, wherever to: what one has brought over is forgotten for all of them."""
+        """Become the only mover of this source, for any target: notes are deleted for all movers."""
         ...
 
     async def moved(self) -> tuple[str, int] | None:
-        """Its tombstone."""
+        """Return its tombstone; None without one."""
         ...
 
     async def last_epoch(self) -> int:
-        """Of the last move that ended or began here; 0 if there was none."""
+        """Return the epoch of the last move that ended or began here; 0 if there was none."""
         ...
 
     async def shape(self) -> Shape:
-        """What is to be moved. Raises BadUsage or DialectError for what cannot be."""
+        """Return the shape of the database. Raises BadUsage or DialectError for what cannot be moved."""
         ...
 
     async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
-        """How much each table weighs, nearly."""
+        """Estimate the bytes of each table."""
         ...
 
     async def watch(self, shape: Shape) -> None:
-        """Note what is written from now on; again changes nothing."""
+        """Note the key of every write from now on. A second call changes nothing."""
         ...
 
     async def noted(self, table: Table) -> set[StoredRow]:
-        """The keys of one table that are noted and not yet forgotten."""
+        """Return the keys of one table that are noted and not yet forgotten."""
         ...
 
     async def forget(self, pending: Pending) -> None:
-        """These were brought over."""
+        """Delete these notes: their rows were copied."""
         ...
 
     async def unwatch(self) -> None:
-        """Note nothing any more, and forget everything."""
+        """Stop noting writes, and delete all notes."""
         ...
 
     def sealed(self, wait_s: float) -> AbstractAsyncContextManager[Sealed]:
-        """Writers wait. Leaving the block without `leave` lets them go on, and nothing has happened."""
+        """Block writers. Leaving the block without `leave` lets them continue, and nothing has happened."""
         ...
 
     async def close(self) -> None:
@@ -155,88 +155,88 @@ class Sample(Protocol):
         ...
 
     async def read(self, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows with these keys."""
+        """Return the rows with these keys."""
         ...
 
 
 class Target(Protocol):
-    """Where a database goes."""
+    """The place to which a database moves."""
 
     @property
     def shown(self) -> str:
-        """Its address, without its secrets."""
+        """Return its address without secrets."""
         ...
 
     async def last_epoch(self) -> int:
-        """Of the last move that ended or began here; 0 if there was none."""
+        """Return the epoch of the last move that ended or began here; 0 if there was none."""
         ...
 
     async def draft(self) -> Draft | None:
-        """The draft that is there."""
+        """Return the draft that exists here; None without one."""
         ...
 
     async def refuse_taken(self) -> None:
-        """Raise BadUsage when there is something that is no draft of ours and has not moved away."""
+        """Raise BadUsage when the place has data that is neither our draft nor left by a move."""
         ...
 
     async def begin(self, draft: Draft, shape: Shape) -> None:
-        """Make a draft, in the place of one that may be there."""
+        """Create a draft; an existing one is replaced."""
         ...
 
     async def resume(self, shape: Shape) -> None:
-        """Go on with the draft that is there."""
+        """Continue with the existing draft."""
         ...
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
-        """Add rows that are not there yet, and remember how far it is, in one transaction."""
+        """Add new rows, and record the position, in one transaction."""
         ...
 
     async def put(self, shape: Shape, pending: Pending) -> None:
-        """Bring over what was written: rows with these keys are replaced. A transaction of its own, or of `last`."""
+        """Write pending rows, replacing those with the same keys. In its own transaction, or in that of `last`."""
         ...
 
     async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
-        """Put these rows in the place of all, or add them to those of the call before."""
+        """Replace all rows with these if `first`, else add them to those of the previous call."""
         ...
 
     async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows that have one of these keys."""
+        """Return the rows with these keys."""
         ...
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         ...
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         ...
 
     async def index(self, shape: Shape, draft: Draft) -> None:
-        """Make what comes after the rows, while the source still serves."""
+        """Create indexes and constraints after the rows, while the source still serves."""
         ...
 
     def last(self) -> AbstractAsyncContextManager[None]:
-        """The last transaction: when the block ends everything in the draft is durable."""
+        """Open the last transaction: when the block ends, the draft is durable."""
         ...
 
     async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
-        """Inside `last`: what remains to be made, and what is now known."""
+        """Create the rest inside `last`, set the numbering, and record the checksum."""
         ...
 
     async def arrive(self, epoch: int) -> None:
-        """The source has left: the draft is the database now. Again changes nothing."""
+        """Make the draft the database, after the source has left. A second call changes nothing."""
         ...
 
     async def finish(self) -> None:
-        """What can wait until nobody does: a look at what was taken on trust."""
+        """Validate the constraints that were not checked during the seal."""
         ...
 
     def sample(self, table: Table) -> AbstractAsyncContextManager[Sample]:
-        """Something like the table, to try out how fast it is; nothing of it remains."""
+        """Create a temporary copy of the table for measurements."""
         ...
 
     async def drop(self) -> None:
-        """Remove the draft, and nothing else."""
+        """Remove the draft only."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""How long a move would take, measured on a sample of this source and this target, which changes neither.
+"""Estimate of the duration of a move, measured on a sample of this source and this target, without changes.
 
-A few pieces are read from the source and written where they vanish: a temporary table, or a temporary file. The rest
-is arithmetic: every row is read, written, read again at both places and digested, with pauses in between.
+A few pieces are read from the source and written to a temporary table or file. The rest is arithmetic: every row is
+read, written, read again at both places and digested, with pauses in between.
 """
 
 from typing import Final, NamedTuple
@@ -16,14 +16,14 @@ from interlock.database.moving.values import StoredRow
 from interlock.seams import Clock
 
 PIECES: Final = 5
-"""So many pieces of the largest table are tried."""
+"""Number of pieces of the largest table in the sample."""
 SEAL_MS: Final = 15.0
 TABLE_MS: Final = 2.0
-"""What a seal takes in any case, and for each table: locks, the tombstone, two commits."""
+"""Fixed time of a seal, and time per table: locks, the tombstone, two commits."""
 
 
 class Estimate(NamedTuple):
-    """What is expected."""
+    """Expected durations of a move."""
 
     copy_s: float
     seal_ms: float
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 async def estimated(
     source: Source, target: Target, shape: Shape, amounts: tuple[Amount, ...], *, clock: Clock
 ) -> Estimate:
-    """Copy a sample, and count as the seal does."""
+    """Copy a sample, and count rows as the seal does."""
     rows = {each.table: each.rows for each in amounts}
     tried_s, tried = 0.0, 0
     for table in sorted(shape.tables, key=lambda table: -rows[table.name])[:2]:

@@ -1,7 +1,7 @@
-"""What is done to a lane while a move fills it, on a connection: the same for a lane on a disk and for one in a bucket.
+"""Writes of a move into a lane on a connection, for a lane on a disk and for one in a bucket.
 
-Each function runs inside a transaction of the caller's, with foreign keys off: rows come in the order of their tables,
-and a row that is about to be replaced is removed first, which must take none of those that refer to it along.
+Each function runs inside the caller's transaction, with foreign keys off: rows come in the order of their tables, and
+a replaced row is removed first, which must not cascade to rows that refer to it.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -25,19 +25,19 @@ NAMED_MAX = 5
 
 
 def begin_in(connection: apsw.Connection, draft: Draft, shape: Shape) -> None:
-    """What the draft is to be, and its tables."""
+    """Record the draft, and create its tables."""
     remember(connection, draft)
     make_in_lane(connection, shape)
 
 
 def copy_in(connection: apsw.Connection, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
-    """Rows, and how far it is with them."""
+    """Write rows, and record the position."""
     to_lane(connection, table, rows)
     remember(connection, draft)
 
 
 def put_in(connection: apsw.Connection, shape: Shape, pending: Pending) -> None:
-    """All keys are removed first, so that no row is in another's way."""
+    """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
     for name, keys in pending.keys.items():
         delete_in_lane(connection, shape.table(name), keys)
     for name, rows in pending.rows.items():
@@ -45,32 +45,32 @@ def put_in(connection: apsw.Connection, shape: Shape, pending: Pending) -> None:
 
 
 def replace_in(connection: apsw.Connection, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
-    """Put these rows in the place of all, or add them."""
+    """Replace all rows with these if `first`, else add them."""
     if first:
         empty_in_lane(connection, table)
     to_lane(connection, table, rows)
 
 
 def index_in(connection: apsw.Connection, shape: Shape, draft: Draft) -> None:
-    """Indexes are made over the rows."""
+    """Create the indexes, after the rows."""
     index_in_lane(connection, shape)
     remember(connection, draft)
 
 
 def complete_in(connection: apsw.Connection, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
-    """Numbering, and what was verified."""
+    """Set the numbering, and record the verified checksum."""
     set_lane_positions(connection, shape, positions)
     remember(connection, draft)
 
 
 def arrive_in(connection: apsw.Connection, epoch: int, what: object) -> None:
-    """Take the mark away: the draft is the database now."""
+    """Remove the mark: the draft becomes the database."""
     admit(connection, Arrived(epoch), what)
     forget_draft(connection)
 
 
 def tables_in(connection: apsw.Connection) -> list[str]:
-    """What somebody has made or used there: tables of users, and keys."""
+    """Return the user tables, and the table of keys if it has rows."""
     sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'interlock_*' "
     names = [str(name) for (name,) in connection.execute(sql + "AND name NOT GLOB 'sqlite_*'")]
     if not names and has_table(connection, KEYS) and connection.execute(f"SELECT 1 FROM {KEYS} LIMIT 1").get:  # noqa: S608 -- ours.
@@ -79,10 +79,10 @@ def tables_in(connection: apsw.Connection) -> list[str]:
 
 
 def taken(shown: str, names: Sequence[str]) -> BadUsage:
-    """The error for a place where a database lives."""
+    """Return the error for a place where a database lives."""
     named = f": {', '.join(names[:NAMED_MAX])}" if names else ""
     return BadUsage(
         f"there is something at {shown} already{named}.",
         why="A move brings a whole database, and mixes it with nothing.",
-        fix="Name a place that nobody has used.",
+        fix="Name an unused place.",
     )

@@ -1,4 +1,4 @@
-"""What stands in the way of a move, all of it at once, before anything is copied."""
+"""Collection of everything that prevents a move, raised as one error before anything is copied."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ SHOWN_MAX: Final = 20
 
 
 class Findings:
-    """Collects what the other engine could not take."""
+    """Collects what the other engine does not support."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -18,7 +18,7 @@ class Findings:
         self.found.append(f"{where}: {what.rstrip('.')}")
 
     def refused(self, where: str, error: DialectError | TransactionError) -> None:
-        """The dialect does not take something, and says why."""
+        """Add an error of the dialect."""
         self.add(where, f"{error.what.rstrip('.')} ({error.fix.rstrip('.')})")
 
     def settle(self, whole: str) -> None:

@@ -1,4 +1,4 @@
-"""What PostgreSQL's text may have been, from what SQLite's catalog has: for lanes that noted no definitions.
+"""Guesses of PostgreSQL's text from SQLite's catalog, for lanes without stored definitions.
 
 A constant is read and written again; a few functions and collations are given their names back. These are guesses, and
 one counts only if it is translated to the very text that it was made from.
@@ -27,7 +27,7 @@ _CONSTANT: Final = re.compile(r"-?\d[\d.e+-]*|[xX]?'(?:[^']|'')*'")
 
 
 def guessed_default(kind: Type, stored: str) -> Iterator[str]:
-    """What a default may have been."""
+    """Yield possible texts of a default."""
     if _CONSTANT.fullmatch(stored):
         value = _constant(stored)
         if not kind.is_integer and not (kind.name == "float8" and isinstance(value, int)):
@@ -38,7 +38,7 @@ def guessed_default(kind: Type, stored: str) -> Iterator[str]:
 
 
 def guessed_condition(stored: str) -> Iterator[str]:
-    """What a check, or the condition of an index, may have been."""
+    """Yield possible texts of a check or of the condition of an index."""
     yield stored
     for pattern, replacement in _RENAMED:
         stored = pattern.sub(replacement, stored)

@@ -1,8 +1,8 @@
-"""The files of a lane that a database arrives at: a draft takes the place of what was there, in one step.
+"""Files of a lane that is the target of a move: a draft atomically replaces an older file.
 
-A place that was left has a tombstone, and who comes there is sent on. Were the file away for an instant in which the
-mover dies, the next one to come would begin an empty database. So the draft is made beside it, tombstone and all, and
-replaces it; what was there is kept under a name that says before which move.
+A place that was left has a tombstone, which redirects clients. If the file were missing when the mover dies, the next
+client would create an empty database. So the draft is made beside it, with the same tombstone, and replaces it. The
+old file is kept under a name with the epoch of the move.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -21,12 +21,12 @@ LOGS: Final = ("-wal", "-shm")
 
 
 def fresh_path(path: Path, epoch: int) -> Path:
-    """Where the draft of this move is made."""
+    """Return the path where the draft of this move is made."""
     return path.with_name(f"{path.name}.arriving-{epoch}")
 
 
 def kept_path(path: Path, epoch: int) -> Path:
-    """Where what was there before this move is kept."""
+    """Return the path under which the file from before this move is kept."""
     return path.with_name(f"{path.name}.before-{epoch}")
 
 
@@ -38,14 +38,14 @@ def remove(path: Path) -> None:
 
 
 def rename_again(path: Path) -> None:
-    """A mover died between giving the old file its second name and replacing the first: only the first counts."""
+    """Remove the second name of the old file, which a mover left when it died before the replacement."""
     for kept in path.parent.glob(f"{_escaped(path.name)}.before-*"):
         if path.exists() and kept.samefile(path):
             kept.unlink()
 
 
 def replace_draft(path: Path, fresh: Path, *, epoch: int, before: int) -> None:
-    """Put a fresh draft in the place of an old one; what was kept for that is kept for this."""
+    """Replace an old draft with a fresh one; the file that was kept for the old one is kept for this."""
     kept = kept_path(path, before)
     if before != epoch and kept.exists():
         kept.rename(kept_path(path, epoch))
@@ -53,11 +53,11 @@ def replace_draft(path: Path, fresh: Path, *, epoch: int, before: int) -> None:
 
 
 def replace_left(path: Path, fresh: Path, *, epoch: int) -> None:
-    """Put a fresh draft in the place of a file that is kept."""
+    """Replace a file that was left with a fresh draft; the file is kept under another name."""
     kept = kept_path(path, epoch)
     _fold(path)
     for log in LOGS:
-        with contextlib.suppress(FileNotFoundError):  # Whoever still reads there goes on reading there.
+        with contextlib.suppress(FileNotFoundError):  # Open readers keep reading the old file.
             _beside(path, log).rename(_beside(kept, log))
     kept.unlink(missing_ok=True)
     os.link(path, kept)
@@ -66,7 +66,7 @@ def replace_left(path: Path, fresh: Path, *, epoch: int) -> None:
 
 
 def take_back(path: Path, epoch: int) -> None:
-    """Remove a draft; what was kept for it is there again, with the tombstone that whoever still comes here needs."""
+    """Remove a draft, and restore the kept file with its tombstone, which redirects clients."""
     kept = kept_path(path, epoch)
     if kept.exists():
         _replace_folded(path, kept)
@@ -83,7 +83,7 @@ def _replace_folded(path: Path, other: Path) -> None:
 
 
 def _fold(path: Path) -> None:
-    """Everything into the file: without its log it is still the same."""
+    """Checkpoint the log into the file, so that the file is complete without it."""
     with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

@@ -1,4 +1,4 @@
-"""What the file of a lane remembers of a move that ends there: the draft, and later that it has arrived."""
+"""Marks of a move in the file of its target lane: the draft, and later its arrival."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
@@ -16,20 +16,20 @@ ARRIVING: Final = "interlock_arriving"
 
 
 def has_table(connection: apsw.Connection, name: str) -> bool:
-    """Whether the file has a table of that name."""
+    """Return whether the file has a table of that name."""
     sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
     return connection.execute(sql, (name,)).get is not None
 
 
 def arrived_at(connection: apsw.Connection) -> int:
-    """The epoch of the last move that ended here; 0 if none has."""
+    """Return the epoch of the last move that ended here; 0 without one."""
     if not has_table(connection, ARRIVED):
         return 0
     return cast("int | None", connection.execute(f"SELECT max(epoch) FROM {ARRIVED}").get) or 0  # noqa: S608 -- ours.
 
 
 def draft_in(connection: apsw.Connection) -> Draft | None:
-    """The draft that the file is, as long as it has not arrived."""
+    """Return the state of the draft; None after the arrival."""
     if not has_table(connection, ARRIVING) or not has_table(connection, STATE):
         return None
     state = connection.execute(f"SELECT state FROM {STATE}").get  # noqa: S608 -- ours.
@@ -37,12 +37,12 @@ def draft_in(connection: apsw.Connection) -> Draft | None:
 
 
 def remember(connection: apsw.Connection, draft: Draft) -> None:
-    """Write down how far it is. Inside a transaction of the caller's."""
+    """Store the state of the draft. Inside the caller's transaction."""
     connection.execute(f"CREATE TABLE IF NOT EXISTS {STATE} (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB)")
     sql = f"INSERT OR REPLACE INTO {STATE} VALUES (1, ?)"  # noqa: S608 -- ours.
     connection.execute(sql, (msgspec.msgpack.encode(draft),))
 
 
 def forget_draft(connection: apsw.Connection) -> None:
-    """The draft is the database now. Inside a transaction of the caller's."""
+    """Remove the state of the draft. Inside the caller's transaction."""
     connection.execute(f"DROP TABLE IF EXISTS {STATE}")

@@ -1,9 +1,9 @@
-"""Rows of a lane: read page by page in the order of their key, or by key; put and removed by key.
+"""Rows of a lane: read page by page in the order of their key, or by key; written and removed by key.
 
-They are handed over as they are stored. What is put replaces whatever is in its way: a row with the same key, and rows
-that have its values in a unique constraint. Those are older than what is put, because at its source no two rows had
-them at one time, so the source has noted them as changed and they come again. Foreign keys must be off on a connection
-that puts or removes (`PRAGMA foreign_keys = OFF`): a parent that is replaced would take its children along.
+They are passed on as they are stored. A write replaces the row with the same key, and rows with the same values in a
+unique constraint. Those are older: at the source no two rows had these values simultaneously, so the source has noted
+them as changed, and they are written again. Foreign keys must be off on a connection that writes or removes
+(`PRAGMA foreign_keys = OFF`): a replaced parent would delete its children.
 
 The connection needs the functions and collations of the dialect (`translation.register`).
 """
@@ -30,11 +30,11 @@ class Page(NamedTuple):
 
     rows: list[StoredRow]
     after: StoredRow | None
-    """Where the next page begins; None when there is none."""
+    """The key after which the next page begins; None after the last page."""
 
 
 def key_of(table: Table) -> Callable[[StoredRow], StoredRow]:
-    """Takes the key out of a row of the table, which has one."""
+    """Return a function that takes the key out of a row."""
     places = [column.name for column in table.columns]
     listed = [places.index(name) for name in table.key]
     if len(listed) == 1:
@@ -46,7 +46,7 @@ def key_of(table: Table) -> Callable[[StoredRow], StoredRow]:
 def lane_rows(
     connection: apsw.Connection, table: Table, after: StoredRow | None = None, *, limit: int = ROWS_PER_PAGE
 ) -> Page:
-    """The rows behind `after`, in the order of the key; without a key in that of SQLite's row numbers."""
+    """Return the rows after `after`, in the order of the key, or of SQLite's row numbers without a key."""
     columns, key = table.columns, table.key_columns
     order = _names(key) if key else "rowid"
     where = ""
@@ -62,29 +62,29 @@ def lane_rows(
 
 
 def lane_rows_of(connection: apsw.Connection, table: Table, keys: Iterable[StoredRow]) -> list[StoredRow]:
-    """The rows that have one of these keys. A key without a row has been removed."""
+    """Return the rows with these keys. A key without a row was deleted."""
     text = f"SELECT {_names(table.columns)} FROM {quoted(table.name)} WHERE {_same_key(table)}"
     return cast("list[StoredRow]", connection.executemany(text, keys).fetchall())
 
 
 def to_lane(connection: apsw.Connection, table: Table, rows: Iterable[StoredRow]) -> None:
-    """Put rows, each in the place of the one with its key. Inside a transaction of the caller's."""
+    """Write rows, replacing those with the same key. Inside the caller's transaction."""
     text = f"INSERT OR REPLACE INTO {quoted(table.name)} ({_names(table.columns)}) VALUES ({_places(table.columns)})"
     connection.executemany(text, rows)
 
 
 def delete_in_lane(connection: apsw.Connection, table: Table, keys: Iterable[StoredRow]) -> None:
-    """Remove the rows that have one of these keys. Inside a transaction of the caller's."""
+    """Remove the rows with these keys. Inside the caller's transaction."""
     connection.executemany(f"DELETE FROM {quoted(table.name)} WHERE {_same_key(table)}", keys)
 
 
 def empty_in_lane(connection: apsw.Connection, table: Table) -> None:
-    """Remove all rows: how a table without a key is copied once more."""
+    """Remove all rows, before a table without a key is copied again."""
     connection.execute(f"DELETE FROM {quoted(table.name)}")
 
 
 def count_in_lane(connection: apsw.Connection, table: Table) -> int:
-    """How many rows there are."""
+    """Return the number of rows."""
     return cast("int", connection.execute(f"SELECT count(*) FROM {quoted(table.name)}").get)
 
 

@@ -1,8 +1,8 @@
-"""The shape of a lane's database: SQLite's catalog, in PostgreSQL's words.
+"""Shape of a lane's database: SQLite's catalog in PostgreSQL's terms.
 
-The catalog has it all, for every lane that ever was: types by their declared names, constraints, indexes. Only
-expressions are SQLite's there. PostgreSQL's text of them is what users wrote (`noted`), or else a guess (`guesses`);
-either counts if the dialect makes of it the text that the catalog has, so a shape is right or there is none.
+The catalog of every lane has types by their declared names, constraints and indexes. Only expressions are SQLite's
+text. Their PostgreSQL text is what users wrote (`noted`), or else a guess (`guesses`). Either is accepted only if the
+dialect translates it to the text of the catalog; otherwise there is no shape.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -40,11 +40,11 @@ UNIQUE: Final = 'SELECT "unique" FROM pragma_index_list(?) WHERE name = ?'
 NOTED: Final = "SELECT sql FROM interlock_definitions ORDER BY number"
 OURS: Final = "interlock_"
 
-_UNKNOWN: Final = "its PostgreSQL text is not known, and cannot be told from {!r}"
+_UNKNOWN: Final = "its PostgreSQL text is not known, and cannot be derived from {!r}"
 
 
 def shape_of_lane(connection: apsw.Connection) -> Shape:
-    """What the lane's database is. Raises DialectError with everything that could not be told."""
+    """Return the shape of the lane's database. Raises DialectError with everything that has no known text."""
     tables = dict(cast("list[tuple[str, str]]", connection.execute(TABLES).fetchall()))
     known = schema_from_rows(cast("list[ColumnRow]", connection.execute(COLUMNS_QUERY).fetchall()), version=0)
     notes: dict[str, Written] = {}
@@ -68,7 +68,7 @@ def shape_of_lane(connection: apsw.Connection) -> Shape:
 
 
 class _Reading:
-    """One table, while it is read."""
+    """Reader of one table."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class _Reading:
         self._findings = findings
         self._names: set[str] = set()
         self._taken = taken
-        """On PostgreSQL a unique constraint has an index of its name, beside all tables and indexes of the schema."""
+        """Names of tables and indexes: on PostgreSQL the index of a unique constraint has its name in the schema."""
 
     def table(self) -> Table:
-        """The table as it is."""
+        """Return the table."""
         name, key = self._known.name, self._known.primary_key
         columns = tuple(self._column(column) for column in self._known.columns)
         key_name = self._catalog.key_name or (self._notes.key_name if any(each.numbered for each in columns) else "")
@@ -121,7 +121,7 @@ class _Reading:
 
     def _check(self, label: str, stored: str, columns: tuple[Column, ...]) -> Check:
         table, key = self._known.name, self._known.primary_key
-        # Whether a column of the key was declared NOT NULL, too, may have mattered.
+        # A key column may have been declared NOT NULL, too, which changes the translation.
         also = tuple(replace(each, nullable=each.nullable or each.name in key) for each in columns)
         text = self._told(
             self._notes.checks.get(label),
@@ -143,7 +143,7 @@ class _Reading:
         return Reference(name, found.columns, found.table, found.key, found.on_delete, found.on_update)
 
     def _named(self, label: str, columns: tuple[str, ...], kind: str, taken: Collection[str] = ()) -> str:
-        """Its own name, or one that PostgreSQL would choose: a lane does without, and takes one for several."""
+        """Return its own name, or the one that PostgreSQL would choose: a lane allows missing and duplicate names."""
         taken = {*self._names, *taken}
         name = label
         if not label:
@@ -171,7 +171,7 @@ class _Reading:
             yield Index(name, tuple((column, bool(down)) for column, down in listed), unique=unique, where=where)
 
     def _told(self, first: str | None, guesses: Iterable[str], fits: Callable[[str], bool]) -> str | None:
-        """PostgreSQL's text of what the catalog has: what was written, at this place or another, or else a guess."""
+        """Return PostgreSQL's text of an expression: a text that users wrote, or else a guess; None if none fits."""
         seen: set[str] = set()
         for tried in chain([] if first is None else [first], self._notes.expressions, guesses):
             if tried in seen:

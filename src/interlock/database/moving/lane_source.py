@@ -1,7 +1,7 @@
-"""A lane on a local disk as the place that a database leaves.
+"""Lane on a local disk as the source of a move.
 
 The mover has a connection of its own beside the lane's owner, in this process or another one (`lanes.leaving`). SQLite
-waits for nobody's event loop, so everything runs in one thread of the mover's.
+blocks its thread, so everything runs in one thread of the mover.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -46,19 +46,19 @@ class _Reading:
         self._touched = touched
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         return await self._alone.run(lambda: lane_rows(self._connection, table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return await self._alone.run(lambda: count_in_lane(self._connection, table))
 
     async def fingerprint(self) -> str:
-        """SQLite's own number for its schema: every change of it is another one, triggers and all."""
+        """Return SQLite's schema version, which changes with every change of the schema, triggers included."""
         return await self._alone.run(lambda: str(self._connection.execute("PRAGMA schema_version").get))
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
-        """The oldest of what was noted, and the rows, of one instant."""
+        """Return the oldest notes and their rows, at one instant."""
         return await self._alone.run(lambda: self._pending(shape, limit))
 
     def _pending(self, shape: Shape, limit: int) -> Pending:
@@ -94,7 +94,7 @@ class LaneSource(_Reading):
 
     @classmethod
     async def opened(cls, path: Path, shown: str, *, clock: Clock) -> "LaneSource":
-        """Open a second connection to the file, which must be there."""
+        """Open a second connection to the file, which must exist."""
         alone = Alone()
         try:
             leaving = await alone.run(lambda: Leaving(path, clock=clock, prepare=Translators().prepare))
@@ -113,7 +113,7 @@ class LaneSource(_Reading):
                 self._ownership.release()
 
     async def take(self) -> None:
-        """A lock file of the movers' own, beside that of the lane's owner."""
+        """Acquire the movers' lock file, which is separate from that of the lane's owner."""
         if self._ownership is None:
             try:
                 self._ownership = Ownership.take(Path(f"{self._leaving.path.resolve()}.leaving"), self._clock)
@@ -121,21 +121,21 @@ class LaneSource(_Reading):
                 raise another_mover(self.shown) from error
 
     async def moved(self) -> tuple[str, int] | None:
-        """Its tombstone."""
+        """Return its tombstone; None without one."""
         stone = await self._alone.run(lambda: tombstone_of(self._connection))
         return None if stone is None else (stone.url, stone.epoch)
 
     async def last_epoch(self) -> int:
-        """Of the last move."""
+        """Return the epoch of the last move."""
         stone = await self._alone.run(lambda: tombstone_of(self._connection))
         return max(0 if stone is None else stone.epoch, await self._alone.run(lambda: arrived_at(self._connection)))
 
     async def shape(self) -> Shape:
-        """What is to be moved."""
+        """Return the shape of the database."""
         return await self._alone.run(lambda: shape_of_lane(self._connection))
 
     async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
-        """What the rows weigh, judged by some of them."""
+        """Estimate the bytes of the rows from a sample."""
         return await self._alone.run(lambda: {table.name: self._bytes(table) for table in shape.tables})
 
     def _bytes(self, table: Table) -> int:
@@ -144,12 +144,12 @@ class LaneSource(_Reading):
         return count_in_lane(self._connection, table) * weights // max(len(rows), 1)
 
     async def watch(self, shape: Shape) -> None:
-        """Make the triggers."""
+        """Create the triggers."""
         tables = {table.name: [column.stored for column in table.key_columns] for table in shape.tables if table.key}
         await self._alone.run(lambda: self._leaving.watch(tables))
 
     async def noted(self, table: Table) -> set[StoredRow]:
-        """The keys of one table that are noted."""
+        """Return the noted keys of one table."""
         return await self._alone.run(lambda: self._noted(table))
 
     def _noted(self, table: Table) -> set[StoredRow]:
@@ -169,7 +169,7 @@ class LaneSource(_Reading):
             self._connection.execute("COMMIT")
 
     async def forget(self, pending: Pending) -> None:
-        """A lane commits one group after the other, so what was noted before a number has been seen."""
+        """Delete the notes up to a number: a lane commits in order, so earlier notes were all read."""
         if pending.numbers:
             await self._alone.run(lambda: self._leaving.forget(pending.numbers[0]))
 
@@ -179,7 +179,7 @@ class LaneSource(_Reading):
 
     @asynccontextmanager
     async def sealed(self, wait_s: float) -> "AsyncGenerator[_Sealed]":
-        """SQLite's write lock, for which the lane's writer waits."""
+        """Acquire SQLite's write lock, for which the lane's writer waits."""
         block = self._leaving.sealed(wait_s)
         since_s = self._clock.monotonic_s()
         seal = await self._alone.run(block.__enter__)
@@ -193,7 +193,7 @@ class LaneSource(_Reading):
 
 
 class _Sealed(_Reading):
-    """Nobody else writes."""
+    """A source with the write lock."""
 
     def __init__(self, alone: Alone, seal: Seal, touched: Touched, since_s: float) -> None:
         super().__init__(alone, seal.connection, touched)
@@ -201,9 +201,9 @@ class _Sealed(_Reading):
         self._seal = seal
 
     async def positions(self, shape: Shape) -> Mapping[str, int]:
-        """Where the numbering goes on."""
+        """Return the last number of each numbered table."""
         return await self._alone.run(lambda: lane_positions(self._connection, shape))
 
     async def leave(self, url: str, epoch: int) -> None:
-        """The tombstone, durable."""
+        """Write the tombstone durably."""
         await self._alone.run(lambda: self._seal.leave(url, epoch))

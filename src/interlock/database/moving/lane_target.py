@@ -1,9 +1,8 @@
-"""A lane on a local disk as the place where a database arrives.
+"""Lane on a local disk as the target of a move.
 
-The draft is a lane at its final path, with a mark that lets nobody open it for use (`lanes.arriving`). The mover owns
-it meanwhile, as an open lane has an owner, and writes without a lane: in big transactions that wait for no disk while
-everything is copied, because rows and position are written together, and are synced from then on. What was there with
-a tombstone is put aside first, and kept.
+The draft is a lane at its final path, with a mark that refuses every other use (`lanes.arriving`). The mover owns it
+like an open lane, and writes without a lane. During the copy its large transactions are not synced, because rows and
+position are written together; later ones are. An older file with a tombstone is renamed first, and kept.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -56,7 +55,7 @@ from interlock.lanes.writer import LANE_SCHEMA
 from interlock.seams import Clock
 
 FOLDED_PAGES: Final = 4_000
-"""The log is folded into the file whenever it has so many pages."""
+"""Number of pages in the log at which it is checkpointed into the file."""
 
 
 class LaneTarget:
@@ -74,13 +73,13 @@ class LaneTarget:
 
     @classmethod
     async def opened(cls, url: str, shown: str, *, clock: Clock) -> "LaneTarget":
-        """Nothing is opened before it is needed: an owner may be there whom nobody has to disturb."""
+        """Return the target without opening the file: an owner there must not be disturbed without need."""
         path = lane_path(url)
         assert path is not None
         return cls(Alone(), path, shown, clock)
 
     async def close(self) -> None:
-        """Close the file and give it up."""
+        """Close the file and release it."""
         try:
             await self._alone.run(self._close)
         finally:
@@ -97,7 +96,7 @@ class LaneTarget:
     # --- before -------------------------------------------------------------------------------------------------
 
     async def last_epoch(self) -> int:
-        """Of the last move."""
+        """Return the epoch of the last move."""
         return await self._alone.run(self._last_epoch)
 
     def _last_epoch(self) -> int:
@@ -108,7 +107,7 @@ class LaneTarget:
             return max(0 if stone is None else stone.epoch, arrived_at(connection))
 
     async def draft(self) -> Draft | None:
-        """The draft that is there."""
+        """Return the draft that exists here; None without one."""
         return await self._alone.run(self._draft)
 
     def _draft(self) -> Draft | None:
@@ -117,7 +116,7 @@ class LaneTarget:
 
     @contextmanager
     def _looking(self) -> Generator[apsw.Connection | None]:
-        """The file to read, in one state for the whole block; None when there is none."""
+        """Yield a connection with one snapshot for the whole block; None without a file."""
         if self._writing is not None:
             yield self._writing
         elif not self._path.exists():
@@ -144,7 +143,7 @@ class LaneTarget:
     # --- while the source serves --------------------------------------------------------------------------------
 
     async def begin(self, draft: Draft, shape: Shape) -> None:
-        """Make the file, its mark and its tables; what is there is put aside."""
+        """Create the file, its mark and its tables; an existing file is renamed."""
         await self._alone.run(lambda: self._begin(draft, shape))
 
     def _begin(self, draft: Draft, shape: Shape) -> None:
@@ -158,9 +157,9 @@ class LaneTarget:
             with self._transaction(connection):
                 admit(connection, Mark(draft.epoch, draft.source), f"lane {self._path}")
                 if stone is not None:
-                    write_tombstone(connection.execute, stone)  # Until it arrives, who comes here is sent on.
+                    write_tombstone(connection.execute, stone)  # Until the arrival it redirects clients.
                 begin_in(connection, draft, shape)
-                connection.execute(LANE_SCHEMA)  # A lane is known by it, before anybody has opened it.
+                connection.execute(LANE_SCHEMA)  # It marks the file as a lane before its first opening.
             _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with opening(self._path):
             if before is not None:
@@ -176,7 +175,7 @@ class LaneTarget:
             return (None, None) if connection is None else (draft_in(connection), tombstone_of(connection))
 
     async def resume(self, shape: Shape) -> None:
-        """Own the draft again."""
+        """Acquire the draft of an earlier mover."""
         del shape
         await self._alone.run(self._resume)
 
@@ -222,7 +221,7 @@ class LaneTarget:
                     connection.execute("ROLLBACK")
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
-        """Rows and position in one transaction."""
+        """Write rows and position in one transaction."""
         await self._alone.run(lambda: self._copy(table, rows, draft))
 
     def _copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
@@ -231,18 +230,18 @@ class LaneTarget:
             copy_in(connection, table, rows, draft)
 
     async def put(self, shape: Shape, pending: Pending) -> None:
-        """All keys are removed first, so that no row is in another's way."""
+        """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
         await self._alone.run(lambda: self._put(shape, pending))
 
     def _put(self, shape: Shape, pending: Pending) -> None:
         connection = self._open()
         if not self._inside:
-            connection.execute("PRAGMA synchronous = FULL")  # Once it is there the source forgets the notes.
+            connection.execute("PRAGMA synchronous = FULL")  # After this the source deletes its notes.
         with self._transaction(connection):
             put_in(connection, shape, pending)
 
     async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
-        """Put these rows in the place of all, or add them."""
+        """Replace all rows with these if `first`, else add them."""
         await self._alone.run(lambda: self._replace(table, rows, first=first))
 
     def _replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
@@ -251,33 +250,33 @@ class LaneTarget:
             replace_in(connection, table, rows, first=first)
 
     async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows that have one of these keys."""
+        """Return the rows with these keys."""
         return await self._alone.run(lambda: lane_rows_of(self._open(), table, keys))
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         return await self._alone.run(lambda: lane_rows(self._open(), table, after, limit=limit))
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return await self._alone.run(lambda: count_in_lane(self._open(), table))
 
     async def index(self, shape: Shape, draft: Draft) -> None:
-        """Indexes are made over the rows."""
+        """Create the indexes, after the rows."""
         await self._alone.run(lambda: self._index(shape, draft))
 
     def _index(self, shape: Shape, draft: Draft) -> None:
         connection = self._open()
         with self._transaction(connection):
             index_in(connection, shape, draft)
-        # What is in the file already is no work for the last sync.
+        # Checkpointed pages need no work in the last sync.
         _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def last(self) -> AsyncGenerator[None]:
-        """A transaction that is synced, and with it all before it."""
+        """Open a transaction whose commit syncs all earlier ones, too."""
         connection = await self._alone.run(self._open)
         await self._alone.run(lambda: connection.execute("PRAGMA synchronous = FULL; BEGIN IMMEDIATE"))
         self._inside = True
@@ -291,11 +290,11 @@ class LaneTarget:
                 await self._alone.run(lambda: connection.execute("ROLLBACK"))
 
     async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
-        """Numbering, and what was verified."""
+        """Set the numbering, and record the verified checksum."""
         await self._alone.run(lambda: complete_in(self._open(), shape, positions, draft))
 
     async def arrive(self, epoch: int) -> None:
-        """Take the mark away. When it is gone already, somebody who was sent here has done so."""
+        """Remove the mark. A client that was redirected here may have removed it before."""
         await self._alone.run(lambda: self._arrive(epoch))
 
     def _arrive(self, epoch: int) -> None:
@@ -309,10 +308,10 @@ class LaneTarget:
         self._close()
 
     async def finish(self) -> None:
-        """Nothing was taken on trust."""
+        """Do nothing: all constraints are validated already."""
 
     async def drop(self) -> None:
-        """Remove the file of the draft; what it put aside stays aside, under a name that says so."""
+        """Remove the file of the draft; a file that it replaced keeps its new name."""
         await self._alone.run(self._drop)
 
     def _drop(self) -> None:
@@ -328,6 +327,6 @@ class LaneTarget:
 
     @asynccontextmanager
     async def sample(self, table: Table) -> AsyncGenerator[LaneSample]:
-        """A lane in a temporary folder, which is gone at the end of the block."""
+        """Return a lane in a temporary folder, which is removed at the end of the block."""
         async with lane_sample(self._alone, table, self._clock) as sample:
             yield sample

@@ -1,8 +1,8 @@
-"""Words of a definition, in PostgreSQL's text as users write it and in SQLite's as its catalog keeps it.
+"""Lexer for definitions in PostgreSQL's text and in SQLite's catalog.
 
-Both are read the same way: names, texts, words and signs, of which parentheses and commas at the outermost level matter
-and everything else is kept as it stands. What is found here is only ever a proposal: whoever reads a shape translates
-it again and compares.
+Both are read the same way: names, texts, words and signs, of which parentheses and commas at the outermost level
+matter and everything else is kept unchanged. Results are proposals: the reader of a shape translates them again and
+compares.
 """
 
 import re
@@ -21,7 +21,7 @@ _WORDS: Final = re.compile(
 
 
 class Word(NamedTuple):
-    """One word: its kind, its text as it stands, and where it stands."""
+    """One word: its kind, its text and its position."""
 
     kind: str
     text: str
@@ -30,18 +30,18 @@ class Word(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """The name that it is, if it can be one, as PostgreSQL reads it."""
+        """Return the identifier as PostgreSQL reads it; None if it cannot be one."""
         if self.kind == "name":
             return self.text[1:-1].replace('""', '"')
         return self.text.lower() if self.kind == "word" else None
 
     def says(self, *words: str) -> bool:
-        """Whether it is one of these key words or signs."""
+        """Return whether it is one of these key words or signs."""
         return self.kind != "name" and self.text.upper() in words
 
 
 def words_of(text: str) -> list[Word]:
-    """The words of a text, without what is between them."""
+    """Return the words of a text without spaces and comments."""
     return [
         Word(found.lastgroup or "", found.group(), found.start(), found.end())
         for found in _WORDS.finditer(text)
@@ -50,7 +50,7 @@ def words_of(text: str) -> list[Word]:
 
 
 def source(words: Sequence[Word]) -> str:
-    """The words as they stood in their text, comments left out."""
+    """Return the original text of the words, without comments."""
     if not words:
         return ""
     parts: list[str] = []
@@ -63,7 +63,7 @@ def source(words: Sequence[Word]) -> str:
 
 
 def inside(words: Sequence[Word], begin: int) -> int:
-    """The place of the parenthesis that closes the one at `begin`."""
+    """Return the index of the parenthesis that closes the one at `begin`."""
     depth = 0
     for place in range(begin, len(words)):
         if words[place].says("("):
@@ -76,7 +76,7 @@ def inside(words: Sequence[Word], begin: int) -> int:
 
 
 def parted(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """The words between the commas of the outermost level."""
+    """Yield the words between the commas of the outermost level."""
     part: list[Word] = []
     depth = 0
     for word in words:
@@ -91,7 +91,7 @@ def parted(words: Sequence[Word]) -> Iterator[list[Word]]:
 
 
 def find(words: Sequence[Word], *wanted: str, begin: int = 0) -> int | None:
-    """The first place at the outermost level where one of these key words stands."""
+    """Return the first index of one of these key words at the outermost level."""
     depth = 0
     for place in range(begin, len(words)):
         word = words[place]
@@ -102,5 +102,5 @@ def find(words: Sequence[Word], *wanted: str, begin: int = 0) -> int | None:
 
 
 def names_of(words: Sequence[Word]) -> tuple[str, ...]:
-    """The names in a list of columns."""
+    """Return the names in a list of columns."""
     return tuple(name for part in parted(words) if part and (name := part[0].name) is not None)

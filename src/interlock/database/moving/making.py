@@ -1,4 +1,4 @@
-"""A shape made in a lane: its tables before the rows, its indexes after them, and a look at its references.
+"""Creation of a shape in a lane: its tables before the rows, its indexes after them, and a check of its references.
 
 Each statement is run as a user's would be, through the dialect, and noted as one (`noted`), so that the next move finds
 it again as it was written. The connection is the mover's own, with foreign keys off.
@@ -22,7 +22,7 @@ BROKEN_MAX: Final = 5
 
 
 def make_in_lane(connection: apsw.Connection, shape: Shape) -> None:
-    """Make the tables. Inside a transaction of the caller's."""
+    """Create the tables. Inside the caller's transaction."""
     connection.execute(DEFINITIONS)
     for table in shape.tables:
         if table.ours:
@@ -32,14 +32,14 @@ def make_in_lane(connection: apsw.Connection, shape: Shape) -> None:
 
 
 def index_in_lane(connection: apsw.Connection, shape: Shape) -> None:
-    """Make the indexes. Inside a transaction of the caller's."""
+    """Create the indexes. Inside the caller's transaction."""
     for table in shape.tables:
         for text in table.indexing:
             _define(connection, text)
 
 
 def broken_references(connection: apsw.Connection) -> list[str]:
-    """Rows that refer to a row that is not there: none, if the rows are those that their source had accepted."""
+    """Describe rows that refer to a missing row; empty if the rows are those that the source had accepted."""
     found = connection.execute('SELECT "table", "parent", count(*) FROM pragma_foreign_key_check GROUP BY 1, 2')
     rows = cast("list[tuple[str, str, int]]", found.fetchall())
     return [f"{count} of {table} refer to no row of {parent}" for table, parent, count in rows[:BROKEN_MAX]]

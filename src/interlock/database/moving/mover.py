@@ -1,7 +1,7 @@
-"""Moving a database: what it would be, the move itself, and its end without one.
+"""Plan, execution and abandonment of the move of a database.
 
-A move that was begun goes on with the same call. The draft at the target says how far it is; the tombstone at the
-source says whether anything is left to decide. Nothing else is remembered anywhere.
+The same call continues an interrupted move. The draft at the target has the position; the tombstone at the source
+shows whether the move is decided. No other state exists.
 """
 
 from collections.abc import AsyncGenerator
@@ -25,15 +25,15 @@ UNMEASURED = (
 )
 
 RESTARTS_MAX = 3
-"""So often a copy begins anew because the source's schema was changed meanwhile."""
+"""Number of restarts of a copy after changes of the source's schema."""
 
 
 def unwatched(_what: str, _done: int, _of: int) -> None:
-    """Nobody wants to know."""
+    """Ignore the progress."""
 
 
 async def plan_database(source: str, target: str, *, name: str, clock: Clock, epoch: int = 1) -> Plan:
-    """What the move would be. Changes nothing at either place."""
+    """Return the plan of the move. Changes nothing at either place."""
     _refuse_same(source, target)
     async with _ends(source, target, clock, only_look=True) as (leaving, arriving):
         left = await leaving.moved()
@@ -74,13 +74,13 @@ async def move_database(
     watch: Watch = unwatched,
     at: At = nowhere,
 ) -> Moved:
-    """Move a database, or go on with a move that was begun. Everything is at one place or the other, always.
+    """Move a database, or continue an interrupted move. The database lives at exactly one place at any time.
 
-    Its epoch is higher than that of any move that either place knows of, and no lower than the one that is given.
+    Its epoch is higher than that of any move known at either place, and not lower than `epoch`.
     """
     _refuse_same(source, target)
     async with _ends(source, target, clock) as (leaving, arriving):
-        await leaving.take()  # Before the look: another mover may just be about to leave.
+        await leaving.take()  # Before the check of the tombstone: another mover may just be about to leave.
         left = await leaving.moved()
         if left is not None:
             return await _finish(leaving, arriving, left, source, target, name=name, watch=watch, at=at)
@@ -98,15 +98,15 @@ async def move_database(
                 await arriving.drop()
         raise UnavailableError(
             f"the schema of {leaving.shown} was changed {RESTARTS_MAX} times while it was copied: {reason}.",
-            why="A copy that began with another schema cannot be told to be right, so it begins anew each time.",
+            why="A copy that began with another schema cannot be verified, so it begins anew each time.",
             fix="Run the command again when the schema is at rest.",
         )
 
 
 async def abandon_database(source: str, target: str, *, clock: Clock) -> bool:
-    """End a move without moving: remove the draft, then the triggers and notes. False when there was none.
+    """Abandon a move: remove the draft, then the triggers and notes. Return False when there was none.
 
-    Raises MovedElsewhere when the source has left: that cannot be taken back, only moved back.
+    Raises MovedElsewhere when the source has left: that is final, and only a move back helps.
     """
     _refuse_same(source, target)
     async with _ends(source, target, clock) as (leaving, arriving):
@@ -123,14 +123,14 @@ async def abandon_database(source: str, target: str, *, clock: Clock) -> bool:
 
 
 async def next_epoch(source: Source, target: Target, least: int = 1) -> int:
-    """One more than any that either place knows of; of a move under way, its own, unless another was faster."""
+    """Return one more than any epoch at either place; for a running move its own, unless another was faster."""
     draft = await target.draft()
     number = max(await source.last_epoch() + 1, await target.last_epoch() + 1, least)
     return number if draft is None else max(draft.epoch, number)
 
 
 async def amounts_of(source: Source, shape: Shape) -> tuple[Amount, ...]:
-    """How much there is."""
+    """Return the rows and bytes of each table."""
     sizes = await source.bytes_of(shape)
     return tuple([Amount(table.name, await source.count(table), sizes[table.name]) for table in shape.tables])
 
@@ -196,7 +196,7 @@ async def _move(
 
 
 async def _staged(move: stages.Under, rows: int) -> float:
-    """From the copy to the tombstone; how long it took until the seal."""
+    """Run the stages from the copy to the tombstone; return the seconds until the seal."""
     begun_s = move.clock.monotonic_s()
     try:
         await stages.copy(move, rows)
@@ -207,17 +207,17 @@ async def _staged(move: stages.Under, rows: int) -> float:
         await stages.seal(move)
     except InterlockError as error:
         if await _is_another(move.source, move.draft.watched):
-            raise Restart(error.what) from error  # A table that is gone cannot be read.
+            raise Restart(error.what) from error  # A dropped table cannot be read.
         raise
     return copied_s - begun_s
 
 
 async def _is_another(source: Source, watched: str) -> bool:
     try:
-        # In this order: a mover that is faster removes its triggers with the commit that leaves.
+        # In this order: a faster mover removes its triggers in the commit that leaves.
         return await source.fingerprint() != watched and await source.moved() is None
     except InterlockError:
-        return False  # Nobody answers: that is what the mover says, and not this.
+        return False  # The source does not answer: the mover raises that error, not this one.
 
 
 async def _arrive(target: Target, epoch: int, *, watch: Watch, at: At) -> None:
@@ -240,7 +240,7 @@ async def _finish(
     watch: Watch,
     at: At,
 ) -> Moved:
-    """The source has left already, and a mover died behind that: let the target arrive."""
+    """Complete the arrival at the target: the source has left, and the mover died after that."""
     url, epoch = left
     if not is_same(url, target_url):
         raise _has_moved(source, left)
@@ -292,7 +292,7 @@ def _refuse_keyless(shape: Shape, amounts: tuple[Amount, ...]) -> None:
             raise BadUsage(
                 f"{table.name!r} has no primary key and {rows[table.name]:,} rows; without one a table may have "
                 f"{stages.WHOLE_ROWS_MAX:,}.",
-                why="Nothing tells its rows apart, so all of them would have to be copied while writers wait.",
+                why="Its rows cannot be distinguished, so all of them would have to be copied while writers wait.",
                 fix=f"Give it a primary key: ALTER TABLE {table.name} ADD COLUMN id bigserial PRIMARY KEY.",
             )
 

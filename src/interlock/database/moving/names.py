@@ -1,7 +1,7 @@
-"""The names that PostgreSQL gives to constraints without one.
+"""Names that PostgreSQL gives to unnamed constraints.
 
-A lane leaves them without; a shape has them always, because on PostgreSQL they are part of what users see. They follow
-the rules of PostgreSQL's own `makeObjectName`: table, columns and a word for the kind, cut to what a name may have.
+A lane allows unnamed constraints. A shape always has names, because on PostgreSQL users see them. They follow the
+rules of PostgreSQL's `makeObjectName`: table, columns and a word for the kind, truncated to the limit.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ BYTES_MAX: Final = 63
 
 
 def chosen(table: str, columns: Sequence[str], kind: str, taken: Collection[str] = ()) -> str:
-    """The name that PostgreSQL would choose; a number behind it tells apart those that are `taken`."""
+    """Return the name that PostgreSQL would choose, with a number appended if it is `taken`."""
     number = 0
     while True:
         name = _made(table, "_".join(columns), f"{kind}{number or ''}")

@@ -1,8 +1,7 @@
-"""What users wrote: the definitions that a lane has noted, as far as SQLite's catalog does not tell.
+"""Definitions as users wrote them, from the lane's stored statements, where SQLite's catalog is not enough.
 
-The catalog knows everything but expressions as PostgreSQL reads them, and of a numbered key how it was declared and
-named. Both are found here, followed through renames. An expression that is found is not believed: it counts if it is
-translated to the very text that the catalog has.
+The catalog lacks the PostgreSQL text of expressions, and the declaration and name of a numbered key. Both are found
+here, followed through renames. An expression is accepted only if it is translated to the text of the catalog.
 """
 
 from collections.abc import Iterable
@@ -16,24 +15,24 @@ from interlock.sql.syntax import quoted
 _ENDS: Final = (
     "NOT", "NULL", "CHECK", "UNIQUE", "PRIMARY", "REFERENCES", "CONSTRAINT", "GENERATED", "COLLATE", "DEFAULT",
 )  # fmt: skip
-"""What may follow a default."""
+"""Key words that may follow a default."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What was written about one table."""
+    """Definitions of one table."""
 
     expressions: list[str] = field(default_factory=list[str])
     defaults: dict[str, str] = field(default_factory=dict[str, str])
-    """By column; also among the expressions."""
+    """Defaults by column; also among the expressions."""
     checks: dict[str, str] = field(default_factory=dict[str, str])
-    """Those with a name; also among the expressions."""
+    """Named checks; also among the expressions."""
     numbered: dict[str, Numbered] = field(default_factory=dict[str, Numbered])
     key_name: str = ""
 
 
 def written(definitions: Iterable[str]) -> dict[str, Written]:
-    """What the definitions say of each table, by the name that it has in the end."""
+    """Return the definitions of each table, by its final name."""
     found: dict[str, Written] = {}
     for text in definitions:
         words = [word for word in words_of(text) if not word.says(";")]
@@ -98,7 +97,7 @@ def _renamed(text: str, old: str, new: str) -> str:
 
 
 def _read(part: list[Word], table: Written) -> None:
-    """A column or a constraint: the expressions in it, and whether it is an identity."""
+    """Read a column or a constraint: its expressions, and whether it is an identity."""
     for place, word in enumerate(part):
         following = place + 1
         if word.says("CHECK") and following < len(part) and part[following].says("("):

@@ -1,4 +1,4 @@
-"""Keys as a trigger on PostgreSQL notes them, and back.
+"""Encoding of keys in the notes of a trigger on PostgreSQL.
 
 A note is an array of texts, one per column of the key, which depends on no setting of the session that wrote the row:
 moments, floats and bytes are written as hexadecimal digits of what PostgreSQL would send.
@@ -34,7 +34,7 @@ _READ: Final[dict[Name, Callable[[str], StoredValue]]] = {
 
 
 def noted(table: Table, row: str) -> str:
-    """The expression that a trigger notes; `row` is NEW or OLD. A text[]."""
+    """Return the expression of a note, a text[]; `row` is NEW or OLD."""
     parts = [
         _NOTED.get(column.type.name, "{}::text").format(f"{row}.{quoted(column.name)}") for column in table.key_columns
     ]
@@ -42,5 +42,5 @@ def noted(table: Table, row: str) -> str:
 
 
 def key_noted(table: Table, note: Sequence[str]) -> StoredRow:
-    """The key that was noted, as a lane stores it."""
+    """Decode a note to the key as a lane stores it."""
     return tuple(_READ.get(column.type.name, str)(text) for column, text in zip(table.key_columns, note, strict=True))

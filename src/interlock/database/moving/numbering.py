@@ -1,7 +1,7 @@
-"""Where the numbering of a table goes on: SQLite's own table in a lane, a sequence on PostgreSQL (see there).
+"""Numbering of a table in a lane: SQLite's own table of sequences (see `postgres_numbering` for PostgreSQL).
 
-A position is the last number that was given, 0 if none was. It is read and set while nobody writes; until then numbers
-are given. At its new place a table goes on behind both the position and the highest number that is there.
+A position is the last assigned number, or 0. It is read and set while writers are blocked, because they assign
+numbers. At its new place a table continues after both the position and its highest number.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -16,7 +16,7 @@ from interlock.database.moving.shape import Shape, Table
 
 
 def lane_positions(connection: apsw.Connection, shape: Shape) -> dict[str, int]:
-    """The last number of each table that is numbered."""
+    """Return the last number of each numbered table."""
     found: dict[str, int] = {}
     for table in numbered(shape):
         if table.ours:
@@ -28,10 +28,10 @@ def lane_positions(connection: apsw.Connection, shape: Shape) -> dict[str, int]:
 
 
 def set_lane_positions(connection: apsw.Connection, shape: Shape, positions: Mapping[str, int]) -> None:
-    """Go on behind these. Inside a transaction of the caller's."""
+    """Set the last numbers of the tables. Inside the caller's transaction."""
     for table in numbered(shape):
         if table.ours:
-            continue  # It goes on behind its highest number by itself.
+            continue  # It continues after its highest number by itself.
         before = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).get
         position = max(positions[table.name], cast("int | None", before) or 0)
         connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
@@ -39,5 +39,5 @@ def set_lane_positions(connection: apsw.Connection, shape: Shape, positions: Map
 
 
 def numbered(shape: Shape) -> list[Table]:
-    """The tables that give numbers."""
+    """Return the numbered tables."""
     return [table for table in shape.tables if table.numbered is not None]

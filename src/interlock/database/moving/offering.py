@@ -1,4 +1,4 @@
-"""What PostgreSQL will be asked to make after the rows, offered to it before there are any.
+"""Trial of indexes and constraints at PostgreSQL before any row is copied.
 
 A lane takes a few definitions that PostgreSQL does not, such as an index whose condition looks at the year of a moment,
 which depends on a time zone there. The server itself is asked, on empty tables, and everything is taken back.
@@ -12,9 +12,9 @@ from interlock.sql.postgres.link import Link
 
 
 async def refuse_untaken(link: Link, schema: str, shape: Shape) -> None:
-    """Raise DialectError with everything that the server would not make.
+    """Raise DialectError with everything that the server refuses to create.
 
-    Inside a transaction of the caller's, in which the tables were just made.
+    Inside the caller's transaction, in which the tables were just created.
     """
     findings = Findings()
     with said(writing=False):

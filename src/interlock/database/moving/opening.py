@@ -1,6 +1,6 @@
-"""From an address to the end of a move: which kinds of places a database can leave, and which it can go to.
+"""Source and target of a move from their addresses.
 
-What an end needs is loaded only when an address asks for it: the driver of PostgreSQL is an extra.
+An engine's modules are imported only for its addresses: the driver of PostgreSQL is an extra.
 """
 
 from interlock.catalog.addresses import lane_path
@@ -14,17 +14,17 @@ from interlock.sql.postgres.address import is_postgres, redacted
 
 
 def shown_url(url: str) -> str:
-    """An address as it may be shown."""
+    """Return an address without secrets."""
     return redacted(url) if is_postgres(url) else redacted_elsewhere(url)
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether both addresses name one place, whatever is known of its secrets."""
+    """Return whether both addresses name one place, apart from secrets."""
     return shown_url(without_secrets(one)) == shown_url(without_secrets(other))
 
 
 async def opened_source(url: str, *, clock: Clock) -> Source:
-    """Where the database is. Raises TargetNotFound when there is none."""
+    """Open the source. Raises TargetNotFound without a database there."""
     if is_postgres(url):
         from interlock.database.moving.postgres_source import PostgresSource  # noqa: PLC0415 -- an extra.
 
@@ -46,7 +46,7 @@ async def opened_source(url: str, *, clock: Clock) -> Source:
 
 
 async def opened_target(url: str, *, clock: Clock, only_look: bool) -> Target:
-    """Where the database goes. Who only looks does not keep other movers out."""
+    """Open the target. With `only_look` it does not lock out other movers."""
     if is_postgres(url):
         from interlock.database.moving.postgres_target import PostgresTarget  # noqa: PLC0415 -- an extra.
 
@@ -73,12 +73,12 @@ def _refuse_memory(url: str) -> None:
 def _stays(url: str) -> BadUsage:
     return BadUsage(
         f"the database at {shown_url(url)} cannot be moved while it runs: it is in a bucket.",
-        why="Nothing there notes what is written meanwhile, as triggers do on a disk and on PostgreSQL.",
+        why="A bucket cannot note concurrent writes, as triggers do on a disk and on PostgreSQL.",
         fix=f"End the programs that use it, and bring it to a disk with {restoring(url)}; what is opened at that file "
         "is the database as it was then.",
     )
 
 
 def restoring(url: str) -> str:
-    """The command that brings a database from a bucket to a file."""
+    """Return the command that restores a database from a bucket into a file."""
     return f"`interlock restore '{shown_url(url)}' FILE` (or with --at SEQ, as it was earlier)"

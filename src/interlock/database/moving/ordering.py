@@ -1,4 +1,4 @@
-"""Tables in an order in which they can be made, and their parts in one that does not depend on where they live."""
+"""Order of tables for their creation, and an engine-independent order of their parts."""
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -11,7 +11,7 @@ NamedT = TypeVar("NamedT", Check, Unique, Reference, Index)
 
 
 def ordered(tables: Sequence[Table], findings: Findings) -> tuple[Table, ...]:
-    """The tables by name, each after those that it refers to. Tables that refer to each other are a finding."""
+    """Return the tables by name, each after those that it refers to. Circular references are a finding."""
     by_name = {table.name: table for table in sorted(tables, key=lambda table: table.name)}
     graph = {
         name: {each.table for each in table.references if each.table != name and each.table in by_name}
@@ -28,5 +28,5 @@ def ordered(tables: Sequence[Table], findings: Findings) -> tuple[Table, ...]:
 
 
 def by_name(parts: Iterable[NamedT]) -> tuple[NamedT, ...]:
-    """The parts of a table by their names."""
+    """Return the parts of a table sorted by name."""
     return tuple(sorted(parts, key=lambda part: part.name))

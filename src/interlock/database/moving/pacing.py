@@ -1,7 +1,7 @@
-"""How fast a copy goes: small pieces with pauses in between, so that everybody else keeps their turn.
+"""Throttle of a copy: small pieces with pauses in between, so that other clients are not delayed.
 
-A pause is a part of the time that the piece before it took, so a busy machine is given more. When a piece takes much
-longer than pieces have taken at best, somebody else is being kept waiting, and the pause grows.
+A pause is a share of the time of the piece before it, so a busy machine gets longer pauses. When a piece takes much
+longer than the fastest one, other clients are waiting, and the pause grows.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from interlock.seams import Clock
 
 ROWS_PER_PIECE: Final = 1_000
 RESTS: Final = 0.35
-"""A pause is so much of the time that the piece took."""
+"""Pause as a share of the time of the piece."""
 
 RESTS_MAX: Final = 1.0
 SLOW: Final = 4.0
-"""So many times the best is slow."""
+"""A piece is slow when it takes this multiple of the best time."""
 
 PAUSE_S_MAX: Final = 0.1
 
@@ -29,11 +29,11 @@ class Pace:
         self._since_s = clock.monotonic_s()
 
     def begin(self) -> None:
-        """A piece begins."""
+        """Mark the begin of a piece."""
         self._since_s = self._clock.monotonic_s()
 
     async def rest(self, kind: str, rows: int) -> None:
-        """A piece of so many rows is done."""
+        """Mark the end of a piece of `rows` rows, and pause."""
         took_s = self._clock.monotonic_s() - self._since_s
         each_s = took_s / max(rows, 1)
         best_s = self._best_s.get(kind, each_s)

@@ -1,10 +1,10 @@
-"""What a database has below itself, and what keeps it from being moved for now: streams, and shards of counters.
+"""Refusal of databases with streams or with shards of counters, which a move does not copy.
 
-A stream is a database of its own, and so is each shard of a counter on lanes; on PostgreSQL the shards of a counter are
-rows. A move brings the rows of one database. What lies beside it would be left behind without a word, so a database
-that has such parts is refused before anything is copied (`apart`), and again in the seal of its move, because one may
-have been made meanwhile; a counter says that it has shards before the first of them is written. Whoever makes a part
-looks at the database behind that (`Database.stream`), and so sees the tombstone of a move that was faster.
+A stream is a database of its own, and so is each shard of a counter on lanes; on PostgreSQL the shards of a counter
+are rows. A move copies the rows of one database, and would silently lose the others. So a database with such parts is
+refused before anything is copied (`apart`), and again in the seal, because one may have been created meanwhile. A
+counter records that it has shards before it writes the first of them. After it has created a part, a client checks
+the database again (`Database.stream`), and so sees the tombstone of a faster move.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ WHERE (starts_with(nspname, $1 || '__') OR nspname ~ ('^' || left($1, 20) || '__
 
 
 class Paged(Protocol):
-    """An end of a move that can be read."""
+    """An end of a move with readable rows."""
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         ...
 
 
@@ -62,7 +62,7 @@ async def _refuse_streams(source: str) -> None:
         raise BadUsage(
             f"{shown(source)} has {len(found):,} streams or shards below it: {', '.join(found[:NAMED_MAX])}"
             f"{', …' if len(found) > NAMED_MAX else ''}.",
-            why="Each of them is a database of its own, and a move brings the rows of one: these would be left behind.",
+            why="Each of them is a database of its own, and a move copies the rows of one: these would be lost.",
             fix=f"Leave it where it is; or end the programs that use it, and {_first(found)}",
         )
 

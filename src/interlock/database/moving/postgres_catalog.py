@@ -1,6 +1,6 @@
-"""What PostgreSQL's catalog is asked for a schema: one query each for tables, columns, constraints and indexes.
+"""Queries of PostgreSQL's catalog for a schema: one each for tables, columns, constraints and indexes.
 
-Every question takes the name of the schema as $1. Expressions come as the server shows them.
+Every query takes the name of the schema as $1. Expressions are in the server's text.
 """
 
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from interlock.sql.postgres.client import said
 from interlock.sql.postgres.link import Link
 
-# Tables, and what is not one: its kind in words, whether it is a part of a larger whole, and what acts on its rows.
+# Tables and other relations: kind, persistence, inheritance, row level security, and rules.
 RELATIONS: Final = """
 SELECT c.relname::text, c.relkind::text, c.relpersistence::text,
        c.relispartition OR EXISTS (SELECT 1 FROM pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent)),
@@ -29,7 +29,7 @@ LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind = 'r'
 ORDER BY c.relname, a.attnum"""
 
-# References of a database that has arrived were taken on trust, and are validated before it moves on.
+# References of a database that has arrived may be unvalidated, and are validated before it moves on.
 CONSTRAINTS: Final = """
 SELECT c.relname::text, k.conname::text, k.contype::text, pg_get_constraintdef(k.oid),
        ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, place)
@@ -47,7 +47,7 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.r
   AND k.contype IN ('c', 'f', 'p', 'u', 'x')
 ORDER BY c.relname, k.conname"""
 
-# Those that no constraint has made.
+# Indexes that do not belong to a constraint.
 INDEXES: Final = """
 SELECT c.relname::text, i.relname::text, x.indisunique, m.amname::text, x.indnatts > x.indnkeyatts,
        x.indexprs IS NOT NULL, pg_get_expr(x.indpred, x.indrelid), x.indisvalid, pg_get_indexdef(x.indexrelid),
@@ -61,7 +61,7 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.r
   AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = x.indexrelid AND k.contype IN ('p', 'u', 'x'))
 ORDER BY c.relname, i.relname"""
 
-# What has no place in a lane at all: triggers, functions, types, and sequences that number no column.
+# Objects that a lane does not support: triggers, functions, types, and sequences without a column.
 OTHERS: Final = """
 SELECT 'the trigger ' || t.tgname || ' of ' || c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
@@ -79,7 +79,7 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.r
   SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
 ORDER BY 1"""
 
-# Sequences that count otherwise than upwards by one, as far as the type goes. Where they begin is part of the position.
+# Sequences that do not count upwards by one to the limit of their type. Their start is part of the position.
 SEQUENCES: Final = """
 SELECT s.sequencename::text FROM pg_sequences s
 WHERE s.schemaname = $1::text
@@ -151,6 +151,6 @@ class IndexRow(NamedTuple):
 
 
 async def asked(link: Link, question: str, schema: str) -> list[list[Any]]:
-    """The answer to one of these questions."""
+    """Return the rows of one of these queries."""
     with said(writing=False):
         return [list(row) for row in await link.driver.fetch(question, schema)]

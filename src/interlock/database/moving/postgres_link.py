@@ -1,6 +1,6 @@
-"""A mover's own connection to PostgreSQL: statements, scripts and transactions, in Interlock's errors.
+"""Mover's connection to PostgreSQL: statements, scripts and transactions, with Interlock's errors.
 
-Not through a pooler in transaction mode: a mover's locks and its last transaction belong to one connection.
+A pooler in transaction mode is refused: a mover's locks and its last transaction belong to one connection.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ SETTINGS: Final = {
     "timezone": "UTC",
     "jit": "off",
     "application_name": "interlock-route",
-    "synchronous_commit": "on",  # A tombstone that a crash takes back would let two places live.
+    "synchronous_commit": "on",  # If a crash could undo a tombstone, the database would live at two places.
     **PLAIN_TEXTS,
 }
 CLOSE_S: Final = 5.0
 PATIENT_S: Final = 30.0
-"""So long a server is waited for that may be restarting, when what it knows decides."""
+"""Seconds to wait for a restarting server whose state decides the move."""
 
 PAUSE_S: Final = 0.1
 KILLED_S: Final = 2.0
-"""So long the connection of a mover that was killed is waited for."""
+"""Seconds to wait until the server ends the connection of a killed mover."""
 
 DROPPED_STATES: Final = (*MISSING_STATES, "42704")
-"""No such table, schema or constraint."""
+"""SQLSTATEs of a missing table, schema or constraint."""
 
 UNVALIDATED: Final = """
 SELECT format('ALTER TABLE %I.%I VALIDATE CONSTRAINT %I', n.nspname, c.relname, k.conname)
@@ -50,12 +50,12 @@ class Linked(Link):
         self._open = False
 
     async def fetch(self, sql: str, *values: object) -> list[Record]:
-        """Run a statement, in the transaction that is open or as one of its own; its rows."""
+        """Run a statement, in the open transaction or in its own; return its rows."""
         with told(writing=False):
             return await self.driver.fetch(sql, *values)
 
     async def take(self, lock: str, schema: str, shown: str) -> None:
-        """Be the only mover. One that was killed a moment ago may still have a connection, which the server ends."""
+        """Become the only mover. Wait briefly, because the server may still have to end a killed mover's connection."""
         tries = Tries(KILLED_S)
         while await tries.next():
             [row] = await self.fetch(lock, schema)
@@ -69,19 +69,19 @@ class Linked(Link):
             _ = await self.driver.execute(sql)
 
     async def commit(self) -> None:
-        """Commit what is open. Raises OutcomeUnknown when nobody can know."""
+        """Commit the open transaction. Raises OutcomeUnknown when the connection is lost."""
         self._open = False
         with told(writing=True):
             _ = await self.driver.execute("COMMIT")
 
     async def rollback(self) -> None:
-        """Undo what is open."""
+        """Roll back the open transaction."""
         self._open = False
         await self.execute("ROLLBACK")
 
     @asynccontextmanager
     async def transaction(self, first: str = "") -> AsyncGenerator[None]:
-        """Everything in the block, or nothing; the block may commit earlier itself."""
+        """Run the block as one transaction; the block may commit earlier itself."""
         await self.execute(f"BEGIN; {first}")
         self._open = True
         try:
@@ -91,7 +91,7 @@ class Linked(Link):
         finally:
             if self._open:
                 self._open = False
-                with contextlib.suppress(Exception):  # The end of the connection is as good.
+                with contextlib.suppress(Exception):  # The end of the connection rolls back, too.
                     _ = await self.driver.execute("ROLLBACK")
 
     async def end(self, timeout_s: float = CLOSE_S) -> None:
@@ -100,7 +100,7 @@ class Linked(Link):
 
 
 class Mine:
-    """How a mover reaches one schema."""
+    """Connections of a mover to one schema."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
@@ -110,14 +110,14 @@ class Mine:
             address = address._replace(schema="public")
         if address.pgbouncer:
             raise BadUsage(
-                f"{address.shown} is behind a pooler, through which no database is moved.",
+                f"{address.shown} is reached through a pooler, through which no database is moved.",
                 why="The seal is a lock of one connection, and a pooler gives every transaction another one.",
                 fix="Name the server itself, without pgbouncer=true.",
             )
         self.address = address
 
     async def connected(self, *, patient: bool = False) -> Linked:
-        """Open a connection; a patient one waits for a server that is being restarted."""
+        """Open a connection. With `patient` it waits for a restarting server."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + PATIENT_S * patient
         while True:
@@ -130,9 +130,9 @@ class Mine:
 
 
 async def validate_references(link: Linked, schema: str) -> None:
-    """Validate the references that a move has taken on trust. The process that let it arrive may not have done so.
+    """Validate the references that a move created unvalidated, if its mover died before it could.
 
-    The database is in use: a table or reference that was dropped since the look at the catalog needs no validation.
+    The database is in use: a table or reference that was dropped meanwhile needs no validation.
     """
     for row in await link.fetch(UNVALIDATED, schema):
         try:

@@ -1,4 +1,4 @@
-"""Where the numbering of a table goes on on PostgreSQL: a sequence, read and set as `numbering` says.
+"""Numbering of a table on PostgreSQL: a sequence, read and set as `numbering` describes.
 
 It is a module of its own because it needs the driver, which is an extra: a lane moves to a lane without it.
 """
@@ -18,7 +18,7 @@ SEQUENCE: Final = "SELECT pg_get_serial_sequence($1, $2)"
 
 
 async def postgres_positions(link: Link, schema: str, shape: Shape) -> dict[str, int]:
-    """The last number of each table that is numbered."""
+    """Return the last number of each numbered table."""
     found: dict[str, int] = {}
     for table in numbered(shape):
         sequence = await _sequence(link, schema, table)
@@ -31,19 +31,19 @@ async def postgres_positions(link: Link, schema: str, shape: Shape) -> dict[str,
 
 
 async def set_postgres_positions(link: Link, schema: str, shape: Shape, positions: Mapping[str, int]) -> None:
-    """Go on behind these. No transaction takes it back, which does no harm."""
+    """Set the last numbers of the tables. A rollback does not undo it, which does no harm."""
     for table in numbered(shape):
         column = table.numbered
         assert column is not None
         sequence = await _sequence(link, schema, table)
         position = positions[table.name]
         with said(writing=False):
-            if not table.ours:  # Its numbers have no index, and were never given by anybody but the database.
+            if not table.ours:  # Numbers of our own tables have no index, and only the database assigns them.
                 [[highest]] = await link.driver.fetch(
                     f"SELECT coalesce(max({quoted(column.name)}), 0) FROM {quoted(schema)}.{quoted(table.name)}"
                 )
                 position = max(position, cast("int", highest))
-            # Nothing was ever given: the next number is the first one.
+            # No number was ever assigned: the next number is the first one.
             _ = await link.driver.fetch(
                 "SELECT setval($1::text::regclass, $2, $3)", sequence, max(position, 1), position > 0
             )

@@ -1,10 +1,10 @@
-"""Rows of a schema of PostgreSQL: read page by page in the order of their key, or by key; copied, put and removed.
+"""Rows of a schema of PostgreSQL: read page by page in the order of their key, or by key; copied, written, removed.
 
-They are given and taken as a lane stores them (`values`); PostgreSQL does most of the converting. What is put replaces
-what is in its way, as in a lane (`lane_rows` says why that is right). It is removed first and inserted then, in a
-transaction of the caller's, because two rows that have exchanged a unique value can be updated in no order.
+They have the form in which a lane stores them (`values`); PostgreSQL does most of the conversion. A write replaces
+colliding rows, as in a lane (`lane_rows` has the reason). They are removed first and inserted then, in the caller's
+transaction, because two rows that have exchanged a unique value cannot be updated in any order.
 
-Every name is written with its schema, so the settings of the connection do not matter.
+Every name is qualified with its schema, so the settings of the connection do not matter.
 """
 
 # ruff: noqa: S608 -- made of quoted names and $n alone.
@@ -30,7 +30,7 @@ _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 
 class Copying(Protocol):
-    """As much of the driver's connection as a copy needs."""
+    """The driver's method for COPY."""
 
     async def copy_to_table(
         self,
@@ -41,7 +41,7 @@ class Copying(Protocol):
         schema_name: str,
         format: str,  # noqa: A002 -- the driver's.
     ) -> str:
-        """COPY … FROM STDIN."""
+        """Run COPY … FROM STDIN."""
         ...
 
 
@@ -51,10 +51,10 @@ class Copying(Protocol):
 async def postgres_rows(
     link: Link, schema: str, table: Table, after: StoredRow | None = None, *, limit: int = ROWS_PER_PAGE
 ) -> Page:
-    """The rows behind `after`, in the order of the key. All pages of a table without one are read in one snapshot."""
+    """Return the rows after `after`, in the order of the key. A table without a key is read in one snapshot."""
     if not table.key:
         return await _blocks(link, schema, table, after)
-    # With the table before it a name is a column of the table, and not what is selected under that name.
+    # With the table as prefix a name is a column of the table, and not an alias of the select list.
     key = ", ".join(f"held.{quoted(name)}" for name in table.key)
     where, values = "", list[object]()
     if after is not None:
@@ -67,7 +67,7 @@ async def postgres_rows(
 
 
 async def postgres_rows_of(link: Link, schema: str, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
-    """The rows that have one of these keys. A key without a row has been removed."""
+    """Return the rows with these keys. A key without a row was deleted."""
     if not keys:
         return []
     text = f"{_select(table)} FROM {_in(schema, table)} WHERE {_among(table.key_columns)}"
@@ -75,7 +75,7 @@ async def postgres_rows_of(link: Link, schema: str, table: Table, keys: Sequence
 
 
 async def refuse_unfit(link: Link, schema: str, shape: Shape) -> None:
-    """Look at every row before any is copied. Raises DialectError with those that a lane could not hold."""
+    """Check every row before the copy. Raises DialectError with values that a lane cannot hold."""
     findings = Findings()
     for table in shape.tables:
         for found in await postgres_unfit(link, schema, table):
@@ -84,7 +84,7 @@ async def refuse_unfit(link: Link, schema: str, shape: Shape) -> None:
 
 
 async def postgres_unfit(link: Link, schema: str, table: Table, *, limit: int = 3) -> list[tuple[str, str]]:
-    """Values of some rows that a lane could not hold: the column and the row's key, and why."""
+    """Return some values that a lane cannot hold: the column and the row's key, and the reason."""
     conditions = {
         column.name: f"coalesce({condition}, false)"
         for column in table.columns
@@ -106,7 +106,7 @@ async def postgres_unfit(link: Link, schema: str, table: Table, *, limit: int = 
 
 
 async def count_in_postgres(link: Link, schema: str, table: Table) -> int:
-    """How many rows there are."""
+    """Return the number of rows."""
     with said(writing=False):
         [[count]] = await link.driver.fetch(f"SELECT count(*) FROM {_in(schema, table)}")
     return cast("int", count)
@@ -121,7 +121,7 @@ _NO_PLACE: Final = (
 def _select(table: Table) -> str:
     listed = [selected(column.type, quoted(column.name)) for column in table.columns]
     conditions = [condition for column in table.columns if (condition := unfit(column.type, quoted(column.name)))]
-    # One look per row instead of one per value.
+    # One check per row instead of one per value.
     listed.append(f"coalesce({' OR '.join(f'coalesce({each}, false)' for each in conditions) or 'false'}, false)")
     return f"SELECT {', '.join(listed)}"
 
@@ -161,7 +161,7 @@ async def _blocks(link: Link, schema: str, table: Table, after: StoredRow | None
 
 
 async def to_postgres(link: Link, schema: str, table: Table, rows: Sequence[StoredRow]) -> None:
-    """Copy rows that are not there yet. Inside a transaction of the caller's, or as one of its own."""
+    """Copy new rows, inside the caller's transaction or in one of its own."""
     if not rows:
         return
     data = _copied(table.columns, rows)
@@ -180,7 +180,7 @@ async def to_postgres(link: Link, schema: str, table: Table, rows: Sequence[Stor
 
 
 async def put_in_postgres(link: Link, schema: str, table: Table, rows: Sequence[StoredRow]) -> None:
-    """Put rows, each in the place of the one with its key. Inside a transaction of the caller's, no key twice."""
+    """Write rows with distinct keys, replacing those with the same key. Inside the caller's transaction."""
     if not rows:
         return
     key = key_of(table)
@@ -201,7 +201,7 @@ async def put_in_postgres(link: Link, schema: str, table: Table, rows: Sequence[
 
 
 async def delete_in_postgres(link: Link, schema: str, table: Table, keys: Sequence[StoredRow]) -> None:
-    """Remove the rows that have one of these keys."""
+    """Remove the rows with these keys."""
     if not keys:
         return
     text = f"DELETE FROM {_in(schema, table)} WHERE {_among(table.key_columns)}"
@@ -210,7 +210,7 @@ async def delete_in_postgres(link: Link, schema: str, table: Table, keys: Sequen
 
 
 async def empty_in_postgres(link: Link, schema: str, table: Table) -> None:
-    """Remove all rows: how a table without a key is copied once more."""
+    """Remove all rows, before a table without a key is copied again."""
     with said(writing=False):
         _ = await link.driver.fetch(f"DELETE FROM {_in(schema, table)}")
 
@@ -220,7 +220,7 @@ def _in(schema: str, table: Table) -> str:
 
 
 def _given(columns: Sequence[Column]) -> str:
-    """A query of rows that are passed as one array of texts per column."""
+    """Return a query of rows that are passed as one array of texts per column."""
     places = range(1, len(columns) + 1)
     listed = [
         f"c{place}::{column.type} AS {quoted(column.name)}" for place, column in zip(places, columns, strict=True)
@@ -250,7 +250,7 @@ def _column_of_texts(kind: Type, values: Sequence[StoredValue]) -> list[str | No
 
 
 def _copied(columns: Sequence[Column], rows: Sequence[StoredRow]) -> bytes:
-    """The rows in the text format of COPY."""
+    """Return the rows in the text format of COPY."""
     written = [_copied_column(column, values) for column, values in zip(columns, zip(*rows, strict=True), strict=True)]
     return ("\n".join(map("\t".join, zip(*written, strict=True))) + "\n").encode()
 
@@ -258,9 +258,9 @@ def _copied(columns: Sequence[Column], rows: Sequence[StoredRow]) -> bytes:
 def _copied_column(column: Column, values: Sequence[StoredValue]) -> list[str]:
     text: TextOf = text_of(column.type)
     if column.type.is_integer or column.type.name in {"numeric", "float8", "bool", "timestamptz", "uuid"}:
-        return ["\\N" if value is None else text(value) for value in values]  # No letter that COPY would read.
+        return ["\\N" if value is None else text(value) for value in values]  # Nothing that COPY would interpret.
     written = [text(value) for value in values if value is not None]
-    # All at once is many times faster than one by one, and no text has a NUL.
+    # One joined text is many times faster than single ones, and no text has a NUL.
     together = "\0".join(written)
     for letter, escaped in _ESCAPES:
         together = together.replace(letter, escaped)

@@ -1,8 +1,8 @@
-"""The shape of a schema of PostgreSQL, in words that a lane takes as well.
+"""Shape of a schema of PostgreSQL, in terms that a lane supports as well.
 
-Every part of it is offered to the dialect while it is read, alone, so that whatever a lane could not take is found
-before anything is copied, and named: a column's type, a default, a check, an index. Expressions are offered as the
-server shows them and then in plainer ways that mean the same (`undressing`).
+Every part is translated by the dialect while it is read, so that everything that a lane does not support is found and
+named before the copy: a column's type, a default, a check, an index. Expressions are tried in the server's text and
+then in simpler equivalent forms (`undressing`).
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ _BYTES: Final = frozenset({"C", "POSIX"})
 
 
 async def shape_of_postgres(link: Link, schema: str) -> Shape:
-    """What the database in that schema is. Raises DialectError with everything that a lane could not take."""
+    """Return the shape of that schema. Raises DialectError with everything that a lane does not support."""
     reading = _Reading()
     relations = [RelationRow(*row) for row in await asked(link, catalog.RELATIONS, schema)]
     for column in [ColumnRow(*row) for row in await asked(link, catalog.COLUMNS, schema)]:
@@ -72,7 +72,7 @@ async def shape_of_postgres(link: Link, schema: str) -> Shape:
 
 
 class _Reading:
-    """What the catalog has said, and what was found in it."""
+    """Reader of the catalog's rows, with the findings."""
 
     def __init__(self) -> None:
         self.findings = Findings()
@@ -82,7 +82,7 @@ class _Reading:
         self.indexes: dict[str, list[IndexRow]] = {}
 
     def table(self, relation: RelationRow) -> list[Table]:
-        """The table of that name; none if it is no part of what moves."""
+        """Return the table of that name in a list; an empty list if it does not move."""
         if relation.name == KEYS:
             return [KEYS_TABLE]
         if relation.name.startswith(OURS):
@@ -104,7 +104,7 @@ class _Reading:
         return [self._constrained(Table(relation.name, columns))]
 
     def offer(self, tables: tuple[Table, ...]) -> None:
-        """Offer each table as a whole to the dialect: its names, its key, its references, its indexes."""
+        """Translate each table as a whole: its names, its key, its references, its indexes."""
         known: dict[str, KnownTable] = {}
         whole = not self.findings.found
         for table in tables:
@@ -151,7 +151,7 @@ class _Reading:
         return Column(row.name, kind, nullable=not row.not_null, default=default)
 
     def _told(self, where: str, shown: str, kinds: dict[str, Type], translated: Callable[[str], str]) -> str:
-        """The first way to write an expression that a lane takes."""
+        """Return the first form of an expression that a lane supports."""
         refused: DialectError | TransactionError | None = None
         for tried in undressed(shown, kinds):
             try:
@@ -205,7 +205,7 @@ class _Reading:
         )
 
     def _takes(self, row: ConstraintRow) -> bool:
-        """Whether a lane has such constraints at all."""
+        """Return whether a lane supports this constraint."""
         where = f"the constraint {row.name} of {row.table}"
         for found, what in (
             (row.kind == "x", "it is an exclusion constraint"),

@@ -1,10 +1,9 @@
-"""PostgreSQL as the place that a database leaves.
+"""PostgreSQL as the source of a move.
 
-Triggers note the key of every row that is written into a table of our own, which is logged as the rows are: what
-survives a crash was noted, too. Notes are numbered when they are made and not when they are committed, so they are
-forgotten one by one and never up to a number. The seal is an exclusive lock on every table, taken after the one on the
-gate, where whoever wants several tables waits before having any (`sql.postgres.leaving`). All of it vanishes with the
-connection.
+Triggers note the key of every written row in a table of our own, which is logged like the rows: a write that survives
+a crash was noted, too. Notes are numbered at their creation and not at their commit, so they are deleted one by one
+and never up to a number. The seal is an exclusive lock on every table, acquired after that on the gate, where a
+transaction on several tables waits before it locks any (`sql.postgres.leaving`). The locks end with the connection.
 """
 
 # ruff: noqa: S608 -- every name in these texts is our own, or quoted.
@@ -41,16 +40,16 @@ from interlock.sql.postgres.leaving import (
 from interlock.sql.postgres.turns import GATE
 
 LOCK_MS: Final = 300
-"""A lock is waited for so long, then those behind it go first. The server takes a second to look for deadlocks."""
+"""Timeout of a lock, after which waiting clients go first. The server looks for deadlocks after a second."""
 
 CATALOGS_MS: Final = 10_000
-"""With every table locked only a vacuum of the catalogs is waited for: the server ends an automatic one in a second."""
+"""Timeout with all tables locked: only a vacuum of the catalogs can block, and the server ends an automatic one."""
 
 ALONE: Final = "SELECT pg_try_advisory_lock(hashtextextended('interlock mover ' || $1, 0))"
-"""One mover at a time, for as long as its connection lives."""
+"""Allows one mover at a time, for as long as its connection lives."""
 
 LEAVING: Final = "SELECT pg_advisory_xact_lock(hashtextextended('interlock leaving ' || $1, 0))"
-"""Held by the transaction that writes a tombstone, so that nobody else looks for it before that one has ended."""
+"""Held by the transaction that writes a tombstone, so that a check for it waits for that transaction's end."""
 
 FINGERPRINT: Final = """
 SELECT md5(string_agg(line, E'\n' ORDER BY line)) FROM (
@@ -68,7 +67,7 @@ SELECT md5(string_agg(line, E'\n' ORDER BY line)) FROM (
   FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
   WHERE c.relnamespace = to_regnamespace($1) AND NOT t.tgisinternal
 ) AS lines"""
-"""Everything that a copy depends on, triggers and all, by numbers that no table or trigger gets a second time."""
+"""Everything that a copy depends on, triggers included, by OIDs that are not reused."""
 
 UNWATCHED: Final = """
 SELECT c.relname FROM pg_class c WHERE c.relnamespace = to_regnamespace($1) AND c.relname = ANY ($2::text[])
@@ -81,27 +80,27 @@ SELECT p.proname FROM pg_proc p WHERE p.pronamespace = to_regnamespace($1) AND p
 
 
 class _Reading:
-    """Reads on one connection, in whatever transaction is open there."""
+    """Reads on one connection, in its open transaction."""
 
     def __init__(self, link: Linked, schema: str) -> None:
         self._link = link
         self._schema = schema
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         return await postgres_rows(self._link, self._schema, table, after, limit=limit)
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return await count_in_postgres(self._link, self._schema, table)
 
     async def fingerprint(self) -> str:
-        """What the schema is, with the triggers that watch it."""
+        """Return a digest of the schema and its triggers."""
         [row] = await self._link.fetch(FINGERPRINT, self._schema, [TOUCHED, GATE])
         return str(row[0])
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
-        """The oldest of what was noted, and the rows, as they are in the transaction that is open."""
+        """Return the oldest notes and their rows, in the open transaction."""
         notes = await self._link.fetch(
             f'SELECT "table", key, array_agg(number) FROM {quoted(self._schema)}.{TOUCHED} '
             f"GROUP BY 1, 2 ORDER BY min(number) LIMIT {int(limit)}"
@@ -156,18 +155,18 @@ class PostgresSource(_Reading):
         await self._link.end()
 
     async def take(self) -> None:
-        """A lock of this connection, by which notes are forgotten, too: whoever lost it cannot do that any more."""
+        """Acquire the movers' lock on the connection that deletes notes: a mover that lost it cannot delete them."""
         await self._link.take(ALONE, self._schema, self.shown)
         if (await self._marks()).arrived:
             await validate_references(self._link, self._schema)
 
     async def moved(self) -> tuple[str, int] | None:
-        """Its tombstone."""
+        """Return its tombstone; None without one."""
         marks = await self._marks()
         return (marks.url, marks.epoch) if marks.url else None
 
     async def last_epoch(self) -> int:
-        """Of the last move."""
+        """Return the epoch of the last move."""
         marks = await self._marks()
         return max(marks.epoch, marks.arrived)
 
@@ -175,18 +174,18 @@ class PostgresSource(_Reading):
         return await marks_of(self._link.read, self._schema)
 
     async def shape(self) -> Shape:
-        """What is to be moved."""
+        """Return the shape of the database."""
         shape = await shape_of_postgres(self._link, self._schema)
         await refuse_unfit(self._link, self._schema, shape)
         self._order = [GATE, KEYS, *reversed(_names(shape))]
         return shape
 
     def _turn_of(self, table: str) -> tuple[int, str]:
-        """In the order in which writers lock them: the gate, keys, and what refers to others before those."""
+        """Sort key for the order in which writers lock: the gate, keys, and referring tables before referred ones."""
         return (self._order.index(table) if table in self._order else len(self._order), table)
 
     async def bytes_of(self, shape: Shape) -> Mapping[str, int]:
-        """What the tables weigh on the server, without their indexes."""
+        """Return the bytes of the tables on the server, without their indexes."""
         sql = "SELECT pg_table_size(to_regclass($1))"
         return {
             table.name: cast("int", (await self._link.fetch(sql, self._in(table.name)))[0][0] or 0)
@@ -197,7 +196,7 @@ class PostgresSource(_Reading):
         return f"{quoted(self._schema)}.{quoted(name)}"
 
     async def watch(self, shape: Shape) -> None:
-        """Make the triggers. Writers wait for it as they wait for each other, and never for long."""
+        """Create the triggers. Writers wait only briefly for it."""
         names = [table.name for table in shape.tables]
         if names and not await self._link.fetch(UNWATCHED, self._schema, names, TOUCH):
             return
@@ -223,7 +222,7 @@ class PostgresSource(_Reading):
                     await self._link.execute(sql)
 
     async def _lock(self, tables: Sequence[str], mode: str) -> None:
-        """In the order in which writers lock them; whoever takes a share of the gate waits there, and has none yet."""
+        """Lock the tables in the order of the writers, after the gate, where other transactions wait without locks."""
         await self._link.execute(
             f"DO $$ BEGIN LOCK TABLE {self._in(GATE)} IN ACCESS EXCLUSIVE MODE; "
             "EXCEPTION WHEN undefined_table THEN NULL; END $$"
@@ -233,12 +232,12 @@ class PostgresSource(_Reading):
             await self._link.execute(f"LOCK TABLE {listed} IN {mode} MODE")
 
     async def noted(self, table: Table) -> set[StoredRow]:
-        """The keys of one table that are noted."""
+        """Return the noted keys of one table."""
         sql = f'SELECT DISTINCT key FROM {quoted(self._schema)}.{TOUCHED} WHERE "table" = $1 AND key IS NOT NULL'
         return {key_noted(table, cast("list[str]", row[0])) for row in await self._link.fetch(sql, table.name)}
 
     async def pending(self, shape: Shape, limit: int) -> Pending:
-        """As of one instant."""
+        """Return the oldest notes and their rows at one instant."""
         async with self._link.transaction("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"):
             return await super().pending(shape, limit)
 
@@ -281,7 +280,9 @@ class PostgresSource(_Reading):
                         await link.execute(f"SET LOCAL lock_timeout = {CATALOGS_MS}")
                     except Blocked:
                         continue
-                    _ = await self._link.fetch("SELECT 1")  # Who has lost it was not alone (`take`).
+                    _ = await self._link.fetch(
+                        "SELECT 1"
+                    )  # A mover that has lost it may not have been the only one (`take`).
                     yield _Sealed(link, self._mine, tables, since_s)
                     return
             raise no_lock(self.shown)
@@ -290,7 +291,7 @@ class PostgresSource(_Reading):
 
 
 class _Sealed(_Reading):
-    """Every table is locked."""
+    """A source with all tables locked."""
 
     def __init__(self, link: Linked, mine: Mine, tables: Sequence[str], since_s: float) -> None:
         super().__init__(link, mine.address.schema)
@@ -299,11 +300,11 @@ class _Sealed(_Reading):
         self._tables = tables
 
     async def positions(self, shape: Shape) -> Mapping[str, int]:
-        """Where the numbering goes on."""
+        """Return the last number of each numbered table."""
         return await postgres_positions(self._link, self._schema, shape)
 
     async def leave(self, url: str, epoch: int) -> None:
-        """Put the tables aside, write the tombstone, commit; when nobody answers, look whether it is there."""
+        """Move the tables away, write the tombstone and commit. Without an answer, look for the tombstone."""
         for sql in await _unwatching(self._link, self._schema):
             await self._link.execute(sql)
         tables = [name for name in self._tables if name not in {TOUCHED, MOVED}]
@@ -325,7 +326,7 @@ class _Sealed(_Reading):
                 ) from error
 
     async def _refuse_late(self, tables: Sequence[str], epoch: int) -> None:
-        """Whoever reaches the old tables by another way than their names, such as a function, cannot write there."""
+        """Refuse writes to the old tables by functions and other code that does not use their names."""
         there = quoted(aside(self._schema, epoch))
         await self._link.execute(
             f"CREATE FUNCTION {there}.interlock_refuse() RETURNS trigger LANGUAGE plpgsql AS "
@@ -341,7 +342,7 @@ class _Sealed(_Reading):
         link = await self._mine.connected(patient=True)
         try:
             async with link.transaction():
-                _ = await link.fetch(LEAVING, self._schema)  # The other transaction has ended, one way or the other.
+                _ = await link.fetch(LEAVING, self._schema)  # The other transaction has committed or rolled back.
             marks = await marks_of(link.read, self._schema)
         finally:
             await link.end()
@@ -349,7 +350,7 @@ class _Sealed(_Reading):
 
 
 def trigger_script(table: Table, schema: str, name: str) -> list[str]:
-    """What makes the triggers of one table. The function writes as its owner: a writer need not know of the notes."""
+    """Return the statements that create the triggers of one table. Their function runs with its owner's rights."""
     notes, here, into = f"{quoted(schema)}.{TOUCHED}", quoted(schema), f"{quoted(schema)}.{quoted(table.name)}"
     text = "'" + table.name.replace("'", "''") + "'"
     old, new = (noted(table, row) if table.key else "'{}'::text[]" for row in ("OLD", "NEW"))

@@ -1,9 +1,9 @@
-"""PostgreSQL as the place where a database arrives.
+"""PostgreSQL as the target of a move.
 
-The draft is in a schema of its own, beside the one that it is for, and `interlock_arriving` in that one says so and
-remembers how far the copy is: the same transaction writes rows and position, so its commit need not be waited for. That
-of rows which were noted is: once they are there, the source forgets the notes. To arrive is to rename: every table
-changes its schema at once.
+The draft is in a schema of its own, beside the target schema, whose table `interlock_arriving` marks it and stores the
+position of the copy. The same transaction writes rows and position, so its commit is asynchronous. The commit of noted
+rows is synchronous, because the source then deletes the notes. The arrival is a rename: all tables change their schema
+in one transaction.
 """
 
 # ruff: noqa: S608 -- every name in these texts is our own, or quoted.
@@ -48,7 +48,7 @@ from interlock.sql.postgres.leaving import (
 from interlock.sql.postgres.turns import GATE
 
 ALONE: Final = "SELECT pg_try_advisory_lock(hashtextextended('interlock route ' || $1, 0))"
-"""One mover at a time, for as long as its connection lives."""
+"""Allows one mover at a time, for as long as its connection lives."""
 
 TEMPORARY: Final = "pg_temp"
 UNHURRIED: Final = "SET LOCAL synchronous_commit = off"
@@ -67,7 +67,7 @@ class PostgresTarget:
 
     @classmethod
     async def opened(cls, url: str, *, clock: Clock, only_look: bool) -> "PostgresTarget":
-        """Connect; unless it is only looked at, as the only mover here."""
+        """Connect; without `only_look` as the only mover here."""
         mine = Mine(url, clock)
         target = cls(mine, await mine.connected())
         try:
@@ -87,7 +87,7 @@ class PostgresTarget:
         await self._link.end()
 
     async def last_epoch(self) -> int:
-        """Of the last move."""
+        """Return the epoch of the last move."""
         marks = await self._marks()
         return max(marks.epoch, marks.arrived)
 
@@ -95,11 +95,11 @@ class PostgresTarget:
         return await marks_of(self._link.read, self._schema)
 
     async def _take(self) -> None:
-        """Be the only mover here."""
+        """Become the only mover here."""
         await self._link.take(ALONE, self._schema, self.shown)
 
     async def draft(self) -> Draft | None:
-        """The draft that is there."""
+        """Return the draft that exists here; None without one."""
         marks = await self._marks()
         if not marks.arriving:
             return None
@@ -108,7 +108,7 @@ class PostgresTarget:
             [row] = await self._link.fetch(f"SELECT state FROM {self._mark()}")
         except InterlockError as error:
             if is_missing(error):
-                return None  # It has arrived since the look.
+                return None  # It has arrived meanwhile.
             raise
         return msgspec.msgpack.decode(cast("bytes", row[0]), type=Draft)
 
@@ -116,7 +116,7 @@ class PostgresTarget:
         return f"{quoted(self._schema)}.{ARRIVING}"
 
     async def refuse_taken(self) -> None:
-        """Raise BadUsage when tables are there, or keys that somebody has used."""
+        """Raise BadUsage when the schema has tables or used keys."""
         names = {str(row[0]) for row in await self._link.fetch(TABLES_OF, self._schema)}
         taken = sorted(names - {*OWN, MOVED, ARRIVING, ARRIVED})
         for name in sorted(names & {OWN[0]}):
@@ -126,12 +126,12 @@ class PostgresTarget:
             raise BadUsage(
                 f"there is something at {self.shown} already: {', '.join(taken[:5])}.",
                 why="A move brings a whole database, and mixes it with nothing.",
-                fix="Name a schema that nobody has used: …?schema=stock.",
+                fix="Name an unused schema: …?schema=stock.",
             )
 
     async def begin(self, draft: Draft, shape: Shape) -> None:
-        """Make the schema of the draft, its tables, and the mark."""
-        before = quoted(self._place)  # Of a draft under another epoch, which was overtaken.
+        """Create the schema of the draft, its tables, and the mark."""
+        before = quoted(self._place)  # The schema of a draft with an older epoch.
         self._epoch = draft.epoch
         here, there = quoted(self._schema), quoted(self._place)
         async with self._link.transaction():
@@ -148,16 +148,16 @@ class PostgresTarget:
             _ = await self._link.fetch(mark, draft.epoch, draft.source, msgspec.msgpack.encode(draft))
 
     async def _close_gate(self) -> None:
-        """Whoever has the empty place open from before finds no gate any more, so no table is made there."""
+        """Remove the gate, so that a client that had opened the empty place before cannot create tables there."""
         gate = f"{quoted(self._schema)}.{GATE}"
         [row] = await self._link.fetch("SELECT to_regclass($1) IS NOT NULL", gate)
         if row[0]:
             await self._link.execute(f"LOCK TABLE {gate} IN ACCESS EXCLUSIVE MODE")
-            await self.refuse_taken()  # A table may have been made since the first look.
+            await self.refuse_taken()  # A table may have been created since the first check.
             await self._link.execute(f"DROP TABLE {gate}")
 
     async def resume(self, shape: Shape) -> None:
-        """What is committed is there; references of a mover that died at the very end go until they come again."""
+        """Continue with the committed rows. Drop the references of a mover that died at the end; they are remade."""
         async with self._link.transaction():
             for table in shape.tables:
                 for reference in table.references:
@@ -170,14 +170,14 @@ class PostgresTarget:
         _ = await self._link.fetch(f"UPDATE {self._mark()} SET state = $1", msgspec.msgpack.encode(draft))
 
     async def copy(self, table: Table, rows: Sequence[StoredRow], draft: Draft) -> None:
-        """Rows and position in one transaction."""
+        """Write rows and position in one transaction."""
         async with self._link.transaction(UNHURRIED):
             await to_postgres(self._link, self._place, table, rows)
             await self._remember(draft)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[None]:
-        """Its commit is waited for, and all before it with it: the source forgets what was brought over."""
+        """Run a transaction with a synchronous commit, which makes earlier ones durable before notes are deleted."""
         if self._open:
             yield
             return
@@ -185,7 +185,7 @@ class PostgresTarget:
             yield
 
     async def put(self, shape: Shape, pending: Pending) -> None:
-        """All keys are removed first, so that no row is in another's way."""
+        """Write pending rows. All their keys are removed first, so that unique values cannot collide."""
         async with self._transaction():
             for name, keys in pending.keys.items():
                 await delete_in_postgres(self._link, self._place, shape.table(name), keys)
@@ -193,26 +193,26 @@ class PostgresTarget:
                 await put_in_postgres(self._link, self._place, shape.table(name), rows)
 
     async def replace(self, table: Table, rows: Sequence[StoredRow], *, first: bool) -> None:
-        """Put these rows in the place of all, or add them."""
+        """Replace all rows with these if `first`, else add them."""
         async with self._transaction():
             if first:
                 await empty_in_postgres(self._link, self._place, table)
             await to_postgres(self._link, self._place, table, rows)
 
     async def rows_of(self, table: Table, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows that have one of these keys."""
+        """Return the rows with these keys."""
         return await postgres_rows_of(self._link, self._place, table, keys)
 
     async def page(self, table: Table, after: StoredRow | None, limit: int) -> Page:
-        """Rows in the order of the key."""
+        """Return a page of rows in the order of the key."""
         return await postgres_rows(self._link, self._place, table, after, limit=limit)
 
     async def count(self, table: Table) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return await count_in_postgres(self._link, self._place, table)
 
     async def index(self, shape: Shape, draft: Draft) -> None:
-        """Unique constraints and indexes, and statistics for whoever comes first."""
+        """Create unique constraints and indexes, and collect statistics."""
         async with self._link.transaction():
             for table in shape.tables:
                 for sql in table.after(self._place):
@@ -223,7 +223,7 @@ class PostgresTarget:
 
     @asynccontextmanager
     async def last(self) -> AsyncGenerator[None]:
-        """A commit that is waited for, and with it all before it."""
+        """Open a synchronously committed transaction, which makes all earlier ones durable."""
         async with self._link.transaction(DURABLE):
             self._open = True
             try:
@@ -232,7 +232,7 @@ class PostgresTarget:
                 self._open = False
 
     async def complete(self, shape: Shape, positions: Mapping[str, int], draft: Draft) -> None:
-        """References, numbering, and what was verified."""
+        """Create references, set the numbering, and record the verified checksum."""
         for table in shape.tables:
             for sql in table.last(self._place):
                 await self._link.execute(sql)
@@ -240,18 +240,18 @@ class PostgresTarget:
         await self._remember(draft)
 
     async def arrive(self, epoch: int) -> None:
-        """All tables change their schema at once."""
+        """Move all tables into the target schema in one transaction."""
         async with self._link.transaction():
             if not await arrive(self._link, self._schema, epoch):
                 await self._link.rollback()
 
     async def finish(self) -> None:
-        """Look at the references that were taken on trust; writers do not wait for it."""
+        """Validate the references; writers do not wait for it."""
         await validate_references(self._link, self._schema)
 
     @asynccontextmanager
     async def sample(self, table: Table) -> "AsyncGenerator[_Sample]":
-        """A temporary table, which nobody else sees and which is gone at the end of the block."""
+        """Create a temporary table, which is dropped at the end of the block."""
         async with self._link.transaction(UNHURRIED):
             await self._link.execute(table.first(TEMPORARY))
             yield _Sample(self._link, table)
@@ -279,5 +279,5 @@ class _Sample:
         await to_postgres(self._link, TEMPORARY, self._table, rows)
 
     async def read(self, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows with these keys."""
+        """Return the rows with these keys."""
         return await postgres_rows_of(self._link, TEMPORARY, self._table, keys)

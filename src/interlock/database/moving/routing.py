@@ -1,7 +1,7 @@
-"""From the name of a database to its move: the catalog and the tombstones say where it lives, and are told of the move.
+"""Move of a database by its name: lookup in the catalog and the tombstones, and update of the catalog.
 
-A name without an address is looked up at the home. Either way the tombstones decide: who names a place that was left
-means the place where everything lives now. Whoever asks again for a move that is over is told so, whoever ended it.
+A name without an address is looked up at the home. In either case the tombstones decide: the address of a place that
+was left stands for the current place. A repeated call for a completed move reports that it is completed.
 """
 
 import shlex
@@ -18,27 +18,27 @@ from interlock.lanes.objects.addresses import is_bucket
 from interlock.seams import Clock
 
 HOPS_MAX: Final = 32
-"""So many places are looked at; a chain that is longer leads nowhere."""
+"""Maximum length of a chain of tombstones."""
 
 
 class Route(NamedTuple):
-    """A database on its way."""
+    """Source and target of a move."""
 
     name: str
     source: str
     target: str
     home: str | None
     epoch: int = 0
-    """Of the last move that the catalog knows of, or the place itself where it is there already."""
+    """Epoch of the last move in the catalog, or of the target if the database is there already."""
 
     @property
     def is_there(self) -> bool:
-        """Whether an earlier move has brought it to the target: nothing is left to do."""
+        """Whether the database is at the target already."""
         return self.epoch > 0 and is_same(self.source, self.target)
 
     @property
     def undo(self) -> str:
-        """The command that moves it back; from a bucket none does, and this says what can be done instead.
+        """Return the command that moves it back, or for a bucket the alternative.
 
         Empty when nothing is moved.
         """
@@ -57,9 +57,9 @@ class Route(NamedTuple):
 async def find_route(
     name: str, target: str, *, home: str | None, clock: Clock, source: str = "", finish: bool = False
 ) -> Route:
-    """Where the database lives now. `source` is where it is known to live, if that is known.
+    """Find the current place of the database. `source` is its known address, if any.
 
-    With `finish` an earlier move whose mover died behind its last step is brought to its end; otherwise it is refused.
+    With `finish` an earlier move whose mover died after the tombstone is completed; otherwise it is refused.
     """
     if "://" not in target:
         raise BadUsage(
@@ -72,7 +72,7 @@ async def find_route(
         source, home = name, None
     elif home is None:
         raise BadUsage(
-            f"{name!r} is the name of a database, and nobody knows at which home.",
+            f"{name!r} is the name of a database, and its home is missing.",
             why="Where a name lives is written down in the catalog of a home.",
             fix="Add --home lanes:///var/shop, or name the database by its address.",
         )
@@ -95,9 +95,9 @@ async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str
             return here
         there = with_secrets(target if is_same(left[0], target) else left[0], *reversed(seen))
         marks = await marks_at(there)
-        if marks.state != "left" or marks.epoch < left[1]:  # It has not been left since: this is the end of the chain.
+        if marks.state != "left" or marks.epoch < left[1]:  # It was not left since: the chain ends here.
             if is_same(there, target):
-                return here  # About to arrive where it is to go, or there: that move is finished.
+                return here  # It is arriving or has arrived at the target: `finish` completes that move.
             if marks.state in {"left", "arriving"}:
                 await _let_arrive(here, there, left[1], clock, finish=finish)
             return there
@@ -109,12 +109,12 @@ async def _lives_at(url: str, target: str, clock: Clock, *, finish: bool) -> str
 
 
 async def _let_arrive(here: str, there: str, epoch: int, clock: Clock, *, finish: bool) -> None:
-    """A mover has died behind the tombstone. Until it has arrived nothing may leave from there: it would be a draft."""
+    """Complete a move whose mover died after the tombstone. A draft cannot be moved on before its arrival."""
     if not finish:
         words = ("interlock", "route", without_secrets(here), "--to", without_secrets(there))
         raise UnavailableError(
             f"move {epoch} has left {shown_url(here)} and has not arrived at {shown_url(there)} yet.",
-            why="Its mover has ended behind the last step. Everything is there, as a draft, which cannot be moved on.",
+            why="Its mover has ended after the tombstone. The target is a complete draft, which cannot be moved on.",
             fix=f"Open the database once, or finish that move: {shlex.join(words)}",
         )
     _ = await move_database(here, there, name=shown_url(here), epoch=epoch, clock=clock)
@@ -129,7 +129,7 @@ async def _stone_at(url: str, clock: Clock) -> tuple[str, int] | None:
 
 
 async def _left(target: str) -> tuple[str, int] | None:
-    """Where it went from the target, which it may have been at before. Nothing has to be there."""
+    """Return where the database went from the target, if it was there before. The target may not exist."""
     marks = await marks_at(target)
     return (marks.other, marks.epoch) if marks.state == "left" else None
 
@@ -143,12 +143,12 @@ async def _last_epoch(url: str, clock: Clock) -> int:
 
 
 async def plan_route(route: Route, *, clock: Clock) -> Plan:
-    """What the move would be. Changes nothing."""
+    """Return the plan of the move. Changes nothing."""
     return await plan_database(route.source, route.target, name=route.name, epoch=route.epoch + 1, clock=clock)
 
 
 async def move_along(route: Route, *, clock: Clock, watch: Watch = unwatched, at: At = nowhere) -> Moved:
-    """Move it, and tell the catalog. The same again goes on where it ended, and does nothing when it is over."""
+    """Move the database, and update the catalog. A repeated call continues, and does nothing for a completed move."""
     if route.is_there:
         return _over(route)
     moved = await move_database(
@@ -163,7 +163,7 @@ async def move_along(route: Route, *, clock: Clock, watch: Watch = unwatched, at
 
 
 async def abandon_route(route: Route, *, clock: Clock) -> bool:
-    """End a move that was begun. False when there was none."""
+    """Abandon an interrupted move. Return False when there was none."""
     return await abandon_database(route.source, route.target, clock=clock)
 
 

@@ -1,6 +1,6 @@
-"""A lane in a temporary folder, to try how fast rows of a table are written and read.
+"""Lane in a temporary folder, to measure how fast rows of a table are written and read.
 
-Nothing of it remains, which is why a bucket is tried here, too: there, whatever is stored stays in its log.
+It also stands in for a bucket, because objects of a sample would stay in the bucket's log.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -42,13 +42,13 @@ class LaneSample:
         self._connection.execute("COMMIT")
 
     async def read(self, keys: Sequence[StoredRow]) -> list[StoredRow]:
-        """The rows with these keys."""
+        """Return the rows with these keys."""
         return await self._alone.run(lambda: lane_rows_of(self._connection, self._table, keys))
 
 
 @asynccontextmanager
 async def lane_sample(alone: Alone, table: Table, clock: Clock) -> AsyncGenerator[LaneSample]:
-    """A lane with such a table, which is gone at the end of the block."""
+    """Create a lane with such a table, which is removed at the end of the block."""
     translators = Translators()
     with tempfile.TemporaryDirectory(prefix="interlock-route-") as folder:
         connection = await alone.run(lambda: _sampled(Path(folder) / "sample.lane", table, translators, clock))

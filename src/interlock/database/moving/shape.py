@@ -1,12 +1,12 @@
-"""What a database is, in words that both engines take: tables, columns, constraints, indexes.
+"""Shape of a database in terms of both engines: tables, columns, constraints, indexes.
 
 A shape is read from either engine (`lane_shape`, `postgres_shape`) and written for either. Expressions (defaults,
-checks, conditions of indexes) are PostgreSQL's text and known to be understood by both, or there is no shape.
+checks, conditions of indexes) are PostgreSQL's text, and both engines support them; otherwise there is no shape.
 
-The engines differ in what can come after the rows. A lane takes all but indexes with CREATE TABLE, and nothing else
-later. On PostgreSQL keys other than the primary one are built faster over rows that are there, and references may point
-to rows that have not arrived yet, so those come `last`: unvalidated, while nobody else writes, because the rows that
-were verified are rows that the source had accepted. `validated` looks at them once more, at leisure.
+The engines differ in what can follow the rows. A lane needs everything but indexes in CREATE TABLE. On PostgreSQL
+unique constraints are built faster after the rows. References may point to rows that are not copied yet, so they come
+`last`: unvalidated, while writers are blocked, because the source had accepted the verified rows. `validated` checks
+them later.
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from interlock.sql.datatypes import BYTEA, INT8, TEXT, TIMESTAMPTZ, Type
 from interlock.sql.syntax import quoted, quoted_list
 
 KEYS: Final = TABLE
-"""The table of idempotency keys, which both engines make by themselves, each in its own words."""
+"""The table of idempotency keys, which each engine creates by itself."""
 
 Numbered = Literal["serial", "always", "by default"]
-"""How a column that the database numbers was declared: serial, or GENERATED … AS IDENTITY."""
+"""Declaration of a numbered column: serial, or GENERATED … AS IDENTITY."""
 
 Action = Literal["NO ACTION", "RESTRICT", "CASCADE", "SET NULL"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `default` is an expression; `in_lane` is its name there where that is another one."""
+    """One column. `default` is an expression; `in_lane` is its name in a lane if that differs."""
 
     name: str
     type: Type
@@ -39,13 +39,13 @@ class Column:
 
     @property
     def stored(self) -> str:
-        """Its name in a lane."""
+        """Return its name in a lane."""
         return self.in_lane or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition that every row fulfils, or for which it is NULL."""
+    """A condition that is true or NULL for every row."""
 
     name: str
     condition: str
@@ -83,13 +83,13 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. Without a `key` its rows can be told apart by nothing but all of their values."""
+    """One table. Without a `key` its rows are distinguished only by all their values."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     key_name: str = ""
-    """The name of the primary key where that is not PostgreSQL's own choice."""
+    """The name of the primary key if it is not PostgreSQL's default."""
     checks: tuple[Check, ...] = ()
     uniques: tuple[Unique, ...] = ()
     references: tuple[Reference, ...] = ()
@@ -97,52 +97,52 @@ class Table:
 
     @property
     def ours(self) -> bool:
-        """Whether Interlock makes and uses it: users never see it, and would miss it all the same."""
+        """Whether it is a table of Interlock itself, which users do not see and a move must copy."""
         return self.name == KEYS
 
     @property
     def numbered(self) -> Column | None:
-        """The column that the database numbers, if there is one. There is never more than one."""
+        """Return the numbered column, if there is one. There is never more than one."""
         return next((column for column in self.columns if column.numbered is not None), None)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
-        """The columns of the key, in its order."""
+        """Return the columns of the key, in its order."""
         known = {column.name: column for column in self.columns}
         return tuple(known[name] for name in self.key)
 
     @property
     def create(self) -> str:
-        """CREATE TABLE with all its constraints, in PostgreSQL's dialect, as a lane takes it and PostgreSQL too."""
+        """Return CREATE TABLE with all constraints, in PostgreSQL's dialect, for either engine."""
         parts = [*_columns(self), *map(_unique, self.uniques), *map(_reference, self.references)]
         return f"CREATE TABLE {quoted(self.name)} ({', '.join(parts)})"
 
     @property
     def indexing(self) -> tuple[str, ...]:
-        """CREATE INDEX for each index, in PostgreSQL's dialect."""
+        """Return CREATE INDEX for each index, in PostgreSQL's dialect."""
         return tuple(_index(index, quoted(self.name)) for index in self.indexes)
 
     def first(self, schema: str) -> str:
-        """Before the rows, on PostgreSQL: the table with its columns, primary key and checks."""
+        """Return the statement before the rows, on PostgreSQL: the table with its columns, primary key and checks."""
         if self.ours:
             return _keys_in(schema)
         return f"CREATE TABLE {_in(schema, self.name)} ({', '.join(_columns(self))})"
 
     def after(self, schema: str) -> tuple[str, ...]:
-        """After the rows, on PostgreSQL, while the source still serves: unique constraints and indexes."""
+        """Return the statements after the rows, on PostgreSQL: unique constraints and indexes; the source serves."""
         table = _in(schema, self.name)
         uniques = [f"ALTER TABLE {table} ADD {_unique(unique)}" for unique in self.uniques]
         return (*uniques, *(_index(index, table) for index in self.indexes))
 
     def last(self, schema: str) -> tuple[str, ...]:
-        """At the very end, on PostgreSQL: references, without a look at the rows."""
+        """Return the statements of the seal, on PostgreSQL: unvalidated references."""
         table = _in(schema, self.name)
         return tuple(
             f"ALTER TABLE {table} ADD {_reference(reference, schema)} NOT VALID" for reference in self.references
         )
 
     def validated(self, schema: str) -> tuple[str, ...]:
-        """Once nobody waits any more, on PostgreSQL: the look at the rows that `last` left out."""
+        """Return the statements after the move, on PostgreSQL: the validation of the references."""
         table = _in(schema, self.name)
         return tuple(
             f"ALTER TABLE {table} VALIDATE CONSTRAINT {quoted(reference.name)}" for reference in self.references
@@ -155,10 +155,10 @@ class Shape:
 
     tables: tuple[Table, ...]
     notes: tuple[str, ...] = ()
-    """What a person should know before a move: what will be different at the other place, though nothing is lost."""
+    """Remarks for people: harmless differences at the other place."""
 
     def table(self, name: str) -> Table:
-        """The table of that name, which must be there."""
+        """Return the table of that name, which must exist."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -187,7 +187,7 @@ _SERIAL: Final = {"int2": "smallserial", "int4": "serial", "int8": "bigserial"}
 
 
 def _columns(table: Table) -> list[str]:
-    """The columns, the primary key and the checks."""
+    """Return the definitions of the columns, the primary key and the checks."""
     parts = [_column(column, table) for column in table.columns]
     if table.key and (table.numbered is None or table.key_name):
         name = f"CONSTRAINT {quoted(table.key_name)} " if table.key_name else ""

@@ -1,9 +1,9 @@
-"""The stages of a move, in their order: watch, copy, catch up, seal, verify, leave, arrive (decision 0018).
+"""Stages of a move, in their order: watch, copy, catch up, seal, verify, leave, arrive (decision 0018).
 
 Both places are compared while the source still serves: page by page each row of the source is looked up at the target,
-and what differs must be noted as written since. From then on the digest of the target is kept up to date with every
-row that is brought over, and what is written is read back. So the seal has little left to compare: the last rows, and
-how many there are at either place. A small database is compared as a whole once more.
+and a difference must have a note. From then on the digest of the target is updated with every copied row, and every
+write is read back. So the seal compares only the last rows and the row counts. A small database is compared as a whole
+once more.
 """
 
 from dataclasses import dataclass, field
@@ -23,27 +23,27 @@ from interlock.errors import CorruptionError, UnavailableError
 from interlock.seams import Clock
 
 KEYS_MAX: Final = 100_000
-"""So many keys are brought over at a time."""
+"""Maximum number of keys per round."""
 
 SEAL_KEYS_MAX: Final = 2_000
-"""With no more than so many keys to bring over the source is sealed."""
+"""Maximum number of pending keys at which the source is sealed."""
 
 SEAL_KEYS_MOST: Final = 4 * SEAL_KEYS_MAX
-"""With more than this the seal is given up, and tried again after another round."""
+"""Number of pending keys above which the seal is given up, and retried after another round."""
 
 ROUNDS_MAX: Final = 200
 SEALS_MAX: Final = 10
 SEAL_WAIT_S: Final = 30.0
 WHOLE_ROWS_MAX: Final = 20_000
-"""A table without a key is copied as a whole in the seal when something was written; none is larger than this."""
+"""Maximum rows of a table without a key, which is copied as a whole in the seal if it was written to."""
 
 FULL_ROWS_MAX: Final = 5_000
-"""A database with no more rows than this is compared as a whole in the seal."""
+"""Maximum rows of a database that is compared as a whole in the seal."""
 
 
 @dataclass
 class Under:
-    """A move under way."""
+    """A running move."""
 
     source: Source
     target: Target
@@ -57,7 +57,7 @@ class Under:
     bytes_of: dict[str, int]
     pace: Pace = field(init=False)
     digests: dict[str, Digest] = field(default_factory=dict[str, Digest])
-    """Of the target, once it was compared."""
+    """Digests of the target's tables, after the comparison."""
     compared: bool = False
     seal_ms: float = 0.0
 
@@ -66,12 +66,12 @@ class Under:
 
     @property
     def keyed(self) -> list[Table]:
-        """The tables that are copied while the source serves."""
+        """Return the tables with a key, which are copied while the source serves."""
         return [table for table in self.shape.tables if table.key]
 
 
 async def copy(move: Under, total: int) -> None:
-    """Bring everything over that is there, table by table, in small pieces."""
+    """Copy all rows, table by table, in small pieces."""
     done = 0
     for table in move.keyed:
         if table.name in move.draft.copied:
@@ -101,7 +101,7 @@ async def copy(move: Under, total: int) -> None:
 
 
 async def catch_up(move: Under) -> None:
-    """Bring over what was noted, again and again, until little is left."""
+    """Copy noted rows in rounds until few are left."""
     since_s, notes, keys = move.clock.monotonic_s(), 0, 0
     least = None
     for number in range(ROUNDS_MAX):
@@ -126,9 +126,9 @@ async def catch_up(move: Under) -> None:
 
 
 async def bring(move: Under, pending: Pending) -> None:
-    """Bring rows over, read them back, and keep the digest of the target up to date."""
+    """Copy pending rows, read them back, and update the digest of the target."""
     if not pending.complete:
-        # A row may have been in the way of another one that comes later: everything has to be compared again.
+        # A row may have replaced a colliding one that comes later: everything must be compared again.
         move.compared = False
         move.digests.clear()
     for name, keys in pending.keys.items():
@@ -149,7 +149,7 @@ async def bring(move: Under, pending: Pending) -> None:
 
 
 async def compare(move: Under, total: int) -> None:
-    """Look every row of the source up at the target, while the source serves."""
+    """Compare every row of the source with the target, while the source serves."""
     digests: dict[str, Digest] = {}
     done = 0
     for table in move.keyed:
@@ -178,7 +178,7 @@ async def compare(move: Under, total: int) -> None:
 
 
 async def _rest_of(move: Under, table: Table, kept: Digest) -> None:
-    """Rows of the target that the source had no more when it was read: they are noted, and counted until they go."""
+    """Count rows of the target that the source has deleted meanwhile: they are noted, and removed later."""
     if await move.target.count(table) == kept.rows:
         return
     whole = await _digest_of(move.target, table)
@@ -186,7 +186,7 @@ async def _rest_of(move: Under, table: Table, kept: Digest) -> None:
 
 
 async def _explained(move: Under, table: Table, here: list[StoredRow], there: list[StoredRow]) -> None:
-    """Raise CorruptionError when rows differ that nobody has written since."""
+    """Raise CorruptionError for differing rows without a note of a write."""
     key = key_of(table)
     noted = await move.source.noted(table)
     known = set(there)
@@ -196,7 +196,7 @@ async def _explained(move: Under, table: Table, here: list[StoredRow], there: li
 
 
 async def seal(move: Under) -> None:
-    """Make writers wait, bring the last rows over, verify, and leave."""
+    """Block writers, copy the last rows, verify, and leave."""
     for number in range(SEALS_MAX):
         move.at(f"seal/{number}/before")
         async with move.source.sealed(SEAL_WAIT_S) as sealed:
@@ -241,7 +241,7 @@ async def _end(move: Under, sealed: Sealed, pending: Pending) -> None:
 
 
 async def _whole(move: Under, sealed: Sealed, table: Table) -> None:
-    """A table without a key: nothing tells two of its rows apart, so it comes as a whole while nobody writes."""
+    """Copy a table without a key as a whole during the seal, because its rows cannot be distinguished."""
     rows, after, first = Digest(), None, True
     while True:
         page = await sealed.page(table, after, ROWS_PER_PIECE)

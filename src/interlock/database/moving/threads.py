@@ -1,4 +1,4 @@
-"""One thread for the files of one end: SQLite waits for the disk, and no event loop may wait with it."""
+"""Single thread for the files of one end: SQLite blocks on the disk, which an event loop must not do."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # apsw's stubs leave the values of SQLite partly open; mypy --strict looks at what is ours.
@@ -22,17 +22,17 @@ class Alone:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="interlock-move")
 
     async def run(self, function: Callable[[], ResultT]) -> ResultT:
-        """Run it there, to its end: whoever is cancelled meanwhile still waits for that."""
+        """Run the function in the thread, and wait for its end even if cancelled."""
         future = asyncio.get_running_loop().run_in_executor(self._threads, _told, function)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            # What comes next may use the same connection, or close it.
+            # The next call may use or close the same connection.
             _ = await asyncio.wait([future])
             raise
 
     def close(self) -> None:
-        """Give the thread back."""
+        """End the thread."""
         self._threads.shutdown(wait=True)
 
 
@@ -44,6 +44,6 @@ def _told(function: Callable[[], ResultT]) -> ResultT:
     except (apsw.Error, OSError) as error:
         raise UnavailableError(
             f"the file of a lane that moves could not be used: {error}.",
-            why="The disk is full or failed, or somebody else keeps the file locked. Nothing has moved by this.",
+            why="The disk is full or failed, or another process keeps the file locked. Nothing has moved by this.",
             fix="Run the same command again: it goes on where it ended.",
         ) from error

@@ -1,8 +1,8 @@
-"""Small definitions, translated to see what a lane makes of them.
+"""Trial translations of types and expressions for a lane.
 
-An expression cannot be translated alone: it needs the columns around it. So a table is made up that has the columns
-and the one expression that is in question, and of its translation only that expression is looked at. What a lane does
-not take raises DialectError, or TransactionError if PostgreSQL would not take it either.
+An expression cannot be translated alone: it needs its columns. So a table with the columns and this expression is
+translated, and only the expression is taken from the result. Raises DialectError for what a lane does not support, or
+TransactionError if PostgreSQL does not support it either.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from interlock.sql.translate import translate
 
 
 def type_in_lane(shown: str) -> Type:
-    """The type that PostgreSQL shows like this."""
+    """Return the type of a text of PostgreSQL's format_type."""
     definition = parse(f"CREATE TABLE tried (tried {shown})").find(exp.ColumnDef)
     assert definition is not None
     kind, _ = column_type(child(definition, "kind"))
@@ -32,13 +32,13 @@ def type_in_lane(shown: str) -> Type:
 
 
 def default_in_lane(column: Column, expression: str) -> str:
-    """SQLite's text of a default."""
+    """Return SQLite's text of a default."""
     tried = Table("tried", (replace(column, default=expression, numbered=None),))
     return table_of(translate(tried.create, Schema(0)).text).defaults[column.name]
 
 
 def check_in_lane(table: str, columns: Sequence[Column], expression: str) -> str:
-    """SQLite's text of a check."""
+    """Return SQLite's text of a check."""
     listed = tuple(replace(each, default=None, numbered=None) for each in columns)
     tried = Table(table, listed, checks=(Check("tried", expression),))
     [(_, condition)] = table_of(translate(tried.create, Schema(0)).text).checks
@@ -46,7 +46,7 @@ def check_in_lane(table: str, columns: Sequence[Column], expression: str) -> str
 
 
 def condition_in_lane(table: str, columns: Sequence[Column], expression: str) -> str:
-    """SQLite's text of the condition of an index."""
+    """Return SQLite's text of the condition of an index."""
     listed = [column.name for column in columns if column.type.name != "jsonb" and not column.type.is_array]
     if not listed:
         raise refuse("an index on a table of documents and arrays alone.")
@@ -56,7 +56,7 @@ def condition_in_lane(table: str, columns: Sequence[Column], expression: str) ->
 
 
 def same_in_lane(one: str, other: str) -> bool:
-    """Whether SQLite reads both alike: they may differ in parentheses that change nothing."""
+    """Return whether both texts mean the same to SQLite: they may differ in redundant parentheses."""
     if one == other:
         return True
     try:
@@ -66,7 +66,7 @@ def same_in_lane(one: str, other: str) -> bool:
 
 
 def _bare(text: str) -> Node:
-    # Inside something that is no parenthesis itself, so that all of them have a parent.
+    # The outermost node is not a parenthesis, so that every parenthesis has a parent.
     tree = exp.Tuple(expressions=[parse_one(text, dialect="sqlite")])
     while (paren := tree.find(exp.Paren)) is not None:
         paren.replace(child(paren))
@@ -74,7 +74,7 @@ def _bare(text: str) -> Node:
 
 
 def known_table(table: Table) -> KnownTable:
-    """The table as the dialect knows one."""
+    """Return the table in the dialect's form."""
     columns = tuple(
         KnownColumn(
             column.name,

@@ -1,11 +1,11 @@
-"""PostgreSQL's way to show an expression, made plain enough for a lane.
+"""Simplification of PostgreSQL's text of an expression for a lane.
 
-The server shows an expression with every cast and under the names that it uses inside: `name IN ('a')` of a varchar is
-`((name)::text = ANY ((ARRAY['a'::character varying])::text[]))`, LIKE is `~~`. Each rewriting here takes away what
-changes nothing: a cast of a text to a text, a constant's cast to the type that it has anyway, the other name of an
-operator. What is made is another way to write the same; whether a lane takes it is for the dialect to say.
+The server shows an expression with every cast and with internal names: `name IN ('a')` of a varchar is
+`((name)::text = ANY ((ARRAY['a'::character varying])::text[]))`, LIKE is `~~`. Each rewriting here removes what
+changes nothing: a cast of a text to a text, a constant's cast to its own type, the other name of an operator. The
+dialect decides whether a lane supports the result.
 
-Constants and quoted names are put aside first, so that nothing inside of them is taken for anything else.
+Constants and quoted names are replaced by marks first, so that their content is never rewritten.
 """
 
 import re
@@ -20,7 +20,7 @@ _TEXT: Final = r"\[t\d+\]"
 _ASIDE: Final = re.compile(r"\[[tn](\d+)\]")
 _ANY_TEXT: Final = r"(?:text|character varying)"
 
-# What changes nothing for any expression.
+# Rewritings that are safe in any expression.
 _PLAINER: Final = (
     (re.compile(r"\btimestamp with time zone\b"), "timestamptz"),
     (re.compile(r"!~~\*"), "NOT ILIKE"),
@@ -35,7 +35,7 @@ _PLAINER: Final = (
     (re.compile(r"\bTRIM\(BOTH FROM ([^()]*)\)"), r"trim(\1)"),
     (re.compile(r"\bROW\("), "("),
 )
-# What changes nothing because the other side of the operator has the type.
+# Rewritings that are safe because the other side of the operator has the type.
 _PLAINEST: Final = (
     (re.compile(r"\((-?\d+)\)::(?:bigint|smallint|integer|numeric)\b(?!\()"), r"\1"),
     (re.compile(r"= ANY \(ARRAY\[((?:[^\[\]]|\[[tn]\d+\])*)\]\)"), r"IN (\1)"),
@@ -44,7 +44,7 @@ _PLAINEST: Final = (
 
 
 def undressed(shown: str, columns: Mapping[str, Type]) -> Iterator[str]:
-    """Other ways to write what the server shows, each plainer than the one before."""
+    """Yield equivalent forms of the server's text, each simpler than the one before."""
     yield source(words_of(shown))
     text, aside = _put_aside(shown, columns)
     for pattern, replacement in _PLAINER:
@@ -56,9 +56,9 @@ def undressed(shown: str, columns: Mapping[str, Type]) -> Iterator[str]:
 
 
 def _put_aside(shown: str, columns: Mapping[str, Type]) -> tuple[str, list[str]]:
-    """The text with marks in the place of constants and names of columns, and what they stand for.
+    """Return the text with marks instead of constants and column names, and the marked texts.
 
-    The cast of a column of text to text is left out at once, because here it is known which these are.
+    The cast of a text column to text is removed here, because the types of columns are known.
     """
     aside: list[str] = []
     parts: list[str] = []
@@ -69,7 +69,7 @@ def _put_aside(shown: str, columns: Mapping[str, Type]) -> tuple[str, list[str]]
         end = word.end
         called = place + 1 < len(words) and words[place + 1].says("(")
         if word.kind == "name" and called and re.fullmatch(r'"[a-z_]+"', word.text):
-            parts.append(word.text[1:-1])  # A function with the name of a key word.
+            parts.append(word.text[1:-1])  # A function whose name is a key word.
         elif word.kind in {"text", "name"} or (word.name in columns and not called):
             kind = "t" if word.kind == "text" else "n"
             parts.append(f"[{kind}{len(aside)}]")

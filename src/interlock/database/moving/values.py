@@ -1,13 +1,12 @@
-"""Values on their way between the engines. The form in between is the one in which a lane stores them.
+"""Conversion of values between the engines, in the form in which a lane stores them.
 
-So nothing is converted on the lane's side, and most of it by PostgreSQL itself on the other: what it is given is text,
-cast to the type of the column (`text_of`); what it gives is chosen by `selected`, so that little is left to do in
-Python (`received`). Text does not depend on settings of a session where it is made here: digits, ISO moments in UTC,
-bytes in hexadecimal.
+Nothing is converted on the lane's side, and PostgreSQL converts most values itself: it receives text, cast to the type
+of the column (`text_of`), and returns the expressions of `selected`, so that little is left to Python (`received`).
+The texts do not depend on settings of a session: digits, ISO moments in UTC, bytes in hexadecimal.
 
-What PostgreSQL has and a lane has not is told by PostgreSQL, too (`unfit`): NaN and infinity, moments outside of the
-years 1 to 9999, numerics of more than a thousand digits, arrays of several dimensions. Zero has no sign in a lane, and
-loses it here.
+PostgreSQL also finds values that a lane cannot hold (`unfit`): NaN and infinity, moments outside of the years 1 to
+9999, numerics of more than a thousand digits, arrays of several dimensions. Zero has no sign in a lane, and loses it
+here.
 """
 
 # ruff: noqa: S608 -- made of quoted names alone.
@@ -30,24 +29,24 @@ from interlock.sql.values import (
 )
 
 StoredRow = tuple[StoredValue, ...]
-"""A row as a lane stores it: what every mover hands on, and what is digested."""
+"""A row as a lane stores it, the form that movers pass on and digest."""
 
 TextOf = Callable[[StoredValue], str]
 Received = Callable[[object], StoredValue]
 
 POSTGRES_EPOCH_US: Final = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-"""PostgreSQL sends moments as microseconds since then."""
+"""Epoch of the moments that PostgreSQL sends, in microseconds since 1970."""
 
 DAYS_CACHED: Final = 10_000
 _DAY_S: Final = 86_400
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 ARRAYS_LISTED: Final[frozenset[Name]] = frozenset({"int2[]", "int4[]", "int8[]", "float8[]", "text[]"})
-"""Arrays whose items the driver gives as a lane stores them."""
+"""Arrays whose items the driver returns as a lane stores them."""
 
 
 def text_of(kind: Type) -> TextOf:
-    """How a stored value of that type is written for PostgreSQL. Not for NULL."""
+    """Return the function that writes a stored value of that type for PostgreSQL. Not for NULL."""
     if kind.is_array:
         item = text_of(kind.element)
         return lambda value: _array_literal(array_items(kind, cast("str", value)), item)
@@ -55,14 +54,14 @@ def text_of(kind: Type) -> TextOf:
 
 
 def selected(kind: Type, column: str) -> str:
-    """What to select so that the driver gives the value nearly as a lane stores it; `column` is written already."""
+    """Return the expression that selects a value nearly as a lane stores it; `column` is quoted already."""
     if kind.is_array:
         return _selected_array(kind, column)
     return _SELECTED.get(kind.name, "{}").format(column)
 
 
 def received(kind: Type) -> Received | None:
-    """What is left to do with a value that was `selected`; None for nothing. Not for NULL."""
+    """Return the function that converts a `selected` value; None if it needs no conversion. Not for NULL."""
     if kind.name in ARRAYS_LISTED:
         zeroed = kind.name == "float8[]"
         return lambda value: _listed(cast("list[StoredValue]", value), zeroed=zeroed)
@@ -73,7 +72,7 @@ def received(kind: Type) -> Received | None:
 
 
 def unfit(kind: Type, column: str) -> str | None:
-    """The condition under which a value has no place in a lane; None if there is no such value. NULL means it fits."""
+    """Return the SQL condition of values that a lane cannot hold; None if all fit. NULL means that a value fits."""
     if kind.is_array:
         inner = _UNFIT.get(kind.element.name)
         several = f"(array_ndims({column}) > 1 OR array_lower({column}, 1) <> 1)"
@@ -147,12 +146,12 @@ def _same(value: object) -> StoredValue:
 
 
 def received_time(value: object) -> int:
-    """Microseconds since 1970 from what PostgreSQL sends."""
+    """Convert a moment from PostgreSQL to microseconds since 1970."""
     return int.from_bytes(cast("bytes", value), "big", signed=True) + POSTGRES_EPOCH_US
 
 
 def _document(value: object) -> StoredValue:
-    """A document as it is, unless a lane could not read it again."""
+    """Return a document unchanged. Raises DialectError if a lane could not read it."""
     text = cast("str", value)
     if (text.count("[") + text.count("{") > JSON_DEPTH_MAX and _depth(text) > JSON_DEPTH_MAX) or (
         len(text) > NUMERIC_DIGITS_MAX and _LONG_NUMBER.search(_WORDS.sub("", text))

@@ -1,1 +1,1 @@
-"""Where a workload should live: evidence, the placement rule, its words, and what keeps noise from deciding."""
+"""Placement advice for workloads: evidence, the rule, its texts, hysteresis and the journal."""

@@ -1,10 +1,10 @@
-"""What was measured of one workload during one window: the only thing, beside its tool, that advice is made of.
+"""Evidence: the measurements of one workload during one window. Advice uses these and the declared tool only.
 
 Writes that depend on each other show as hand-offs: one writer had to wait until another had written the same row. The
 number of writes alone says nothing (D10), and is here for shares and for people.
 
 Evidence is gathered from databases that are in use, or comes from a file: a JSON array of windows, oldest first, with
-the fields of `Evidence`. A file that has a field nobody knows is refused, because a misspelt one would be a measurement
+the fields of `Evidence`. A file with an unknown field is refused, because a misspelt one would be a measurement
 that was not taken.
 """
 
@@ -44,9 +44,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rows: tuple[HotRow, ...] = ()
     """The rows that writers waited for each other on, worst first."""
     p99_s: AtLeast0 | None = None
-    """99 of 100 commits took no longer, from the call to the acknowledgement. None: nobody measured it."""
+    """99 of 100 commits took no longer, from the call to the acknowledgement. None: not measured."""
     floor_s: AtLeast0 | None = None
-    """How long a commit takes when nobody else is there: the durable append alone. None: nobody measured it."""
+    """Duration of a commit without other writers: the durable append alone. None: not measured."""
     plateau_per_s: MoreThan0 | None = None
     """Commits per second that one row can do here at most; in a lane that is also the most of the lane."""
     coupled_plateau_per_s: MoreThan0 | None = None
@@ -54,11 +54,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     streams: From1 = 1
     """Databases over which its writes are spread."""
     shards: From1 = 1
-    """Shards over which the counter behind the worst row is spread already; 1: it is one row."""
+    """Shards over which the counter of the worst row is spread already; 1: it is one row."""
     flag_threshold: AtLeast0 = LaneSettings().contention_flag_threshold
     """Hand-offs per second from which on a row counts as hot, unless the tool says otherwise."""
     routed: bool | None = None
-    """In PostgreSQL: whether it came there from a lane. None: nobody knows."""
+    """In PostgreSQL: whether it came there from a lane. None: unknown."""
     url: str = ""
     """Its address, without secrets, if it is known."""
     at_s: float | None = None
@@ -66,7 +66,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def read_evidence(path: Path) -> list[Evidence]:
-    """The windows in a file, oldest first."""
+    """Return the windows in a file, oldest first. Raises TargetNotFound, UnusableFile or BadUsage."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -102,7 +102,7 @@ def read_evidence(path: Path) -> list[Evidence]:
 
 
 def timed(windows: list[Evidence], now_s: float) -> list[tuple[float, Evidence]]:
-    """Each window with the time at which it ended; the last one that does not say so ended now."""
+    """Return each window with its end in seconds since the epoch; a last window without one ended now."""
     found: list[tuple[float, Evidence]] = []
     end_s = now_s
     for window in reversed(windows):

@@ -1,7 +1,7 @@
-"""Evidence of databases that are in use: the windows of the contention table, as the rule takes them.
+"""Evidence of databases in use: the windows of the contention table in the form that the rule takes.
 
 A database and its streams and shards are one workload in several lanes: their windows of the same few seconds become
-one. Nothing is opened and nothing is disturbed; what could not be seen is told beside the evidence, because no evidence
+one. Nothing is opened and nothing is locked. Notes beside the evidence list what could not be read, because no evidence
 and nothing hot look alike.
 """
 
@@ -21,22 +21,22 @@ from interlock.seams import Clock
 from interlock.sql.postgres.address import is_postgres
 
 _BELOW = re.compile(r"\.(?:streams|shards)/")
-"""What follows it in an address is a stream or a shard."""
+"""Separates the address of a database from the name of a stream or shard."""
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """Everything that was seen at an address."""
+    """The evidence of an address, with notes."""
 
     windows: list[Evidence]
     """Oldest first, of one database or of all of a home."""
     notes: list[str]
-    """What could not be seen, and what the numbers are worth."""
+    """Sources that could not be read, and the accuracy of the numbers."""
 
 
 async def gather(url: str, seconds: float, *, clock: Clock) -> Gathered:
-    """Watch an address for so many seconds. Raises TargetNotFound and UnavailableError."""
+    """Watch an address for `seconds`. Raises TargetNotFound and UnavailableError."""
     if not is_postgres(url):
-        # An owner tells something every few seconds; each time is a window.
+        # An owner publishes a report every few seconds; each is a window.
         seen = await look(url, seconds, clock=clock, patient=True)
         return Gathered(as_evidence(seen.windows), seen.notes)
     windows: list[Window] = []
@@ -49,7 +49,7 @@ async def gather(url: str, seconds: float, *, clock: Clock) -> Gathered:
 
 
 def as_evidence(windows: Sequence[Window]) -> list[Evidence]:
-    """One window of evidence for each few seconds of a database, its streams included; oldest first."""
+    """Join the windows of a database and its streams, one for each few seconds; oldest first."""
     workloads: dict[tuple[str, str], list[Window]] = {}
     for window in sorted(windows, key=lambda each: each.at_s):
         workloads.setdefault((_base(window.database), window.engine), []).append(window)
@@ -64,7 +64,7 @@ def _slots(windows: Sequence[Window], *, several: bool) -> list[list[Window]]:
     if not several:
         return [[window] for window in windows]
     slots = [list(slot) for _, slot in groupby(windows, key=lambda each: each.at_s // EVERY_S)]
-    # A lane that has told twice within a slot counts once, with what it told last.
+    # A lane that published twice within a slot counts once, with its last report.
     return [list({window.url: window for window in slot}.values()) for slot in slots]
 
 
@@ -88,5 +88,5 @@ def _joined(database: str, windows: Sequence[Window], *, streams: int) -> Eviden
 
 
 def _base(database: str) -> str:
-    """Streams and shards are named after their database: no name of a database has a slash."""
+    """Return the database of a stream or shard, which precedes the slash: no name of a database has one."""
     return database.partition("/")[0]

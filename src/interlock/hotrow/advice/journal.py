@@ -1,8 +1,8 @@
-"""The journal of what was done on advice: what was there before, so that it can be taken back.
+"""The journal of applied advice, with the previous settings and places, so that each entry can be undone.
 
 It is a small file at the home, or beside `interlock.toml` without one. An entry is written before anything is changed
-and marked when that is done: whoever dies in between leaves an entry that is begun, and to take it back is safe,
-because it says how things were and not what to do. Undone entries are kept, up to a bound.
+and marked afterwards. A process that dies in between leaves an entry in state `begun`, which is safe to undo, because
+it records the previous state and not the steps. Undone entries are kept, up to a bound.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ State = Literal["begun", "done", "undone"]
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was done on advice."""
+    """One applied piece of advice."""
 
     number: int
     time: str
@@ -39,13 +39,13 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """The file of settings that was changed."""
     set: dict[str, Knob] = {}
     before: dict[str, Knob | None] = {}
-    """What those settings were; None: they did not stand there."""
+    """Previous values of those settings; None: they were not set."""
     home: str = ""
-    """Whose catalog knows the workload that was moved."""
+    """The home whose catalog has the moved workload."""
     source: str = ""
-    """Where it lived."""
+    """Its address before the move."""
     goal: str = ""
-    """Where it was moved to."""
+    """Its address after the move."""
     state: State = "begun"
 
 
@@ -61,7 +61,7 @@ class Journal:
         self.path = folder / FILE
 
     def entries(self) -> list[Applied]:
-        """All that are known, oldest first. Raises UnusableFile."""
+        """Return all entries, oldest first. Raises UnusableFile."""
         try:
             written = msgspec.json.decode(self.path.read_bytes(), type=_Written)
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Journal:
             raise UnusableFile(f"the journal {self.path} cannot be read: {error.strerror or error}.") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UnusableFile(
-                f"{self.path} is no journal of advice: {str(error) or 'it is nested too deeply'}.",
+                f"{self.path} is not a journal of advice: {str(error) or 'it is nested too deeply'}.",
                 why="It is written by `interlock advise --apply`, and replaced as a whole.",
                 fix="Put it back from a backup, or remove it: what was applied stays, and is undone by hand.",
             ) from error
@@ -83,19 +83,19 @@ class Journal:
         return written.entries
 
     def last(self, name: str | None = None) -> Applied | None:
-        """The newest entry that was not undone, of one workload or of all."""
+        """Return the newest entry that was not undone, of one workload or of all."""
         live = [each for each in self.entries() if each.state != "undone" and name in {None, each.name}]
         return live[-1] if live else None
 
     def begin(self, entry: Applied) -> Applied:
-        """Write down what is about to be done; it gets the next number."""
+        """Append an entry with the next number, before the change that it describes."""
         with self._changing() as entries:
             entry = msgspec.structs.replace(entry, number=max((each.number for each in entries), default=0) + 1)
             entries.append(entry)
         return entry
 
     def mark(self, entry: Applied, state: State) -> None:
-        """Write down how far it is."""
+        """Write the state of an entry."""
         with self._changing() as entries:
             at = next(at for at, each in enumerate(entries) if each.number == entry.number)
             entries[at] = msgspec.structs.replace(entry, state=state)
@@ -121,7 +121,7 @@ class Journal:
 
     def _replace(self, data: bytes) -> None:
         new = self.path.with_name(FILE + ".new")
-        # Where things live is nobody else's business.
+        # Readable by the owner only: it holds addresses.
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
             file.write(data)
             file.flush()

@@ -1,9 +1,9 @@
-"""The placement rule, as a pure function of what a tool declares and what was measured of it (D10).
+"""The placement rule, a pure function of a tool's declaration and its measurements (D10).
 
 The default is to stay. A hot row that can be spread gets a helper; unrelated writes that wait for each other get
-databases of their own; what is within its budget, with a plateau above what is needed, stays whatever its volume; a row
-that cannot be spread moves to coupled PostgreSQL if somebody waits for it. What decides is the dependency between
-writes: a row is hot by its hand-offs, never by its writes.
+databases of their own; a workload within its budget, with a plateau above the needed rate, stays; a row that cannot be
+spread moves to coupled PostgreSQL if it is latency-critical. Only the dependency between writes decides: a row is hot
+by its hand-offs, never by its writes.
 
 Every comparison has a margin. A verdict that is shown already is kept as long as some reading of the thresholds inside
 their margins supports it; only then are they read strictly. A margin is so wide that a value which strays by 30 % to
@@ -47,7 +47,7 @@ SKEW_MOST = 4.0
 
 
 def advise(tool: Tool, evidence: Evidence, current: Choice | None = None) -> Verdict:
-    """The verdict on one window. `current` is what is shown already: near a threshold it is kept."""
+    """Return the verdict on one window. `current`, the shown choice, is kept near a threshold."""
     found = seen(tool, evidence)
     return worded(_decided(tool, evidence, found, current), tool, evidence, found)
 
@@ -105,6 +105,6 @@ def _in_postgres(evidence: Evidence, found: Seen, limits: Limits, *, hot: bool, 
 
 
 def _bears_more(tool: Tool, evidence: Evidence) -> bool:
-    """Whether PostgreSQL is not known to be worse for a row."""
+    """Return False if PostgreSQL was measured to be worse for a row."""
     there = evidence.coupled_plateau_per_s
     return there is None or there >= tool.aggregate_write_rate or there > (evidence.plateau_per_s or 0.0)

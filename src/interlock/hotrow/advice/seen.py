@@ -1,7 +1,7 @@
-"""What the evidence of a window comes to, held against what the tool declares: the figures that the rule compares.
+"""The figures that the rule compares: the evidence of a window relative to the tool's declaration.
 
-All of them are multiples of a limit, so that the rule can give every comparison the same margin. What was not measured
-is taken for good: advice is given for what is known to be wrong.
+All of them are multiples of a limit, so that the rule can give every comparison the same margin. A missing measurement
+counts as good: advice is given only for measured problems.
 """
 
 from typing import NamedTuple, cast
@@ -12,17 +12,17 @@ from interlock.lanes.contention import HotRow
 
 COUNTERS = "hotrow_counter"
 SHARDS = "hotrow_counter_shard"
-"""The tables of Interlock's own counters: by name, and by name and shard. What is in them can be spread by nature."""
+"""The tables of Interlock's own counters: by name, and by name and shard. Their rows can always be spread."""
 
 SHARD_COUNT = 16
-"""Shards of a counter, unless somebody says otherwise."""
+"""Shards of a counter, unless the tool sets another number."""
 
 THRESHOLD_MIN = 0.01
-"""With a threshold of 0 every hand-off makes a row hot; a multiple of 0 could not be told."""
+"""A threshold of 0 means that every hand-off makes a row hot, but heat is a multiple of the threshold."""
 
 
 class Seen(NamedTuple):
-    """What the evidence comes to, held against what the tool declares."""
+    """The figures of one window."""
 
     row: HotRow | None
     threshold: float
@@ -31,10 +31,10 @@ class Seen(NamedTuple):
     spreadable: bool
     """Whether it is declared, or known, that the worst row is only added to."""
     counter: str | None
-    """The name of the counter behind the worst row, if it is one of Interlock's own."""
+    """The name of the counter of the worst row, if it is one of Interlock's own."""
     shards: int
     share: float
-    """Of all writes, how many went to the worst row."""
+    """Share of all writes that went to the worst row."""
     latency_s: float | None
     latency_ratio: float
     floor_ratio: float
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 
 def seen(tool: Tool, evidence: Evidence) -> Seen:
-    """Hold what was measured against what is declared."""
+    """Compare the measurements with the declaration."""
     row = max(evidence.rows, key=dependent_per_s, default=None)
     declared = tool.contention_flag_threshold
     threshold = max(THRESHOLD_MIN, evidence.flag_threshold if declared is None else declared)
@@ -55,7 +55,7 @@ def seen(tool: Tool, evidence: Evidence) -> Seen:
     floor_s = evidence.floor_s or 0.0
     latency_s = evidence.p99_s
     if latency_s is None and (row is not None or floor_s):
-        # The mean of those who waited, or the least that a commit takes: where that is over, the slowest are too.
+        # The mean wait, or the shortest commit: where that is over the budget, the slowest commits are too.
         latency_s = max(0.0 if row is None else row.wait_s, floor_s)
     plateau = evidence.plateau_per_s
     counter = _counter(row)
@@ -79,12 +79,12 @@ def seen(tool: Tool, evidence: Evidence) -> Seen:
 
 
 def dependent_per_s(row: HotRow) -> float:
-    """Writes per second that waited for another one of the same row, or had to be done again because of it."""
+    """Return the writes per second that waited for another write of the row, or were retried because of it."""
     return max(row.handoffs_per_s, row.conflicts_per_s)
 
 
 def _counter(row: HotRow | None) -> str | None:
-    """The name of the counter that a row belongs to."""
+    """Return the name of the counter that a row belongs to."""
     if row is None or _table(row) not in {COUNTERS, SHARDS}:
         return None
     key: object = row.key
@@ -100,5 +100,5 @@ def _shards(tool: Tool, evidence: Evidence, row: HotRow | None) -> int:
 
 
 def _table(row: HotRow) -> str:
-    """Its table; in PostgreSQL the schema stands in front of it."""
+    """Return the table of a row without its PostgreSQL schema."""
     return row.table.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""A verdict: what to do about a workload, why, what was measured, the command to run, and how to take it back.
+"""Verdicts on a workload: the action, its reason, the measurements, the command to run and its undo.
 
-There are six of them, and no other place is ever named: a workload stays, is tuned, gets a helper, is separated, is
+There are six actions: a workload stays, is tuned, gets a helper, is separated, is
 coupled to PostgreSQL, or comes back from there.
 """
 
@@ -13,7 +13,7 @@ from interlock.hotrow.signal.windows import Engine
 Action = Literal["stay", "tune", "helper", "separate", "couple", "uncouple"]
 
 Target = Literal["", "sharded", "more_shards", "event_log", "streams", "postgres", "lane"]
-"""What it should become; nothing for those that stay."""
+"""The new form or place; empty for a workload that stays."""
 
 
 Knob = bool | int | float | str
@@ -21,7 +21,7 @@ Knob = bool | int | float | str
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A verdict without its words: what it is compared by."""
+    """A verdict without its texts, for comparisons."""
 
     action: Action = "stay"
     target: Target = ""
@@ -43,7 +43,7 @@ Case = Literal[
     "distant",
     "cold",
 ]
-"""Why a verdict is what it is; `words` has a text for each."""
+"""The reason of a verdict; `words` has a text for each."""
 
 CHOICES: dict[Case, Choice] = {
     "calm": Choice("stay"),
@@ -64,7 +64,7 @@ CHOICES: dict[Case, Choice] = {
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about one workload."""
+    """The advice on one workload."""
 
     database: str
     engine: Engine
@@ -73,17 +73,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     target: Target = ""
     why: str
     evidence: tuple[str, ...] = ()
-    """What it rests on, a sentence each."""
+    """The measurements, a sentence each."""
     command: str = ""
-    """What to run or paste; nothing where nothing is to be done."""
+    """The command or settings; empty for a workload that stays."""
     undo: str = ""
-    """What takes it back."""
+    """The command or text that undoes it."""
     knobs: dict[str, Knob] = {}
-    """Settings of its tool that bring it about, or the part of it that settings can."""
+    """Settings of its tool that apply it, wholly or in part."""
     code: str = ""
-    """The line that brings about what only code can."""
+    """The line of code for the part that settings cannot apply."""
 
     @property
     def choice(self) -> Choice:
-        """The verdict without its words."""
+        """The verdict without its texts."""
         return Choice(self.action, self.target)

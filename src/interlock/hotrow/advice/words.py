@@ -1,6 +1,6 @@
-"""A verdict in words: why, what was measured, the command to run, and how to take it back.
+"""Texts of verdicts: the reason, the measurements, the command to run and its undo.
 
-Nothing here promises what cannot be had (D13): grouping commits and spreading a row over shards lower what a hot row
+No text promises the impossible (D13): grouping commits and spreading a row over shards lower what a hot row
 costs, and the writes of one row go on depending on each other. A test reads every text that this module can make. Names
 and keys are the user's, so they are shown as Python and TOML would write them.
 """
@@ -19,7 +19,7 @@ from interlock.lanes.settings import COUNTER_SHARDS_MAX, LaneSettings
 
 KEY_CHARACTERS_MAX = 60
 WINDOW_SHARE = 0.1
-"""Of the budget, how much may go into waiting for company."""
+"""Share of the budget that a commit may wait for its group."""
 
 LIVES: dict[Engine, str] = {
     "lane": "in a lane on a local disk",
@@ -34,9 +34,9 @@ WHY: dict[Case, str] = {
     "left to take apart. Look at the machine, its disk or its network.",
     "coupled": "A row is hot and over the budget, and it lives in PostgreSQL already: there is no place where its "
     "writes would not depend on each other. Write to it less often, or raise the budget.",
-    "priced": "A row is hot, over the budget, and not declared to be spreadable; nobody waits for its writes. Larger "
+    "priced": "A row is hot, over the budget, and not declared to be spreadable or latency-critical. Larger "
     "groups lower what each of them costs; they go on depending on each other.",
-    "unhelped": "A row is hot, over the budget, not declared to be spreadable, and somebody waits for it; but "
+    "unhelped": "A row is hot, over the budget, not declared to be spreadable, and latency-critical; but "
     "PostgreSQL was measured to bear no more of it. Larger groups lower what each write costs; the writes go on "
     "depending on each other.",
     "countable": "A row is hot, and its writes only add to it: spread over shards they wait for each other less often. "
@@ -49,9 +49,9 @@ WHY: dict[Case, str] = {
     "wait in one lane. Streams with databases of their own do not wait for one another.",
     "mixed": "A row is hot, and most writes are to other rows, which wait for it in one lane. In databases of their "
     "own they do not; the hot row stays as it is, and is judged by itself afterwards.",
-    "irreducible": "A row is hot, over the budget, not declared to be spreadable, and somebody waits for it: coupled "
+    "irreducible": "A row is hot, over the budget, not declared to be spreadable, and latency-critical: coupled "
     "PostgreSQL makes each of its writes shorter. They go on depending on each other.",
-    "distant": "The log in object storage alone takes longer than the budget, and somebody waits for the write: no "
+    "distant": "The log in object storage alone takes longer than the budget, and writes are latency-critical: no "
     "arrangement of rows changes that, a coupled PostgreSQL does.",
     "cold": "No row is hot any more: what made PostgreSQL worth it is gone, and it may go back to a lane.",
 }
@@ -59,13 +59,11 @@ HELD_BACK = (
     "The latest windows propose something else, and it has not held for long enough to be shown: {action}, in {votes} "
     "of the last {windows}."
 )
-UNKNOWN_KIND = (
-    "Nobody has declared whether its rows can be spread. If they are only added to, `shardable = true` says so."
-)
+UNKNOWN_KIND = "Whether its rows can be spread is not declared. If they are only added to, set `shardable = true`."
 
 
 def worded(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> Verdict:
-    """The verdict of a case, with its words."""
+    """Return the verdict of a case, with its texts."""
     choice = CHOICES[case]
     remedy = _remedy(case, tool, evidence, found)
     return Verdict(
@@ -83,7 +81,7 @@ def worded(case: Case, tool: Tool, evidence: Evidence, found: Seen) -> Verdict:
 
 
 def held_back(verdict: Verdict, *, votes: int, windows: int) -> Verdict:
-    """To stay, because a proposal is too new; with what it is."""
+    """Return a verdict to stay while a proposal is too new; its text names the proposal."""
     return Verdict(
         database=verdict.database,
         engine=verdict.engine,
@@ -164,11 +162,11 @@ def _coupled_line(evidence: Evidence) -> str:
 
 
 class _Remedy(NamedTuple):
-    """What to run or paste, what takes it back, and the parts that it is made of."""
+    """The command, its undo, and the settings and code that it consists of."""
 
     command: str = ""
     undo: str = ""
-    knobs: dict[str, Knob] = {}  # noqa: RUF012 -- nobody changes it.
+    knobs: dict[str, Knob] = {}  # noqa: RUF012 -- never changed.
     code: str = ""
 
 

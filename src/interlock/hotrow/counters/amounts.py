@@ -1,4 +1,4 @@
-"""What may be added to a counter, and numbers as the two engines give them back."""
+"""Amounts of counters: the check of an argument, and numbers as the two engines return them."""
 
 from decimal import Decimal
 from typing import Final
@@ -7,7 +7,7 @@ AMOUNT_MAX: Final = 2**63 - 1
 
 
 def refuse_amount(amount: object) -> None:
-    """Raise ValueError for what cannot be added: not a whole number, 0, or more than a `bigint` holds."""
+    """Raise ValueError for an amount that is not a whole number, is 0, or is more than a `bigint` holds."""
     if isinstance(amount, int) and not isinstance(amount, bool) and amount and abs(amount) <= AMOUNT_MAX:
         return
     raise ValueError(
@@ -18,6 +18,6 @@ def refuse_amount(amount: object) -> None:
 
 
 def whole(stored: object) -> int:
-    """A number of the database as an int: a sum of bigint is a numeric."""
+    """Return a number of the database as an int: a sum of bigint is a numeric."""
     assert isinstance(stored, int | Decimal)
     return int(stored)

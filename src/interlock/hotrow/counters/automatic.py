@@ -1,4 +1,4 @@
-"""The form of one `auto` counter in this process: what was measured since the last look, and what was chosen (D7).
+"""The form of one `auto` counter in this process, chosen from the measurements since the last look (D7).
 
 Every process chooses for itself. That is safe because the value is the sum of all forms, and because adds with a key
 have a place that no choice moves.
@@ -13,7 +13,7 @@ log = logger_of("interlock.hotrow")
 
 
 class Automatic:
-    """What one counter does at the moment, and since when it could do with less."""
+    """The current form of one counter, and since when a simpler one would suffice."""
 
     def __init__(self, name: str, *, threshold: float, shard_count: int, engine: EngineName) -> None:
         self.form: Form = "exact"
@@ -26,7 +26,7 @@ class Automatic:
         self._calm_since_s = 0.0
 
     async def next_form(self, signal: Signal, now_s: float) -> Form:
-        """The form of an add that happens now."""
+        """Return the form of an add that happens now."""
         if self._looked_s is None:
             self._looked_s = self._calm_since_s = now_s
         elif now_s - self._looked_s >= LOOK_S:

@@ -1,6 +1,6 @@
-"""Which form a counter should have, from what was measured (D7): a pure function, so that it can be tried on paper.
+"""The choice of a counter's form from its measurements (D7), as a pure function.
 
-Up, as soon as it hurts: from the row to shards when the row is handed from writer to writer more often than the
+Up, immediately: from the row to shards when the row is handed from writer to writer more often than the
 threshold, unless they share their commits; from shards to the log when even a shard is, and where appending to the log
 is not one more queue. A lane executes one write after the other, so its log is: there the shards, each in a database of
 its own, are the end.
@@ -16,7 +16,7 @@ Form = Literal["exact", "sharded", "event_log"]
 """Where an add is written."""
 
 Kind = Literal["exact", "sharded", "event_log", "auto"]
-"""What a counter is opened as: always one form, or the one that is needed at the time."""
+"""The kind that a counter is opened with: one fixed form, or a chosen one."""
 
 CALM_S: Final = 60.0
 CALM_SHARE: Final = 0.25
@@ -24,7 +24,7 @@ CALM_SHARE: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a choice is made of."""
+    """The measurements that a choice is made from."""
 
     row_handoffs_per_s: float = 0.0
     """How often the counter's own row went from one writer to the next that waited for it."""
@@ -39,7 +39,7 @@ class Measured:
 
 
 def choose(current: Form, measured: Measured, *, threshold: float) -> Form:
-    """The form for the next adds."""
+    """Return the form for the next adds."""
     calm = measured.calm_s >= CALM_S
     match current:
         case "exact":
@@ -56,6 +56,6 @@ def choose(current: Form, measured: Measured, *, threshold: float) -> Form:
 
 
 def calm_below(current: Form, *, threshold: float, shard_count: int) -> float:
-    """Adds per second below which the form underneath would be calm for certain."""
+    """Return the adds per second below which the next simpler form would certainly be calm."""
     rows_below = shard_count if current == "event_log" else 1
     return CALM_SHARE * threshold * rows_below

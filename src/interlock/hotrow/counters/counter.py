@@ -1,4 +1,4 @@
-"""`Counter`: a number that any number of writers add to at once, and that is always the sum of what was added (D5-D7).
+"""`Counter`: a number that any number of writers add to concurrently, always the exact sum of all adds (D5-D7).
 
     views = db.counter("video:42")
     await views.add(1)
@@ -6,7 +6,7 @@
 
 An add is written in exactly one place: the counter's row, one of its shards, or its log; the value is the sum of all
 places. So a counter may be opened as anything at any time, by several processes as different things, and `auto` may
-change its mind between two adds. Only adds with a key have a fixed place, or a retry could miss its first attempt.
+change its form between two adds. Only adds with a key have a fixed place, or a retry could miss its first attempt.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from interlock.sql.executor import Executor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """What all counters of one database share."""
+    """The parts that all counters of one database share."""
 
     executor: Executor
     clock: Clock
@@ -52,7 +52,7 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """What it was opened as."""
+        """The name that it was opened with."""
         return self._known.name
 
     @property
@@ -63,9 +63,9 @@ class Counter:
     async def add(self, amount: int = 1, *, key: str | None = None) -> None:
         """Add a whole number, or take one back with a negative amount; durable when it returns.
 
-        The sum is exact and may fall below zero: what must not is a stock or a balance. With a key it is added once,
-        however often it is repeated, also after a crash, in another process, or under another kind; the same key with
-        another amount is KeyReused. Raises ValueError for 0 and for what is not a whole number.
+        The sum is exact and may fall below zero; use a stock or a balance where it must not. With a key it is added
+        once, however often it is repeated, also after a crash, in another process, or under another kind; the
+        same key with another amount is KeyReused. Raises ValueError for 0 and for what is not a whole number.
         """
         refuse_amount(amount)
         if key is not None:
@@ -81,19 +81,19 @@ class Counter:
         await self._write(header, form, amount, shard=shard, shard_count=count, key=None)
 
     async def value(self) -> int:
-        """What was added so far: everything that was acknowledged before this call, and nothing twice."""
+        """Return the sum of all adds that were acknowledged before this call, each counted once."""
         apart, shard_count = await self._read()
         return apart + sum(await self._shard_values(shard_count))
 
     async def shards(self) -> Shards:
-        """What each shard holds, and the skew between them. Empty for a counter that was never sharded."""
+        """Return the value of each shard, and the skew between them. Empty for a counter that was never sharded."""
         _, shard_count = await self._read()
         return Shards(tuple(await self._shard_values(shard_count)))
 
     async def roll_up(self) -> int:
-        """Roll the log up now, instead of within a second; how many entries became part of its snapshot.
+        """Roll the log up now, instead of within a second; return how many entries became part of its snapshot.
 
-        Up to 100,000 of them: when it says so many, there may be more.
+        One call folds at most 100,000 entries; when it returns that number, there may be more.
         """
         await self._inside.tables.need(self._inside.executor, "counter")
         return await self._inside.rollup.run(self.name)
@@ -126,7 +126,7 @@ class Counter:
                 assert_never(form)
 
     async def _read(self) -> tuple[int, int]:
-        """What is counted outside of the shards, and how many shards there are: before they are read themselves."""
+        """Return the value outside of the shards, and the number of shards. Called before the shards are read."""
         inside = self._inside
         await inside.tables.need(inside.executor, "counter")
         for shard_count, *apart in await inside.executor.query(statements.VALUE, self.name):

@@ -1,4 +1,4 @@
-"""All counters of one open database: what they share, and what ends with the database.
+"""All counters of one open database, with the parts that they share.
 
 counters = Counters(db, contention=db.contention)
 views = counters.open("video:42", kind="auto")
@@ -45,7 +45,7 @@ class Counters:
         clock = clock or SystemClock()
         tables = Tables()
         self._kind: Kind = kind
-        """What one is that is opened without a kind: `auto`, unless it was set otherwise (D16)."""
+        """The kind of a counter that is opened without one: `auto`, unless it was set otherwise (D16)."""
         self._inside = Inside(
             executor=executor,
             clock=clock,
@@ -58,7 +58,7 @@ class Counters:
         )
 
     def open(self, name: str, *, kind: Kind = "auto") -> Counter:
-        """The counter of this name. Nothing is read or written before it is used."""
+        """Return the counter of this name. Nothing is read or written before it is used."""
         refuse_name(name)
         if kind not in _KINDS:
             raise BadUsage(

@@ -1,8 +1,8 @@
-"""What is known of each counter in this process: its header row, and the form it has if it chooses by itself.
+"""This process's cache of counters: their header rows, and the current form of `auto` counters.
 
 A header says where adds with a key go, and how many shards may hold something. The first never changes; the second only
 grows, and is committed BEFORE a shard beyond it is written: a reader that comes after an acknowledged add finds the
-shard it went to. So what was read once may be remembered for ever, and no add has to read it again.
+shard it went to. So a header that was read once is cached for ever, and no add reads it again.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ from interlock.hotrow.counters.tables import Tables
 from interlock.sql.executor import Executor
 
 NAMES_MAX: Final = 10_000
-"""G6: counters that are remembered. One more forgets the one that was opened longest ago: it is read again."""
+"""G6: cached counters. One more evicts the one that was opened longest ago; its header is read again."""
 
 
 class Header(NamedTuple):
@@ -33,7 +33,7 @@ class Header(NamedTuple):
 
 
 class Known:
-    """One counter, as far as this process knows it."""
+    """The cache entry of one counter."""
 
     __slots__ = ("automatic", "header", "name")
 
@@ -55,7 +55,7 @@ class Headers:
         self._reading: Once[Header] = Once()
 
     def known(self, name: str) -> Known:
-        """What is known of this counter; the same for all who open it."""
+        """Return the cache entry of this counter, one for all handles."""
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= NAMES_MAX:
@@ -69,11 +69,11 @@ class Headers:
         return found
 
     async def made(self, known: Known, kind: Kind) -> Header:
-        """The header of a counter, made if there is none. It is remembered."""
+        """Return the header of a counter; create and cache it if it is missing."""
         return self._remember(known, await self._reading.do((known.name, kind), partial(self._made, known.name, kind)))
 
     async def widened(self, known: Known, header: Header, shard_count: int) -> Header:
-        """The header, when it says durably that so many shards may hold something."""
+        """Return the header after it was committed with at least this shard count."""
         if header.shard_count >= shard_count:
             return header
         await self._executor.execute(statements.WIDEN, known.name, shard_count)

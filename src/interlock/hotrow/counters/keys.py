@@ -1,4 +1,4 @@
-"""Names and idempotency keys of counters: what may be one, and what the database stores of it.
+"""Names and idempotency keys of counters: their checks, and the text that the database stores.
 
 The key that the database remembers names the counter too, with its length in front: one caller may use one key for two
 counters, and no two pairs of counter and key make the same text.
@@ -15,7 +15,7 @@ _DIGEST_BYTES: Final = 20
 
 
 def refuse_name(name: object) -> None:
-    """Raise InvalidPayload for what cannot be the name of a counter."""
+    """Raise InvalidPayload for an invalid name of a counter."""
     wrong = _unusable(name, NAME_CHARACTERS_MAX)
     if wrong:
         raise InvalidPayload(
@@ -27,7 +27,7 @@ def refuse_name(name: object) -> None:
 
 
 def stored_key(name: str, key: object) -> str:
-    """The key as the database keeps it. Raises InvalidPayload for what is not an idempotency key."""
+    """Return the key as the database stores it. Raises InvalidPayload for an invalid idempotency key."""
     wrong = _unusable(key, KEY_CHARACTERS_MAX)
     if wrong:
         raise InvalidPayload(
@@ -41,17 +41,17 @@ def stored_key(name: str, key: object) -> str:
 
 
 def shard_of(key: str, count: int) -> int:
-    """The shard of a key: the same in every process and every life, for the same count."""
+    """Return the shard of a key: the same in every process and after every restart, for the same count."""
     return int.from_bytes(_digest(key)) % count
 
 
-def _unusable(given: object, characters_max: int) -> str:
-    if not isinstance(given, str):
-        return f"is {type(given).__name__}"
-    if not 0 < len(given) <= characters_max:
-        return f"has {len(given):,} characters"
-    if "\x00" in given or any("\ud800" <= character <= "\udfff" for character in given):
-        return f"{given!a} holds NUL or half of a surrogate pair"
+def _unusable(text: object, characters_max: int) -> str:
+    if not isinstance(text, str):
+        return f"is {type(text).__name__}"
+    if not 0 < len(text) <= characters_max:
+        return f"has {len(text):,} characters"
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        return f"{text!a} holds NUL or half of a surrogate pair"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""One at a time does what many want done: the first caller begins it, and all of them get what came of it.
+"""Deduplication of concurrent calls: the first caller starts the work, and all of them get its result.
 
-A burst on a new counter would otherwise make its tables a hundred times. A caller who is cancelled leaves it to the
-others. It is not remembered that it was done: that is for those who know what it means.
+A burst on a new counter would otherwise create its tables a hundred times. A cancelled caller does not cancel the work.
+Completed work is not recorded: callers keep that themselves.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ ResultT = TypeVar("ResultT")
 
 
 class Once(Generic[ResultT]):
-    """What is under way, by what it is for."""
+    """The running calls of this process, by event loop and key."""
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[ResultT]] = {}
 
     async def do(self, what: Hashable, function: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """What the function returns, called by this caller or by another one in the same event loop."""
+        """Return the function's result, called by this caller or by a concurrent one in the same event loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # A function given to `transact` runs outside of any loop: what it calls says by itself that it may not.
+            # A function passed to `transact` runs outside of any loop; the statement that it calls raises the error.
             return await function()
         # A task can only be awaited in its own event loop, and a database may be used from several.
         place = loop, what

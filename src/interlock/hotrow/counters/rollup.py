@@ -1,11 +1,11 @@
 """The roll-up of the event log: entries become part of a snapshot, so that reading stays cheap (D6).
 
-It has its own cadence and a bounded cost: a turn comes so long after the first append that nobody has rolled up, and
+It has its own cadence and a bounded cost: a turn starts one cadence after the first append that is not rolled up, and
 folds a bounded number of bounded transactions. A fold takes entries out of the log and adds them to the snapshot in ONE
-transaction, so no crash can fall between the two, and no reader sees an entry twice or not at all. Whoever else folds
-at the same time takes other entries, or is told to try again.
+transaction, so no crash can fall between the two, and no reader sees an entry twice or not at all. A concurrent fold of
+another process takes other entries, or fails and is retried.
 
-A counter that nobody appends to wakes nobody. Between turns nothing but a timer with a weak reference exists, so a
+A counter without appends starts no turn. Between turns nothing but a timer with a weak reference exists, so a
 database that is dropped without being closed is not kept alive. A turn that fails is counted, logged and repeated; a
 counter that fails again and again is left alone until its next append. What is not rolled up counts all the same.
 """
@@ -38,7 +38,7 @@ log = logger_of("interlock.hotrow")
 
 
 async def fold(tx: Statements, name: str, rows_max: int) -> int:
-    """Take the oldest entries of a counter out of the log and add them to its snapshot; how many there were."""
+    """Move the oldest entries of a counter from the log into its snapshot; return their number."""
     taken = await tx.query(statements.TAKE, name, rows_max)
     if taken:
         await tx.execute(statements.SNAP, name, sum(whole(delta) for (delta,) in taken))
@@ -55,7 +55,7 @@ class Rollup:
         self._owed: dict[str, int] = {}
         """Counters with entries in the log, and how many turns they have failed in a row."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Where the next turn waits, or is under way."""
+        """The event loop in which the next turn waits or runs."""
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,7 +63,7 @@ class Rollup:
         """Folds that failed since the database was opened."""
 
     def appended(self, name: str) -> None:
-        """Something was appended to the log of this counter: it is rolled up within the cadence."""
+        """Schedule a roll-up of this counter within the cadence; called after an append."""
         if len(self._owed) < OWED_MAX:
             self._owed.setdefault(name, 0)
         # The event loop that the next turn waited in may have ended without it.
@@ -71,7 +71,7 @@ class Rollup:
             self._wait()
 
     async def run(self, name: str) -> int:
-        """Roll up one counter now; how many entries were folded."""
+        """Roll up one counter now; return how many entries were folded."""
         folded = 0
         for _ in range(FOLDS_PER_TURN):
             taken = await self._executor.transact(fold, name, self._rows_max)
@@ -81,7 +81,7 @@ class Rollup:
         return folded
 
     async def close(self) -> None:
-        """No further turn begins; one that is under way ends after its current fold."""
+        """Start no further turn; a running one ends after its current fold."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -120,11 +120,11 @@ class Rollup:
                 waiting.append(name)  # There is more, but first it is the others' turn.
 
     async def _fold(self, name: str) -> bool:
-        """Fold once; whether it should be done again in this turn."""
+        """Fold once; return whether to fold again in this turn."""
         failed = self._owed.pop(name, 0)  # Before it is folded: what is appended meanwhile is owed again.
         try:
             taken = await self._executor.transact(fold, name, self._rows_max)
-        except Exception as error:  # noqa: BLE001 -- nobody waits for a turn: whatever it was is counted and logged.
+        except Exception as error:  # noqa: BLE001 -- no caller awaits a turn: every failure is counted and logged.
             self.failures += 1
             log.warning("counter %r could not be rolled up (%d in a row): %s", name, failed + 1, error)
             if failed + 1 < FAILURES_MAX:

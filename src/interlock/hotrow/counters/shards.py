@@ -1,4 +1,4 @@
-"""What the shards of a counter hold, and how evenly (D5): skew means that adds do not spread as they should."""
+"""The values of a counter's shards, and their skew (D5): whether adds spread evenly."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Shards:
 
     @property
     def total(self) -> int:
-        """What they hold together: the counter's value without its row and its log."""
+        """The sum of all shards: the counter's value without its row and its log."""
         return sum(self.values)
 
     @property

@@ -1,6 +1,6 @@
-"""What a database says about its counters: which of their rows are handed around, and whether that costs anything.
+"""The contention signal of counters: hand-offs of their rows, and whether those cost anything.
 
-One look serves all counters, once a second at most, whatever the number of adds.
+One read serves all counters, at most once a second, independent of the number of adds.
 
 In a lane many writers of one row share one commit as long as its groups have room: each hands the row to the next in
 memory, and all of them wait for the disk together. Splitting such a row would mean many commits instead of one, and be
@@ -17,7 +17,7 @@ from interlock.redaction import logger_of
 from interlock.seams import Clock
 
 LOOK_S: Final = 1.0
-"""The signal is not looked at more often."""
+"""The shortest time between two reads of the signal."""
 
 FULL_SHARE: Final = 0.5
 """Groups count as full when on average they hold more than this of what they may."""
@@ -35,13 +35,13 @@ class Groups(NamedTuple):
     """How a lane commits."""
 
     stats: Callable[[], LaneStats]
-    """What it has done so far: `Database.stats`."""
+    """Its totals so far: `Database.stats`."""
     size_max: int
     """`group_commit_max_batch`."""
 
 
 class Seen(NamedTuple):
-    """One look."""
+    """The result of one read of the signal."""
 
     rates: Mapping[tuple[str, str], float]
     """Hand-offs and conflicts per second, by table and counter; of several rows of a counter, the worst."""
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 class Signal:
-    """What was seen at most `LOOK_S` ago."""
+    """The contention signal, read again after `LOOK_S`."""
 
     def __init__(self, contended: Contended | None, clock: Clock, *, groups: Groups | None = None) -> None:
         self._contended = contended
@@ -58,23 +58,23 @@ class Signal:
         self._groups = groups
         self._looked_s: float | None = None
         self._done = (0, 0)
-        self._seen = Seen({}, commits_shared=False)
+        self._latest = Seen({}, commits_shared=False)
         self.failures = 0
         """Looks that failed. No add fails for that; the counters keep the form they have."""
 
     async def look(self) -> Seen:
-        """What is to be seen. While one caller looks, the others see what was there before."""
+        """Return the current signal. While one caller reads it, the others get the previous one."""
         now_s = self._clock.monotonic_s()
         if self._contended is not None and (self._looked_s is None or now_s - self._looked_s >= LOOK_S):
             self._looked_s = now_s
             shared = self._commits_shared()
             try:
-                self._seen = Seen(_worst(await self._contended()), shared)
+                self._latest = Seen(_worst(await self._contended()), shared)
             except InterlockError:
                 self.failures += 1
-                self._seen = Seen({}, shared)
+                self._latest = Seen({}, shared)
                 log.warning("the contention signal could not be read; counters keep their form.", exc_info=True)
-        return self._seen
+        return self._latest
 
     def _commits_shared(self) -> bool:
         if self._groups is None:

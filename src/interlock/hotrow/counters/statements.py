@@ -3,7 +3,7 @@
 A counter is one row of `hotrow_counter`, up to `shard_count` rows of `hotrow_counter_shard`, the rows of
 `hotrow_counter_event` that were not rolled up yet, and one row of `hotrow_counter_snapshot` for those that were. Its
 value is always the sum of them, so every add may choose its form by itself. Every add is one statement that changes
-exactly one row. Roll-ups have a row of their own, or those who add to the counter's row would never let one through.
+exactly one row. Roll-ups have a row of their own, because concurrent adds to the counter's row would starve them.
 """
 
 from typing import Final
@@ -39,10 +39,10 @@ SHARD_TABLES: Final = (
     )""",
 )
 
-# What a counter was made as; nothing when nobody has made it.
+# The header of a counter; no row when it does not exist.
 HEADER: Final = "SELECT keyed, keyed_shard_count, shard_count FROM hotrow_counter WHERE name = $1"
 
-# Make it. Of several that do, the first decides.
+# Create it. Of several concurrent calls, the first decides.
 MAKE: Final = (
     "INSERT INTO hotrow_counter (name, keyed, keyed_shard_count) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING"
 )
@@ -65,8 +65,8 @@ ADD_SHARD: Final = (
 # Add to the log.
 APPEND: Final = "INSERT INTO hotrow_counter_event (name, delta) VALUES ($1, $2)"
 
-# Take the oldest entries out of the log. It gives what it took and takes what it gives: numbers are not committed in
-# their order on PostgreSQL, so "all up to the largest" may take an entry that nobody has seen.
+# Take the oldest entries out of the log. It returns exactly the rows that it deletes: ids are not committed in their
+# order on PostgreSQL, so "all up to the largest" may delete an entry that was not read.
 TAKE: Final = (
     "DELETE FROM hotrow_counter_event WHERE id IN "
     "(SELECT id FROM hotrow_counter_event WHERE name = $1 ORDER BY id LIMIT $2) RETURNING delta"

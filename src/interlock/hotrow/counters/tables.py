@@ -1,8 +1,8 @@
-"""The tables of counters: made when they are first needed, and not looked at again while the database is open.
+"""The tables of counters: created when they are first needed, and not checked again while the database is open.
 
-Whether they are there is asked first: making what exists needs rights that reading does not, and on PostgreSQL takes a
-lock that stops all writers. Two processes that make the same table at once can both be told on PostgreSQL that it was
-missing, and one of them that it exists: that one looks again.
+They are looked for first: CREATE needs rights that reading does not, and on PostgreSQL takes a lock that stops all
+writers. Of two processes that create the same table concurrently on PostgreSQL, one can fail although it says IF NOT
+EXISTS: that one looks again.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from interlock.sql.executor import Executor, Statements
 Part = Literal["counter", "shard"]
 
 ATTEMPTS_MAX: Final = 5
-"""Each attempt that fails means that somebody else has succeeded, or that it will never work."""
+"""Each failed attempt means that another process has succeeded, or that none ever will."""
 
 _TABLES: Final[dict[Part, Sequence[str]]] = {
     "counter": statements.COUNTER_TABLES,
@@ -33,14 +33,14 @@ _LOOK: Final[dict[Part, str]] = {
 
 
 class Tables:
-    """Which databases have the tables, as far as this process has seen."""
+    """The databases that are known to have the tables."""
 
     def __init__(self) -> None:
         self._ready: dict[Part, WeakSet[Executor]] = {"counter": WeakSet(), "shard": WeakSet()}
         self._making: Once[None] = Once()
 
     async def need(self, executor: Executor, part: Part) -> None:
-        """Make the tables of this part in this database, if they are missing."""
+        """Create the tables of this part in this database, if they are missing."""
         ready = self._ready[part]
         if executor not in ready:
             await self._making.do((part, id(executor)), partial(_make, executor, part))

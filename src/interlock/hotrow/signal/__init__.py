@@ -1,1 +1,1 @@
-"""The contention table: what lanes, engines and PostgreSQL have seen of hot rows, in one shape (D9)."""
+"""The contention table: hot rows of lanes, engines and PostgreSQL in one shape (D9)."""

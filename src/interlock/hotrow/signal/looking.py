@@ -1,7 +1,7 @@
-"""Looking at an address from outside: windows of what writers wait for there, and what could not be seen.
+"""Reading the contention at an address from outside, as windows, with notes on what could not be read.
 
-Lanes are looked at through what their owners leave beside them, PostgreSQL through its views. Neither is disturbed:
-nothing is opened for writing, nothing is locked, and every look has an end.
+Lanes are read through the reports that their owners publish beside them, PostgreSQL through its views. Nothing is
+opened for writing, nothing is locked, and every read has a time limit.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from interlock.seams import Clock
 from interlock.sql.postgres.address import is_postgres, parsed
 
 LOOK_S = 0.25
-"""How often the files beside lanes are looked at while something is waited for."""
+"""Seconds between two reads of the reports beside lanes, while one is awaited."""
 
 WINDOWS_MAX = 10_000
 
@@ -39,19 +39,19 @@ NOT_COUNTED = (
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one look has shown."""
+    """The windows of one read, with notes."""
 
     windows: list[Window]
     """Oldest first."""
     notes: list[str]
-    """What could not be seen, and what the numbers are worth."""
+    """Sources that could not be read, and the accuracy of the numbers."""
 
 
 async def look(url: str, seconds: float, *, clock: Clock, patient: bool = False, cache: str | None = None) -> Seen:
-    """Look at an address. PostgreSQL is watched for `seconds`; of lanes what their owners told last is read at once.
+    """Read the contention at an address. PostgreSQL is watched for `seconds`; of lanes the last report is read.
 
-    Where an owner has told nothing yet it is waited for, so long at most. With `patient` lanes are watched all the
-    time, too, and every window is returned that was told meanwhile. Raises TargetNotFound and UnavailableError.
+    Where an owner has published nothing yet, its report is awaited for at most `seconds`. With `patient` lanes are
+    watched all that time, and every report of it becomes a window. Raises TargetNotFound and UnavailableError.
     """
     if is_postgres(url):
         return await _look_at_postgres(url, seconds, clock)
@@ -67,8 +67,8 @@ async def _look_at_lanes(places: Sequence[LanePlace], seconds: float, clock: Clo
             report = read_report(hot_path(place.file), now_s=clock.wall_s())
             if report is not None and len(found) < WINDOWS_MAX:
                 found[str(place.file), report.at_s] = _window(place, report)
-        told = {file for file, _ in found}
-        if clock.monotonic_s() >= until_s or (not patient and all(str(place.file) in told for place in owned)):
+        reported = {file for file, _ in found}
+        if clock.monotonic_s() >= until_s or (not patient and all(str(place.file) in reported for place in owned)):
             break
         await asyncio.sleep(LOOK_S)
     return Seen(
@@ -77,18 +77,18 @@ async def _look_at_lanes(places: Sequence[LanePlace], seconds: float, clock: Clo
     )
 
 
-def _notes(places: Sequence[LanePlace], owned: Sequence[LanePlace], told: set[str]) -> list[str]:
+def _notes(places: Sequence[LanePlace], owned: Sequence[LanePlace], reported: set[str]) -> list[str]:
     notes: list[str] = []
     closed = [place for place in places if place not in owned]
     local = [place.name for place in closed if place.engine == "lane"]
     away = [place.url for place in closed if place.engine == "object"]
-    quiet = [place.name for place in owned if str(place.file) not in told]
+    quiet = [place.name for place in owned if str(place.file) not in reported]
     if local:
-        notes.append(f"Nobody has {_some(local)} open, so nothing is written there.")
+        notes.append(f"No process has {_some(local)} open, so nothing is written there.")
     if away:
-        notes.append(f"Nobody on this host has {_some(away)} open; ask on the host of its owner.")
+        notes.append(f"No process on this host has {_some(away)} open; ask on the host of its owner.")
     if quiet:
-        notes.append(f"{_some(quiet)}: too little is written there to tell anything, and nobody waited.")
+        notes.append(f"{_some(quiet)}: too little is written there to measure, and no writer waited.")
     return notes
 
 

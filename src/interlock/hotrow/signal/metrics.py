@@ -1,7 +1,7 @@
-"""The one family of metrics of hot rows, in Prometheus's text format: whoever scrapes it, the names are these.
+"""The metrics of hot rows, in Prometheus's text format.
 
-Labels are bounded: only the worst rows are told, and a long key is cut. A row that is not among them has no series, so
-an absent one means that it is cold. Nothing here is a counter: rates fade by themselves.
+Labels are bounded: only the worst rows have a series, and a long key is cut. An absent row is cold. Nothing here is a
+counter: rates decay by themselves.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(rows: Iterable[Hot], *, limit: int = ROWS_MAX) -> str:
-    """The family for these rows, worst first; of the rest nothing is told."""
+    """Return the metrics of the first `limit` rows; pass them worst first."""
     series: dict[str, Hot] = {}
     for row in rows:
         if len(series) >= limit:
@@ -53,7 +53,7 @@ def _labels(row: Hot) -> str:
 
 
 def _label(value: str) -> str:
-    """A text of users cannot end its label, nor begin a line; what is no UTF-8 is replaced."""
+    """Escape a user's text, so that it cannot end its label or begin a line; invalid UTF-8 is replaced."""
     if len(value) > LABEL_CHARACTERS_MAX:
         value = f"{value[: LABEL_CHARACTERS_MAX - 1]}…"
     value = value.encode("utf-8", "replace").decode()

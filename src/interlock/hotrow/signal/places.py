@@ -1,7 +1,7 @@
-"""From an address to the lanes behind it: a database, a home with all of its databases, their streams and shards.
+"""The lanes at an address: of a database, or of a home with all of its databases, their streams and shards.
 
-Nothing is opened and nothing is created: the owner of a lane may be any process, and what it tells lies beside the
-lane's file. A database in a bucket tells it beside its local file, so only on the host where its owner runs.
+Nothing is opened and nothing is created: the owner of a lane may be any process, and its report lies beside the lane's
+file. The report of a database in a bucket lies beside its local file, so only on the host where its owner runs.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from interlock.lanes.objects.addresses import is_bucket, parse, redacted
 from interlock.sql.postgres.address import is_postgres
 
 LANES_MAX = 10_000
-"""Lanes that are looked at: a home may have any number of streams."""
+"""The most lanes that are read: a home may have any number of streams."""
 
 WORKFLOWS = "workflows"
 
 
 class LanePlace(NamedTuple):
-    """A lane, and where its owner tells about it."""
+    """A lane, and the file beside which its owner publishes reports."""
 
     name: str
     url: str
@@ -35,7 +35,7 @@ class LanePlace(NamedTuple):
 
 
 def lanes_at(url: str, *, cache: str | None = None) -> list[LanePlace]:
-    """The lanes at an address: the database itself, or all of a home. Raises TargetNotFound where there is none."""
+    """Return the lanes of a database, or of a whole home. Raises TargetNotFound for an address without lanes."""
     if url == "memory:":
         raise BadUsage(
             "a database in memory cannot be looked at from outside.",
@@ -76,7 +76,7 @@ def _candidates(url: str) -> Iterator[LanePlace]:
         yield LanePlace(name, f"{url.rstrip('/')}/{quote(name)}", file)
         yield from _below(file, f"{url.rstrip('/')}/{quote(name)}")
     for name, place in FolderCatalog(url).names().items():
-        # What was moved elsewhere is followed once: a catalog names databases, never homes.
+        # A moved database is followed once: a catalog names databases, never homes.
         if is_bucket(place.url):
             address = parse(place.url)
             yield LanePlace(name, str(address), cache_path(address), "object")

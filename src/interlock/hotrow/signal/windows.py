@@ -1,6 +1,6 @@
-"""What one source has shown of one database for a while: the shape that everything here is read into.
+"""Windows: the contention of one database during some seconds, the common shape of all sources.
 
-A lane's owner tells it in a file beside the lane, PostgreSQL is asked. The advisor takes windows as evidence; the
+A lane's owner publishes it in a file beside the lane; PostgreSQL is queried. The advisor takes windows as evidence; the
 table, the command and the metrics take their rows.
 """
 
@@ -29,9 +29,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     groups_per_s: float | None = None
     """Commits, each with the transactions that had gathered; None where nothing is gathered."""
     latency_p99_s: float | None = None
-    """From the call to the acknowledgement; None when nobody measured it."""
+    """From the call to the acknowledgement; None when it was not measured."""
     rows_seen: int = 0
-    """Distinct rows that were written, as far as they are remembered; 0 when nobody looked."""
+    """Distinct rows that were written, as far as they are remembered; 0 when they were not counted."""
     flag_threshold: float
     rows: list[HotRow]
 
@@ -51,7 +51,7 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed(row: HotRow, database: str = "") -> Hot:
-    """A row of a database; without a name for one that is alone."""
+    """Return a row with its database; without a name for a single database."""
     return Hot(
         database=database,
         source=row.source,
@@ -66,7 +66,7 @@ def placed(row: HotRow, database: str = "") -> Hot:
 
 
 def worst(windows: Iterable[Window], limit: int) -> list[Hot]:
-    """The rows of all of them, worst first. Of several windows of a database the last one counts."""
+    """Return the rows of all windows, worst first. Of several windows of a database the last one counts."""
     latest = {(window.engine, window.database, window.url): window for window in windows}
     rows = [(row, window.database) for window in latest.values() for row in window.rows]
     rows.sort(key=lambda each: badness(each[0]), reverse=True)
@@ -74,7 +74,7 @@ def worst(windows: Iterable[Window], limit: int) -> list[Hot]:
 
 
 def key_text(key: object) -> str:
-    """A key on one line, for people and for labels; empty when nobody knows it."""
+    """Return a key on one line, for users and for labels; empty when it is unknown."""
     if key is None:
         return ""
     if isinstance(key, bytes):

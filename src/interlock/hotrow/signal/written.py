@@ -1,7 +1,7 @@
-"""Keys as their writers know them: a lane sees what SQLite stores, a user knows what they wrote.
+"""Keys of hot rows as Python values, decoded from what SQLite stores.
 
-A uuid is stored as bytes, a moment as a number, a numeric as text. A lane remembers the declared types of the keys it
-met and tells them with its rows, so nothing has to be read in order to look at a lane in the middle of a storm.
+A uuid is stored as bytes, a timestamp as a number, a numeric as text. A lane publishes the declared types of its keys
+with its rows, so no table has to be read under load.
 """
 
 from typing import cast
@@ -19,7 +19,7 @@ _STORED_AS: dict[str, type[int | str | bytes]] = {
 
 
 def as_written(key: object, declared: tuple[str, ...]) -> object:
-    """The key of a row as Python's values, by the declared types of its columns."""
+    """Return the key of a row as Python's values, by the declared types of its columns."""
     if len(declared) == 1:
         return _decoded(key, declared[0])
     if not isinstance(key, tuple):

@@ -1,4 +1,4 @@
-"""Where a database in a bucket lives, as a URL: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name`.
+"""URLs of databases in a bucket: `s3://bucket/folder/name`, `gs://bucket/name`, `az://container/name`.
 
 What is not in the URL comes from the environment variables that every tool of the provider reads. Options follow a
 question mark (`?endpoint=http://127.0.0.1:9000&region=eu-central-1`); a misspelt one is refused, never ignored.
@@ -20,7 +20,7 @@ PATH_BYTES_MAX = 800
 """Folder and name together. A key has at most 1,024 bytes, and the longest one below them has about 90."""
 
 RESERVED: Final = frozenset({"log", "snapshot", "probe", "manifest"})
-"""What a database keeps below itself, and the probe beside it. A database there would be taken for a part of it."""
+"""Names that a database uses below itself, and the probe beside it. A database of such a name would clash."""
 
 MASK: Final = redaction.MASK
 OPTIONS: Final = redaction.OPTIONS
@@ -33,18 +33,18 @@ _EXAMPLES = {"s3": "s3://bucket/shop/stock", "gs": "gs://bucket/shop/stock", "az
 
 
 class Address(NamedTuple):
-    """The parts of a URL. Shown without its secrets."""
+    """The parts of a URL. Its text never shows its secrets."""
 
     scheme: str
     bucket: str
     folder: str
-    """What the database shares with others; may be empty."""
+    """The folder that the database shares with others; may be empty."""
     name: str
     options: tuple[tuple[str, str], ...]
 
     @property
     def path(self) -> str:
-        """Where the keys of the database begin."""
+        """The prefix of the database's keys."""
         return f"{self.folder}/{self.name}" if self.folder else self.name
 
     @property
@@ -54,29 +54,29 @@ class Address(NamedTuple):
         return f"{self.scheme}://{self.bucket}/{quote(self.folder)}" + (f"?{where}" if where else "")
 
     def option(self, name: str) -> str | None:
-        """The value of an option, or None when the URL does not have it."""
+        """Return the value of an option, or None when the URL does not have it."""
         return dict(self.options).get(name)
 
     def switch(self, name: str) -> bool | None:
-        """The value of an option that is true or false."""
+        """Return the value of an option that is true or false."""
         value = self.option(name)
         return None if value is None else value == "true"
 
     def __str__(self) -> str:
-        shown = [f"{name}={MASK if name in SECRETS else value}" for name, value in self.options]
-        return f"{self.scheme}://{self.bucket}/{quote(self.path)}" + (f"?{'&'.join(shown)}" if shown else "")
+        options = [f"{name}={MASK if name in SECRETS else value}" for name, value in self.options]
+        return f"{self.scheme}://{self.bucket}/{quote(self.path)}" + (f"?{'&'.join(options)}" if options else "")
 
     def __repr__(self) -> str:
         return f"Address({str(self)!r})"
 
 
 def is_bucket(url: object) -> bool:
-    """Whether the URL speaks of a bucket at all; whatever is no text does not."""
+    """Whether the value is a text that begins with the scheme of a bucket."""
     return isinstance(url, str) and url.partition("://")[0] in OPTIONS and "://" in url
 
 
 def parse(url: str) -> Address:
-    """The address in a URL. Raises BadUsage, which never shows a secret."""
+    """Parse the URL of a database in a bucket. Raises BadUsage, which never shows a secret."""
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in OPTIONS:
         raise _bad(url, "is not the address of a database in a bucket", "Begin with s3://, gs:// or az://.")
@@ -99,7 +99,7 @@ def parse(url: str) -> Address:
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong address."""
+    """Return the URL as it may be shown: in an error, in a log, in `Database.url`. Takes any text, also a wrong one."""
     return redaction.redacted(url)
 
 
@@ -108,7 +108,7 @@ def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
         raise _bad(url, "has an & in its path", "Options begin with a question mark; write %26 for an & in a name.")
     path = unquote(path.removesuffix("/"))
     if not path:
-        raise _bad(url, "names a bucket but no database", f"Write the database's name behind it: {_EXAMPLES[scheme]}.")
+        raise _bad(url, "names a bucket but no database", f"Add the database's name: {_EXAMPLES[scheme]}.")
     if len(path.encode(errors="replace")) > PATH_BYTES_MAX:
         raise _bad(url, f"has a path of more than {PATH_BYTES_MAX} bytes", "Use a shorter folder or name.")
     if not path.isprintable() or "\\" in path or "\ufffd" in path:
@@ -116,7 +116,7 @@ def _folder_and_name(url: str, scheme: str, path: str) -> tuple[str, str]:
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
         raise _bad(url, "has an empty part, . or .. in its path", "Write each folder by its name, with one / between.")
-    # Nothing is above the first folder but the bucket, which is no database: that one may have any name.
+    # Nothing is above the first folder but the bucket, which is not a database: that one may have any name.
     taken = [part for part in (parts[1:] or parts) if part in RESERVED]
     if taken:
         raise _bad(
@@ -155,7 +155,7 @@ def _options(url: str, scheme: str, query: str) -> tuple[tuple[str, str], ...]:
 
 
 def _shown_name(name: str) -> str:
-    """An option's name; whatever else stands in its place may be half of a secret that had an & in it."""
+    """Return an option's name; any other text may be half of a secret that had an & in it."""
     return name if re.fullmatch(r"[a-z_]{1,40}", name) else MASK
 
 

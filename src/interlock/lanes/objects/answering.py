@@ -1,6 +1,6 @@
-"""A bucket that does not answer, in words for people.
+"""Translation of bucket errors into Interlock's.
 
-It needs none of the packages that a bucket needs, so whoever looks for a bucket only when an address names one has it.
+It imports none of the packages that a bucket needs, so code can use it before it knows whether a bucket is named.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from interlock.lanes.objects.bucket import BucketError
 
 @contextlib.contextmanager
 def answering(what: str) -> Generator[None]:
-    """Turn a bucket that does not answer into an error for people."""
+    """Raise UnavailableError for a bucket that does not answer or refuses."""
     try:
         yield
     except BucketError as error:

@@ -1,10 +1,10 @@
 """The local file of a lane on a bucket: a cache, and nothing else.
 
-Its state is never a source of truth: a file that ran ahead of the bucket (a group that was committed here and never
-became durable) would resurrect what nobody acknowledged. So the file is used again only when the lane that wrote it was
-closed cleanly, which leaves a mark with the place in the log it stands at, and when the log still says the same at that
-place. In every other case it is thrown away and made anew. For the same reason nothing here is ever synced; what a
-machine wrote before it was last started may be lost in part, so a mark counts only until then.
+It is never a source of truth: a file that ran ahead of the bucket (by a group that was committed here and never became
+durable) would resurrect what was never acknowledged. A clean close leaves a mark with its position in the log. The file
+is used again only with such a mark, and only if the log still has the same object at that position. Otherwise it is
+discarded and made anew. For the same reason nothing here is ever synced; what a machine wrote before it was last
+started may be lost in part, so a mark counts only until then.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from interlock.lanes.objects.world import World
 
 
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a clean close leaves beside the file."""
+    """The mark that a clean close leaves beside the file."""
 
     database: str
     seq: int
@@ -41,9 +41,9 @@ class Cache:
         self._mark = path.with_name(path.name + ".clean")
 
     def identity(self, world: World) -> str:
-        """The name of this file among all machines: random, made once, kept beside it.
+        """Return the unique name of this file among all machines: random, made once, kept beside it.
 
-        The machine is part of it: a folder that was copied to another one holds the same file, and not the same lock.
+        The machine is part of it: a folder copied to another machine holds the same file, but not the same lock.
         """
         path = self.path.with_name(self.path.name + ".id")
         known = ""
@@ -55,7 +55,7 @@ class Cache:
         return f"{known} {self._boot or world.ids.new().hex}"
 
     def reuse(self, bucket: Bucket, manifest: Manifest) -> Position | None:
-        """Where the file stands in the log, if it may be used; None after it was thrown away."""
+        """Return the file's position in the log if it may be used; otherwise discard it and return None."""
         position = self._checked(bucket, manifest)
         # From here on the file may run ahead of the bucket; the mark comes back with the next clean close.
         self._mark.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ class Cache:
         return Position(mark.seq, bytes.fromhex(mark.hash), mark.time_us)
 
     def discard(self) -> None:
-        """Throw the file away, with everything SQLite keeps beside it."""
+        """Delete the file, with everything SQLite keeps beside it."""
         for suffix in ("", "-wal", "-shm", "-journal", ".clean"):
             self._beside(suffix).unlink(missing_ok=True)
 
@@ -108,7 +108,7 @@ class Cache:
             file.truncate(entry.pages_in_all * entry.page_bytes)
 
     def page_one(self) -> bytes:
-        """The first page as the log has it; empty for a database that is new."""
+        """Return the first page as the log has it; empty for a database that is new."""
         try:
             with self.path.open("rb") as file:
                 head = file.read(100)

@@ -1,12 +1,12 @@
-"""Reads the pages that a group changed out of SQLite's write-ahead log.
+"""The capture of the pages that a group changed, read from SQLite's write-ahead log.
 
 Pages and not changesets, because pages miss nothing: tables without a primary key, schema changes and `sqlite_sequence`
 are all in them. The file is read beside SQLite, which costs a copy; a layer under SQLite would cost half a
 millisecond per commit.
 
-The odd choice is where to stop. After a large transaction was rolled back, frames of it stand behind the last commit
-with valid salts; who reads until the salts change brings its rows back to life. So reading ends at the frame count
-that SQLite's own hook gave at the commit, and the checksum, which runs through every frame from the header on, must be
+The odd choice is where to stop. After a large transaction was rolled back, frames of it stand after the last commit
+with valid salts; reading until the salts change would bring its rows back to life. So reading ends at the frame count
+that SQLite's own hook gave at the commit. The checksum, which runs through every frame from the header on, must be
 right at each one: anything else is a bug or a broken disk, and the lane stops before it hands on a wrong page.
 """
 
@@ -27,7 +27,7 @@ _MAGIC = 0x377F0683 if sys.byteorder == "big" else 0x377F0682
 
 
 class Changed(NamedTuple):
-    """What a group changed: the last state of each page, in the order of their numbers, and the database's size."""
+    """The changes of a group: the last state of each page, in the order of their numbers, and the database's size."""
 
     pages: tuple[Page, ...]
     page_bytes: int
@@ -35,7 +35,7 @@ class Changed(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """How far the log has been read: which log it is, and the running checksum behind the last frame."""
+    """How far the log has been read: which log it is, and the running checksum after the last frame."""
 
     salts: bytes
     frames: int
@@ -51,9 +51,9 @@ class Capture:
         self._next: _Position | None = None
 
     def changed(self, frames: int) -> Changed | None:
-        """The pages of every frame since the last call, up to the frame count that the commit gave; None if none.
+        """Return the pages of every frame since the last call, up to the commit's frame count; None without any.
 
-        The position moves on only with `took`: what could not be handed on is read again.
+        The position advances only with `took`: what could not be handed on is read again.
         """
         if not frames:
             return None
@@ -72,11 +72,11 @@ class Capture:
         return changed
 
     def took(self) -> None:
-        """What `changed` gave is handed on: go on behind it."""
+        """Advance the position: the result of `changed` has been handed on."""
         self._position = self._next
 
     def _start(self, header: bytes) -> tuple[_Position, int]:
-        """Where to go on: behind the last frame taken, or at the beginning when SQLite has started its log anew."""
+        """Return where to continue: after the last frame taken, or at the start when SQLite has restarted its log."""
         if len(header) < HEADER_BYTES:
             raise _broken("its header is cut off")
         magic, _, page_bytes, _, _, _, sum_1, sum_2 = struct.unpack(">8I", header)
@@ -107,7 +107,7 @@ def _read(data: bytes, frames: int, start: _Position, page_bytes: int) -> tuple[
         latest[number] = page
     if not pages_in_all:
         raise _broken(f"frame {frames} is not the last one of a commit")
-    # A page behind the end was cut off by a later commit among these.
+    # A page after the end was cut off by a later commit among these.
     kept = tuple(sorted((number, page) for number, page in latest.items() if number <= pages_in_all))
     return Changed(kept, page_bytes, pages_in_all), _Position(start.salts, frames, sums)
 

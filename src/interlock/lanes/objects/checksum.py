@@ -2,11 +2,11 @@
 
 The rule is a loop over words: `first, second = second, first + second + word`, modulo 2**32. In Python that loop takes
 longer than everything else that is done with a page. But it is linear: a word counts by Fibonacci numbers that depend
-only on how many words follow it. So the first half of a page can be moved behind itself and added to the second half,
-all words at once, then the first half of what is left, and so on. Python's large integers do that with one
+only on how many words follow it. So the first half of a page can be shifted onto the second half and added to it, all
+words simultaneously, then the first half of what is left, and so on. Python's large integers do that with one
 multiplication per half: a page is one number, made of lanes of 64 bits that hold 32.
 
-The loop is still here, for what is too short to be worth it and as what the fast way must agree with.
+The loop is still here, for short inputs and as the reference for the fast way.
 """
 
 import functools
@@ -22,7 +22,7 @@ _WORD = 0xFFFF_FFFF
 
 
 def running_checksum(sums: Sums, data: bytes) -> Sums:
-    """The checksum carried on over more bytes, whose words are in this machine's order."""
+    """Return the checksum continued over more bytes, whose words are in this machine's order."""
     count = len(data)
     if count < FAST_BYTES_MIN or count & (count - 1) or sys.byteorder == "big":
         return word_by_word(sums, data)
@@ -30,7 +30,7 @@ def running_checksum(sums: Sums, data: bytes) -> Sums:
 
 
 def word_by_word(sums: Sums, data: bytes) -> Sums:
-    """The rule as SQLite has it."""
+    """Compute the checksum by SQLite's own rule."""
     first, second = sums
     for word in memoryview(data).cast("I"):
         first, second = second, (first + second + word) & _WORD
@@ -38,7 +38,7 @@ def word_by_word(sums: Sums, data: bytes) -> Sums:
 
 
 class _Halving(NamedTuple):
-    """How the first half is moved behind itself: over so many words, in lanes of so many bits in all."""
+    """How the first half is shifted onto the second: over how many words, in lanes of how many bits in all."""
 
     bits: int
     mask: int
@@ -56,24 +56,24 @@ def _by_halves(sums: Sums, data: bytes) -> Sums:
     # A lane begins with two words, (x, y): they count as `x` and `x + y`.
     first = words & mask
     second = (first + (words >> 32 & mask)) & mask
-    for bits, mask, beyond, (before, middle, behind) in halvings:
+    for bits, mask, beyond, (before, middle, after) in halvings:
         front_first, front_second = first & mask, second & mask
-        # (before · a + middle · b, middle · a + behind · b), with three multiplications instead of four.
+        # (before · a + middle · b, middle · a + after · b), with three multiplications instead of four.
         one = before * front_first & mask
         two = middle * front_second & mask
-        both = behind * ((front_first + front_second) & mask) & mask
+        both = after * ((front_first + front_second) & mask) & mask
         first = (one + two + (first >> bits)) & mask
         second = (both + beyond - one + (second >> bits)) & mask
-    before, middle, behind = _weights(len(data) // 4)
+    before, middle, after = _weights(len(data) // 4)
     return (
         (before * sums[0] + middle * sums[1] + first) & _WORD,
-        (middle * sums[0] + behind * sums[1] + second) & _WORD,
+        (middle * sums[0] + after * sums[1] + second) & _WORD,
     )
 
 
 @functools.cache
 def _halvings(lanes: int) -> tuple[_Halving, ...]:
-    """The steps from so many lanes to one; there are as many different ones as page sizes."""
+    """Return the steps from `lanes` lanes to one; there are as many different ones as page sizes."""
     found: list[_Halving] = []
     while lanes > 1:
         words, lanes = lanes, lanes // 2
@@ -84,7 +84,7 @@ def _halvings(lanes: int) -> tuple[_Halving, ...]:
 
 @functools.cache
 def _weights(words: int) -> tuple[int, int, int]:
-    """The Fibonacci numbers around that of so many words, modulo 2**32."""
+    """Return the three Fibonacci numbers around index `words`, modulo 2**32."""
     before, middle = 1, 0
     for _ in range(words):
         before, middle = middle, (before + middle) & _WORD

@@ -1,10 +1,10 @@
-"""The doctor for a database in a bucket: reads all of it, beside the owner or without one, and changes nothing.
+"""The doctor of a database in a bucket: reads all of it, beside the owner or without one, and changes nothing.
 
 It needs no lease. It reads the manifest, walks the history (`walk`), looks at what lies below it, replays into a
 temporary file and lets SQLite check the pages. The owner goes on meanwhile: damage is believed only if the manifest
 still promises what was read; otherwise it looks again.
 
-The probe of the bucket's promises writes, and so it is run only if it is asked for.
+The probe of the bucket's promises writes, so it runs only on request.
 """
 
 import tempfile
@@ -33,15 +33,15 @@ from interlock.seams import Clock
 
 HEADS_AT_ONCE = 100
 OVERDUE = 4
-"""How many times its usual weight the log behind the newest snapshot may have before it is mentioned."""
+"""How many times its usual weight the log after the newest snapshot may have before it is mentioned."""
 
 
 def examine(
     bucket: Bucket, *, name: str, clock: Clock, prepare: Prepare, folder: Bucket | None = None, watch: Watch = silent
 ) -> BucketReport:
-    """Look at the database of that name. `prepare` registers the functions that its schema may call.
+    """Examine the database of that name. `prepare` registers the functions that its schema may call.
 
-    With `folder`, what the database shares with others, the bucket is also probed there, which writes and deletes.
+    With `folder`, which the database shares with others, the bucket is also probed there, which writes and deletes.
     Raises TargetNotFound when there is no database, UnavailableError when the bucket does not answer.
     """
     try:
@@ -90,7 +90,7 @@ def _settled(bucket: Bucket, name: str, place: Path, clock: Clock, prepare: Prep
 
 
 def _manifest(bucket: Bucket, name: str, notes: symptoms.Notes) -> Manifest | None:
-    """The manifest, or None when nothing can be done without it."""
+    """Return the manifest, or None when the examination cannot go on without it."""
     try:
         found = read_manifest(bucket)
     except CorruptionError as error:
@@ -109,7 +109,7 @@ def _manifest(bucket: Bucket, name: str, notes: symptoms.Notes) -> Manifest | No
 
 
 class _Below(NamedTuple):
-    """What a listing shows: where the log ends, and what lies below the history."""
+    """The result of a listing: where the log ends, and what lies below the history."""
 
     end: int
     fences: frozenset[int]
@@ -150,7 +150,7 @@ def _below(bucket: Bucket, manifest: Manifest, notes: symptoms.Notes) -> _Below:
             elif seq <= manifest.collected:
                 old.append(seq)
     known = {part_key(each.seq, bytes.fromhex(each.nonce), 0).rpartition("/")[0] for each in manifest.snapshots}
-    # Those behind what is collected go with the next collection, or are just being stored.
+    # Those after what is collected go with the next collection, or are just being stored.
     below = part_key(manifest.collected + 1, b"", 0).partition("-")[0]
     parts = sum(
         key.rpartition("/")[0] not in known and key.partition("-")[0] < below for key in bucket.keys("snapshot/")
@@ -169,8 +169,8 @@ def _compare_epochs(bucket: Bucket, manifest: Manifest, walk: Walk, below: _Belo
     if walk.epoch > manifest.epoch:
         found = read_manifest(bucket)
         if found is not None and walk.epoch > found[0].epoch:
-            told = f"the manifest is at epoch {found[0].epoch}, and the log at epoch {walk.epoch}: it went back."
-            notes.add(symptoms.manifest_wrong(told))
+            problem = f"the manifest is at epoch {found[0].epoch}, and the log at epoch {walk.epoch}: it went back."
+            notes.add(symptoms.manifest_wrong(problem))
 
 
 def _facts(replayed: Path, clock: Clock, prepare: Prepare, notes: symptoms.Notes, watch: Watch) -> Facts | None:
@@ -210,7 +210,7 @@ def _report(
         snapshots=[
             SnapshotFacts(
                 seq=each.seq,
-                time=_shown(each.time_us),
+                time=_time_text(each.time_us),
                 objects_behind=below.end - each.seq,
                 parts=each.parts,
                 pages=each.pages,
@@ -233,14 +233,14 @@ def _report(
         schema_version=facts.schema_version if facts else None,
         tables=facts.tables if facts else None,
         keys=facts.keys if facts else None,
-        lane_time=_shown(facts.lane_time_us or 0) if facts else None,
+        lane_time=_time_text(facts.lane_time_us or 0) if facts else None,
         findings=notes.all(),
     )
 
 
 def _state(position: Position | None) -> State | None:
-    return State(seq=position.seq, time=_shown(position.time_us)) if position else None
+    return State(seq=position.seq, time=_time_text(position.time_us)) if position else None
 
 
-def _shown(time_us: int) -> str | None:
+def _time_text(time_us: int) -> str | None:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="seconds") if time_us else None

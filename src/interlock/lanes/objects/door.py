@@ -1,6 +1,6 @@
-"""The way into a lane on a bucket, for those who have an address: as its owner, or only to read.
+"""Opening a lane on a bucket by its address: as its owner, or only to read.
 
-Who reads gets the bucket without the probe: it would write, and reading stands on none of the promises that it proves.
+A reader gets the bucket without the probe: the probe would write, and reading relies on none of the promises it proves.
 """
 
 from functools import partial
@@ -18,27 +18,27 @@ from interlock.seams import Clock
 
 
 def log_opener(address: Address, *, settings: LaneSettings, clock: Clock) -> OpenLog:
-    """What opens the log behind the address, once the local file's lock is held."""
+    """Return the function that opens the log at the address, once the local file's lock is held."""
     return partial(_open, address, settings, World(clock=clock), None)
 
 
 def log_taker(address: Address, *, settings: LaneSettings, clock: Clock, short_s: float) -> OpenLog:
-    """The same for a mover, which takes the lane from an owner that lives (see `takeover.claim`)."""
+    """Return the same for a mover, which takes the lane from a live owner (see `takeover.claim`)."""
     return partial(_open, address, settings, World(clock=clock), short_s)
 
 
 def bucket_of(address: Address) -> Bucket:
-    """The objects of the database at the address, to be read."""
+    """Return the objects of the database at the address, for reading."""
     return open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
 
 
 def proven_bucket_of(address: Address, *, settings: LaneSettings, clock: Clock) -> Bucket:
-    """The objects of the database at the address, to be written."""
+    """Return the objects of the database at the address, for writing, after the probe."""
     return open_proven(address, request_timeout_s=settings.request_timeout_s, world=World(clock=clock))
 
 
 def folder_of(address: Address) -> Bucket:
-    """The folder that the database shares with others, to be probed."""
+    """Return the folder that the database shares with others, for the probe."""
     return open_folder(address, request_timeout_s=REQUEST_TIMEOUT_S_MIN)
 
 

@@ -1,11 +1,11 @@
-"""Leaving a lane in a bucket: a copy that follows its log beside the owner, and the takeover that seals it.
+"""A replica of a lane in a bucket, which follows its log beside the owner, and the takeover that seals the lane.
 
-Nothing at the source notes what is written, and nothing needs to: the log has every page. `BucketCopy` keeps the
-database in a local file; `forward` brings it to the newest state by the objects that came since. It takes no lease, so
-the owner goes on. For the seal the mover becomes the owner itself (`take_over`): the owner before can never acknowledge
-again, and whoever opens the lane next finds the tombstone, or, when the mover died, the database as it was.
+Nothing at the source notes the writes, and nothing needs to: the log has every page. `BucketCopy` keeps the database in
+a local file; `forward` brings it to the newest state by the objects that came since. It takes no lease, so the owner
+goes on. For the seal the mover becomes the owner itself (`take_over`): the previous owner can never acknowledge again.
+The next process that opens the lane finds the tombstone, or, when the mover died, the database as it was.
 
-An owner that is replaced alive may answer reads until its lease is over, so a takeover lasts as long as the lease. To
+An owner that is replaced alive may answer reads until its lease ends, so a takeover lasts as long as the lease. To
 make that short the mover shortens the lease when it begins (`hurry`): the owner finds that out with its next renewal.
 """
 
@@ -39,16 +39,16 @@ from interlock.lanes.tombstone import Tombstone
 from interlock.seams import Clock
 
 HURRIED_LEASE_S = 0.5
-"""The lease while a mover prepares to take over: as long reads may go on at the owner that was replaced."""
+"""The lease while a mover prepares to take over: for this long a replaced owner may answer reads."""
 
 TAKEN_LEASE_S = 5.0
-"""The lease of a mover that has taken over: when it dies, the lane rests for so long."""
+"""The lease of a mover that has taken over: when it dies, the lane rests for this long."""
 
 CHANGE_LIMIT_S = 30.0
 
 
 class BucketCopy:
-    """A database in a bucket in a local file, at one place of its log. Blocks; for one thread at a time."""
+    """A local copy of a database in a bucket, at one position of its log. Blocks; for one thread at a time."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BucketCopy:
         self._open: apsw.Connection | None = None
 
     def forward(self) -> int:
-        """Bring the file to the newest state that is durable; returns its number. Connections to it end.
+        """Bring the file to the newest durable state; return its number. Connections to it end.
 
         Raises TargetNotFound, CorruptionError, and UnavailableError for a bucket that does not answer.
         """
@@ -96,10 +96,10 @@ class BucketCopy:
         )
 
     def connection(self) -> apsw.Connection:
-        """A connection that reads the state of the last `forward`, until the next one."""
+        """Return a connection that reads the state of the last `forward`, until the next one."""
         assert self._at is not None, "forward comes first"
         if self._open is None:
-            # Nobody else writes the file, and it stays as it is: SQLite needs no lock and leaves nothing beside it.
+            # No other process writes the file, and it stays so: SQLite needs no lock and leaves nothing beside it.
             self._open = apsw.Connection(
                 f"file:{quote(str(self.path.absolute()))}?mode=ro&immutable=1",
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
@@ -108,14 +108,14 @@ class BucketCopy:
         return self._open
 
     def keep(self) -> Path:
-        """Leave the file to whoever opens the lane with it, who then needs only what came since; returns its name."""
+        """Keep the file for a lane that opens with it, which then needs only what came since; return its path."""
         self._disconnect()
         if self._at is not None and self._manifest is not None:
             self._cache.keep(self._manifest, self._at)
         return self.path
 
     def close(self) -> None:
-        """Throw the file away."""
+        """Delete the file."""
         self._disconnect()
         self._cache.discard()
 
@@ -130,7 +130,7 @@ class BucketCopy:
                 at = self._cache.load(self._bucket, manifest, manifest.snapshots[-1], self._watch)
         begun, self._manifest = at.seq, manifest
         for stored in read_slots(self._bucket, bytes.fromhex(manifest.database), at):
-            self._at = None  # Until its pages are all there the file is of no state.
+            self._at = None  # Until all its pages are written the file has no valid state.
             self._cache.apply(stored.entry)
             self._at = at = stored.position
             self._watch("replaying the log", at.seq - begun, 0)
@@ -144,7 +144,7 @@ class BucketCopy:
 
 
 def hurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> float:
-    """Shorten the owner's lease; returns when, by our own clock, it surely has no longer one any more."""
+    """Shorten the owner's lease; return when, by our own clock, the longer one has surely run out."""
     bucket = bucket_of(parse(url)) if bucket is None else bucket
 
     def shorten(manifest: Manifest) -> Manifest:
@@ -158,7 +158,7 @@ def hurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> float:
 
 
 def unhurry(url: str, *, clock: Clock, bucket: Bucket | None = None) -> None:
-    """The move is given up: the lease is what it was."""
+    """Restore the length of the lease: the move is given up."""
 
     def lengthen(manifest: Manifest) -> Manifest:
         if not manifest.lease_before_s:
@@ -178,10 +178,10 @@ def take_over(
     short_s: float = math.inf,
     make_row: MakeRow = lambda _names, values: values,
 ) -> Lane:
-    """Open the lane in the bucket at once, whoever owns it, with a local file of the mover's own (`BucketCopy.keep`).
+    """Take the lane in the bucket from its owner immediately, with a local file of the mover's own (`BucketCopy.keep`).
 
-    `short_s` is what `hurry` returned. When this returns nobody else can write, or show what is not the latest any
-    more. Raises MovedElsewhere when a move has left already, Fenced when somebody else was faster.
+    `short_s` is the result of `hurry`. When this returns, no other process can write, or answer a read with an outdated
+    state. Raises MovedElsewhere when a move has left already, Fenced when another process was faster.
     """
     chosen = msgspec.structs.replace(settings, lease_s=min(settings.lease_s, TAKEN_LEASE_S))
     opener = log_taker(parse(url), settings=chosen, clock=clock, short_s=short_s)
@@ -189,7 +189,7 @@ def take_over(
 
 
 def note_left(url: str, stone: Tombstone, *, clock: Clock, bucket: Bucket | None = None) -> None:
-    """Say in the manifest where everything lives, once the tombstone is durable: who comes need not read the log."""
+    """Write the new place into the manifest, once the tombstone is durable: then no process has to read the log."""
 
     def leave(manifest: Manifest) -> Manifest:
         return msgspec.structs.replace(manifest, left=Left(url=stone.url, epoch=stone.epoch, time_us=stone.time_us))
@@ -198,7 +198,7 @@ def note_left(url: str, stone: Tombstone, *, clock: Clock, bucket: Bucket | None
 
 
 def _changed(bucket: Bucket, clock: Clock, url: str, update: Callable[[Manifest], Manifest]) -> Manifest:
-    """Change the manifest without being its owner: who loses the swap, owner or mover, does it again on top."""
+    """Change the manifest without being its owner: the loser of a swap, owner or mover, repeats it on top."""
     world = World(clock=clock)
     patience = Patience(world, CHANGE_LIMIT_S, "a change of the manifest")
     while True:

@@ -26,7 +26,7 @@ SNAPSHOT_MAGIC = b"ILKSNP"
 
 HASH_BYTES = 32
 NO_HASH = bytes(HASH_BYTES)
-"""What the first object has for the hash of the one before."""
+"""The previous hash in the first object."""
 
 COMPRESSION_LEVEL = 1
 BODY_BYTES_MAX = 1 << 31
@@ -41,7 +41,7 @@ _SNAPSHOT = struct.Struct(">6sH4xI16sQQ32s16sIIIII")
 """magic, version, page size, database, epoch, seq, hash, nonce, part, parts, first page, pages here, body."""
 
 # To make one costs more than to pack a page with it. Each is used by one thread at a time, and never again after an
-# error; there are no more of them than were in use at once.
+# error; there are no more of them than were in use simultaneously.
 _compressors: list[zstandard.ZstdCompressor] = []
 _decompressors: list[zstandard.ZstdDecompressor] = []
 
@@ -86,17 +86,17 @@ class Part(NamedTuple):
 
 
 def log_key(seq: int) -> str:
-    """Where the log's object of that number lies: dense, and in the order of its name."""
+    """Return the key of the log's object with that number: dense, and sorted by name."""
     return f"log/{seq:020d}"
 
 
 def part_key(seq: int, nonce: bytes, part: int) -> str:
-    """Where a part of a snapshot lies. The nonce makes the name its writer's own."""
+    """Return the key of a part of a snapshot. The nonce makes the name its writer's own."""
     return f"snapshot/{seq:020d}-{nonce.hex()}/{part:06d}"
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The object's bytes."""
+    """Encode an object of the log."""
     numbers = struct.pack(f">{len(entry.pages)}I", *(number for number, _ in entry.pages))
     body = _packed([numbers, *(page for _, page in entry.pages)]) if entry.pages else b""
     header = _HEADER.pack(
@@ -118,7 +118,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, key: str) -> Entry:
-    """The entry in these bytes. Raises CorruptionError, naming the key, when they contradict themselves."""
+    """Decode an object of the log. Raises CorruptionError, naming the key, when its bytes contradict themselves."""
     entry = decode_header(data, key)
     header, digest, body = data[: _HEADER.size], data[_HEADER.size : HEADER_BYTES], data[HEADER_BYTES:]
     *_, count, _, body_bytes = _HEADER.unpack(header)
@@ -134,7 +134,7 @@ def decode_entry(data: bytes, key: str) -> Entry:
 
 
 def decode_header(data: bytes, key: str) -> Entry:
-    """What the first bytes of an object say; nothing is checked but that they can be read, and there are no pages."""
+    """Decode the header of an object, without pages; check nothing but that it can be read."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         raise corrupt(key, "it is not an object of a lane's log")
     fields = _HEADER.unpack_from(data)
@@ -146,12 +146,12 @@ def decode_header(data: bytes, key: str) -> Entry:
 
 
 def hash_of(data: bytes) -> bytes:
-    """The hash of a log's object, which is the checksum it carries."""
+    """Return the hash of a log's object, which is the checksum it carries."""
     return data[_HEADER.size : HEADER_BYTES]
 
 
 def encode_part(part: Part) -> bytes:
-    """The bytes of one part of a snapshot."""
+    """Encode one part of a snapshot."""
     body = _packed([part.data])
     header = _SNAPSHOT.pack(
         SNAPSHOT_MAGIC,
@@ -172,7 +172,7 @@ def encode_part(part: Part) -> bytes:
 
 
 def decode_part(data: bytes, key: str) -> Part:
-    """The part in these bytes. Raises CorruptionError, naming the key, when they contradict themselves."""
+    """Decode one part of a snapshot. Raises CorruptionError, naming the key, when its bytes contradict themselves."""
     size = _SNAPSHOT.size
     if len(data) < size + HASH_BYTES or not data.startswith(SNAPSHOT_MAGIC):
         raise corrupt(key, "it is not a part of a lane's snapshot")
@@ -188,7 +188,7 @@ def decode_part(data: bytes, key: str) -> Part:
 
 
 def corrupt(key: str, why: str) -> CorruptionError:
-    """The error for an object that cannot be what it should be."""
+    """Return the error for an invalid object."""
     return CorruptionError(
         f"{key} cannot be used: {why}.",
         why="What is read from a bucket is checked before it is believed.",

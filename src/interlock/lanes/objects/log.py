@@ -1,11 +1,11 @@
-"""The log of an open lane: takes each group from the write-ahead log to the bucket, and nothing back.
+"""The log of an open lane on a bucket: copies each group from the write-ahead log to the bucket, and nothing back.
 
-`append` is the lane's hand-off. It runs in the lane's driver, after the local commit and before anybody is told:
+`append` is the lane's hand-off. It runs in the lane's driver, after the local commit and before any acknowledgement:
 capture the pages, write the next slot, and look after the lease, a snapshot and the collection when they are due. The
 same thread makes every change of the manifest, so there is never more than one on its way.
 
-G4: the answer to a slot decides, not the lease. G7: reads are held by the lane until the group is durable; a lease
-that may have run out is renewed before a read is answered, so that an owner that was replaced notices.
+G4: the answer to a slot decides, not the lease. G7: the lane holds reads until the group is durable. A lease that may
+have run out is renewed before a read is answered, so that a replaced owner notices.
 """
 
 from interlock.errors import OutcomeUnknown, UnavailableError
@@ -51,7 +51,7 @@ class ObjectLog:
         self._capture = Capture(cache.path)
         self._page_one = cache.page_one()
         self._leased_s = leased_s
-        """When, by our own clock, the lease was last asked for: it surely holds for `lease_s` from then."""
+        """When, by our own clock, the lease was last requested: it surely holds for `lease_s` from then."""
         self.bytes_appended = 0
 
     @property
@@ -96,17 +96,17 @@ class ObjectLog:
         self.bytes_appended += stored.size
 
     def between(self) -> None:
-        """Between two groups, when everybody has been told: the time for upkeep."""
+        """Run upkeep between two groups, after all waiters were notified."""
         self._upkeep.step(self.position, self._page_one)
 
     def current(self) -> bool:
-        """Whether the lease surely holds, so that what is read here is the latest that there is."""
+        """Whether the lease surely holds, so that reads here see the latest state."""
         return self._world.clock.monotonic_s() < self._leased_s + self.manifest.lease_s
 
     def close(self, *, clean: bool) -> None:
-        """Give the lease up, so that the next owner need not wait, and say that the local file may be used again.
+        """Release the lease, so that the next owner need not wait, and mark the local file as reusable.
 
-        After an end that was not clean neither is true. A lease that cannot be given up runs out by itself.
+        After an unclean end neither happens. A lease that cannot be released runs out by itself.
         """
         self._upkeep.close()
         if not clean:
@@ -116,17 +116,17 @@ class ObjectLog:
         self._keeper.give_up()
 
     def _replaced(self, found: Entry) -> UnavailableError:
-        """The error for a slot that a later owner has filled.
+        """Return the error for a slot that a later owner has filled.
 
         Mostly our group did not happen. But a slot below the history that is kept may have been ours, replayed by that
         owner, deleted, and filled again by a request of its own that came late.
         """
         try:
-            seen = read_manifest(self._bucket)
+            found_now = read_manifest(self._bucket)
         except BucketError:
-            seen = None
-        if seen is not None and found.seq >= seen[0].kept:
-            return fenced(found.epoch, seen[0].owner)
+            found_now = None
+        if found_now is not None and found.seq >= found_now[0].kept:
+            return fenced(found.epoch, found_now[0].owner)
         return OutcomeUnknown(f"the lane was taken over (epoch {found.epoch}) while an append was on its way.")
 
     def _renew_if_due(self) -> None:

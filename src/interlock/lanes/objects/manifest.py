@@ -1,8 +1,8 @@
 """The manifest: one small object that says who owns the lane, since which epoch, and where replay begins.
 
-It is changed by compare-and-swap only, and by one hand at a time. Each body has a revision and a nonce: the tags of
-many servers are hashes of the content, and two bodies with the same bytes would let a stale swap win. An unclear
-answer is resolved by looking: my nonce means done, a higher epoch means that another owner has taken over (G4).
+It is changed by compare-and-swap only, one change at a time. Each body has a revision and a nonce: the tags of many
+servers are hashes of the content, and two bodies with the same bytes would let a stale swap win. An unclear answer is
+resolved by reading: my nonce means done, a higher epoch means that another owner has taken over (G4).
 """
 
 import contextlib
@@ -21,19 +21,19 @@ KEY = "manifest"
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lease. The id is random per open; the rest is for people."""
+    """The holder of the lease. The id is random per open; the rest is for people."""
 
     id: str
     pid: int
     host: str
     cache: str
-    """Names the owner's local file: who holds that file's lock knows that this owner is gone."""
+    """The name of the owner's local file: the process with that file's lock knows that this owner is gone."""
     mover: bool = False
-    """It moves the lane elsewhere, and has it only until it has left."""
+    """Whether it moves the lane elsewhere, and owns it only until it has left."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot that is whole: the database as it was at `seq`."""
+    """A complete snapshot: the database as it was at `seq`."""
 
     seq: int
     hash: str
@@ -42,13 +42,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     page_bytes: int
     bytes: int
-    """What its parts weigh in the bucket."""
+    """The size of its parts in the bucket."""
     time_us: int
     """The lane's own time when it was taken, for the retention (G8)."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everything lives since a move left. What counts is the tombstone in the log; this spares reading it."""
+    """The new place after a move. The tombstone in the log decides; this spares reading it."""
 
     url: str
     epoch: int
@@ -56,7 +56,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one object says about the whole lane."""
+    """The state of the whole lane in one object."""
 
     format: int = VERSION
     database: str
@@ -64,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str
     epoch: int
     owner: Owner | None
-    """None when the last owner has given the lane up."""
+    """None when the last owner has released the lane."""
     lease_s: float
     snapshots: tuple[Snapshot, ...] = ()
     """Oldest first. Replay begins at the last one."""
@@ -73,29 +73,29 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     collected: int = 0
     """Groups below this number are deleted. Fences never are."""
     lease_before_s: float = 0.0
-    """A mover has shortened the lease: so long it was before, and an owner that has not renewed it since believes it
-    still is; 0 when nobody has."""
+    """The lease before a mover shortened it, which an owner that has not renewed since still believes in; 0 if it was
+    not shortened."""
     left: Left | None = None
 
     @property
     def floor(self) -> int:
-        """Replay begins behind this number."""
+        """The number after which replay begins."""
         return self.snapshots[-1].seq if self.snapshots else 0
 
 
 def me(world: World, cache: str, *, mover: bool = False) -> Owner:
-    """This process, as an owner that has never been before."""
+    """Return this process as a new owner."""
     return Owner(id=world.ids.new().hex, pid=os.getpid(), host=socket.gethostname(), cache=cache, mover=mover)
 
 
 def read_manifest(bucket: Bucket) -> tuple[Manifest, object] | None:
-    """The manifest and its tag, or None when there is none. Raises BucketError when the bucket does not answer."""
+    """Return the manifest and its tag, or None without one. Raises BucketError when the bucket does not answer."""
     found = bucket.get(KEY)
     return None if found is None else (decode(found.data), found.tag)
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest in these bytes. Raises CorruptionError for anything else."""
+    """Decode a manifest. Raises CorruptionError for anything else."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
@@ -140,7 +140,7 @@ class Keeper:
                 patience.pause(unclear)
 
     def give_up(self) -> None:
-        """Say that nobody owns the lane, in one request: if it fails, the lease runs out by itself."""
+        """Release the lane with one request, without an owner: if it fails, the lease runs out by itself."""
         _, data = self._next(lambda manifest: msgspec.structs.replace(manifest, owner=None))
         with contextlib.suppress(BucketError):
             self._bucket.replace(KEY, data, self._tag)
@@ -152,7 +152,7 @@ class Keeper:
         return changed, msgspec.json.encode(changed)
 
     def check(self) -> None:
-        """Look whether the lane is still ours. Raises Fenced."""
+        """Check that the lane is still ours. Raises Fenced."""
         self.manifest = self._look(Patience(self._world, self._limit_s, "a look at the manifest"), None)
 
     def _look(self, patience: Patience, last: BucketError | None) -> Manifest:
@@ -182,6 +182,6 @@ class Keeper:
 
 
 def fenced(epoch: int, owner: Owner | None = None) -> Fenced:
-    """The error for an owner that is one no more."""
+    """Return the error for an owner that was replaced."""
     who = f" by process {owner.pid} on host {owner.host}" if owner is not None else ""
     return Fenced(f"the lane was taken over{who} (epoch {epoch}).")

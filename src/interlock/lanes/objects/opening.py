@@ -24,7 +24,7 @@ def open_log(
 ) -> ObjectLog:
     """Become the owner and make the local file what the log says it is. With `short_s` as a mover (see `claim`).
 
-    Whoever calls holds the local lock of the file. Raises LaneOwned, Fenced, OutcomeUnknown, CorruptionError,
+    The caller holds the local lock of the file. Raises LaneOwned, Fenced, OutcomeUnknown, CorruptionError,
     MovedElsewhere, and UnavailableError when the bucket does not answer.
     """
     cache = Cache(path, world.boot)
@@ -42,7 +42,7 @@ def open_log(
                 upkeep.count(stored)
                 position = stored.position
     except CorruptionError:
-        # An owner that is newer than us collects what we are reading: that is no damage, we are just too late.
+        # A newer owner collects what we are reading: that is not damage, we are just too late.
         keeper.check()
         raise
     points.reach("fence.stored")

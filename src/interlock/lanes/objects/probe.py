@@ -1,9 +1,9 @@
-"""The probe of a bucket: does it keep the promises that a log stands on? Asked once per process and folder.
+"""The probe of a bucket: whether it keeps the promises that a log relies on. Runs once per process and folder.
 
-Many servers that speak S3 take a conditional write and ignore the condition, and two owners of a lane would then both
-be told that they have won. So a bucket is believed only after it has shown what it does: it creates, refuses to create
-again, replaces, refuses a stale replacement, and of sixteen at once lets exactly one win, each time with the stored
-bytes looked at afterwards. All of it happens below `probe/` beside the databases, and is deleted again.
+Many servers that speak S3 take a conditional write and ignore the condition; two owners of a lane would then both win.
+So a bucket is trusted only after it has shown what it does: it creates, refuses to create again, replaces, refuses a
+stale replacement, and lets exactly one of sixteen concurrent writers win. Each time the stored bytes are read back. All
+of it happens below `probe/` beside the databases, and is deleted again.
 
 There are three verdicts. "Unknown" is what remains when the answers were unclear, after a few attempts with new keys;
 it refuses as surely as "no" does. Only a full "yes" is remembered.
@@ -27,10 +27,10 @@ ATTEMPTS_S_MAX: Final = 60.0
 
 PAUSE_S: Final = 0.5
 REQUEST_TIMEOUT_S_MIN: Final = 30.0
-"""Requests of the probe may take so long: some servers let contenders wait a second for each other."""
+"""The least timeout of the probe's requests: some servers let contenders wait a second for each other."""
 
 ROOTS_MAX: Final = 10_000
-"""Folders that are remembered; the oldest is asked again."""
+"""Folders that are remembered; the oldest is probed again."""
 
 Verdict = Literal["yes", "no", "unknown"]
 
@@ -41,27 +41,27 @@ class Check(NamedTuple):
     code: str
     promise: str
     verdict: Verdict
-    told: str = ""
-    """What was seen instead, or why nothing was seen."""
+    evidence: str = ""
+    """The finding that breaks the promise, or the reason why there is no verdict."""
 
     @property
     def unreached(self) -> bool:
-        """Whether not even the first question was answered: then it is about the way to the bucket, and no promise."""
+        """Whether not even the first request was answered: then the way to the bucket is at fault, not a promise."""
         return self.verdict == "unknown" and self.code == next(iter(_PROMISES))
 
     @property
     def why(self) -> str:
-        """What would go wrong without it."""
+        """The consequence of a broken promise."""
         if self.unreached:
             return "The network is down, or the endpoint, the bucket's name or the credentials are not right."
         return _PROMISES[self.code].why
 
     @property
     def fix(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         if self.verdict == "no":
             return _PROMISES[self.code].fix
-        if "169.254.169.254" in self.told:  # Where clouds tell a machine its own credentials: the last thing tried.
+        if "169.254.169.254" in self.evidence:  # The clouds' metadata service: the last source of credentials tried.
             return "Give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS."
         if self.unreached:
             return "Check the network, the endpoint, that a bucket of that name is there, and the credentials."
@@ -74,7 +74,7 @@ class _Promise(NamedTuple):
     fix: str
 
 
-_ONE_WINNER = "Two owners of one lane would both be told that they have won, and acknowledged writes would be lost."
+_ONE_WINNER = "Two owners of one lane would both believe that they have won, and acknowledged writes would be lost."
 _OTHER_SERVER = (
     "Use a bucket with conditional writes: Amazon S3, Google Cloud Storage, Azure, a recent Ceph or SeaweedFS."
 )
@@ -91,8 +91,8 @@ _PROMISES: Final = {
     "create-again": _Promise("a key that is taken is refused", _ONE_WINNER, _OTHER_SERVER),
     "replace": _Promise("an object is replaced by its tag", "The lease is an object that is replaced.", _OTHER_SERVER),
     "replace-stale": _Promise("a stale replacement is refused", _ONE_WINNER, _OTHER_SERVER),
-    "create-race": _Promise(f"of {CONTENDERS} creations at once one wins", _ONE_WINNER, _OTHER_SERVER),
-    "replace-race": _Promise(f"of {CONTENDERS} replacements at once one wins", _ONE_WINNER, _OTHER_SERVER),
+    "create-race": _Promise(f"of {CONTENDERS} concurrent creations one wins", _ONE_WINNER, _OTHER_SERVER),
+    "replace-race": _Promise(f"of {CONTENDERS} concurrent replacements one wins", _ONE_WINNER, _OTHER_SERVER),
     "delete": _Promise(
         "an object can be deleted",
         "What the history no longer needs has to go.",
@@ -102,7 +102,7 @@ _PROMISES: Final = {
 
 
 def examine(folder: Bucket, world: World) -> list[Check]:
-    """Ask the bucket for every promise. Never raises; what could not be found out is "unknown"."""
+    """Test every promise of the bucket. Never raises; an undecided one is "unknown"."""
     begun_s = world.clock.monotonic_s()
     attempt = 0
     while True:
@@ -119,10 +119,10 @@ def examine(folder: Bucket, world: World) -> list[Check]:
 
 
 def prove(folder: Bucket, root: str, world: World, *, server: str = "") -> None:
-    """Let the bucket show once that it can carry logs. Raises UnavailableError when it cannot, or nobody knows.
+    """Prove once that the bucket can carry logs. Raises UnavailableError when it cannot, or when that is unknown.
 
-    `root` names the folder, without secrets; `server` is what else says where it is, and is never shown. Whoever comes
-    while another one asks waits, and shares the answer.
+    `root` names the folder, without secrets; `server` is what else says where it is, and is never shown. A caller that
+    comes while another one probes waits, and shares the result.
     """
     memory = _memory_of((root, server))
     runs = memory.runs
@@ -137,7 +137,7 @@ def prove(folder: Bucket, root: str, world: World, *, server: str = "") -> None:
 
 
 def remember_proven(root: str, *, server: str = "") -> None:
-    """Take another process's word for it that the folder keeps its promises: that of one's own parent."""
+    """Accept the parent process's proof that the folder keeps its promises."""
     _memory_of((root, server)).proven = True
 
 
@@ -162,16 +162,16 @@ def _memory_of(place: tuple[str, str]) -> _Memory:
 
 def _refusal(root: str, check: Check) -> UnavailableError:
     if check.verdict == "no":
-        what = f"{root} cannot carry a log: it must hold that {check.promise}, but {check.told}."
+        what = f"{root} cannot carry a log: it must guarantee that {check.promise}, but {check.evidence}."
     elif check.unreached:
-        what = f"the bucket {root} cannot be reached: {check.told}."
+        what = f"the bucket {root} cannot be reached: {check.evidence}."
     else:
-        what = f"{root} could not be probed: whether {check.promise} is unknown ({check.told})."
+        what = f"{root} could not be probed: whether {check.promise} is unknown ({check.evidence})."
     return UnavailableError(what, why=check.why, fix=check.fix)
 
 
 class _Trial:
-    """One run of all checks, on keys that nobody has used before. A step returns what is wrong, or nothing."""
+    """One run of all checks, on fresh keys. A step returns the fault, or an empty text."""
 
     def __init__(self, folder: Bucket, world: World) -> None:
         self._bucket = folder
@@ -181,10 +181,10 @@ class _Trial:
         self._first, self._second = self._body(), self._body()
         self._tag: object = None
         self.settled = False
-        """Whether another attempt would find the same."""
+        """Whether another attempt would give the same result."""
 
     def run(self) -> list[Check]:
-        """All checks in order; the first that fails leaves the rest unknown."""
+        """Run all checks in order; the first that fails leaves the rest unknown."""
         steps: dict[str, Callable[[], str]] = {
             "absent": self._absent,
             "create": self._create,
@@ -198,17 +198,17 @@ class _Trial:
         }
         checks: list[Check] = []
         verdict: Verdict = "yes"
-        told = ""
+        evidence = ""
         for code, step in steps.items():
             if verdict == "yes":
-                verdict, told = self._tried(step)
+                verdict, evidence = self._tried(step)
             else:
-                verdict, told = "unknown", f"not tried after {checks[-1].code}"
-            checks.append(Check(code, _PROMISES[code].promise, verdict, told))
+                verdict, evidence = "unknown", f"not tried after {checks[-1].code}"
+            checks.append(Check(code, _PROMISES[code].promise, verdict, evidence))
         return checks
 
     def clean(self) -> None:
-        """Delete what was written, if the bucket lets us."""
+        """Delete the probe's objects, if the bucket allows it."""
         with contextlib.suppress(BucketError):
             self._bucket.delete([self._single, self._contended])
 
@@ -225,7 +225,7 @@ class _Trial:
         return b"interlock probe " + self._world.nonce().hex().encode()
 
     def _absent(self) -> str:
-        return "" if self._bucket.get(self._single) is None else "it has an object under a key that nobody has used"
+        return "" if self._bucket.get(self._single) is None else "it has an object under a key that was never used"
 
     def _create(self) -> str:
         try:
@@ -233,7 +233,7 @@ class _Trial:
         except ConditionFailed:
             found = self._bucket.get(self._single)
             if found is None or found.data != self._first:
-                return "it says that a key is taken which nobody has used"
+                return "it says that a key is taken which was never used"
             self._tag = found.tag
         return ""
 
@@ -270,13 +270,13 @@ class _Trial:
     def _replace_race(self) -> str:
         found = self._bucket.get(self._contended)
         if found is None:
-            return "an object is gone that nobody has deleted"
+            return "an object is gone that was not deleted"
         return self._race(partial(self._bucket.replace, self._contended, tag=found.tag))
 
     def _delete(self) -> str:
         self._bucket.delete([self._single, self._contended])
-        gone = self._bucket.get(self._single) is None and self._bucket.get(self._contended) is None
-        return "" if gone else "the object is still there"
+        is_deleted = self._bucket.get(self._single) is None and self._bucket.get(self._contended) is None
+        return "" if is_deleted else "the object is still there"
 
     def _unless(self, key: str, expected: bytes, wrong: str) -> str:
         found = self._bucket.get(key)
@@ -298,10 +298,10 @@ class _Trial:
             wait()
         winners = [body for body, outcome in zip(bodies, outcomes, strict=True) if outcome is None]
         if len(winners) > 1:
-            return f"{len(winners)} of {CONTENDERS} were told that they had won"
+            return f"{len(winners)} of {CONTENDERS} writes were accepted"
         for outcome in outcomes:
             if outcome is not None and not isinstance(outcome, ConditionFailed):
                 raise outcome
         if not winners:
-            raise Unclear(f"none of {CONTENDERS} was told that it had won")
+            raise Unclear(f"none of {CONTENDERS} writes was accepted")
         return self._unless(self._contended, winners[0], "it stored another object than that of the winner")

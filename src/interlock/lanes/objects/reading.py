@@ -1,8 +1,8 @@
 """Reading a database in a bucket from outside: without its lease, beside its owner, and without a trace.
 
-The owner goes on meanwhile: it appends, takes snapshots, and deletes what the history no longer needs. So whoever reads
-and misses something looks at the manifest again before calling it damage (`moved`): an object that was collected while
-we read is no loss, and reading begins anew from what is kept now.
+The owner goes on meanwhile: it appends, takes snapshots, and deletes what the history no longer needs. So a reader that
+misses an object reads the manifest again before calling it damage (`moved`): an object that was collected meanwhile is
+not lost, and reading begins anew from what is kept now.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,21 +14,21 @@ from interlock.lanes.objects.format import HASH_BYTES, HEADER_BYTES, Part, corru
 from interlock.lanes.objects.manifest import KEY, Manifest, Snapshot, read_manifest
 
 LOOKS_MAX = 5
-"""How often reading begins anew because the owner has collected what was just being read."""
+"""How often reading begins anew because the owner has collected objects that were just being read."""
 
 PARTS_AT_ONCE = 4
 ID_BYTES = 16
 
 Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
+"""A progress callback: the activity, how much of it is done, and how much there is."""
 
 
 def silent(_what: str, _done: int, _of: int) -> None:
-    """Tell nobody."""
+    """Ignore all progress."""
 
 
 def manifest_at(bucket: Bucket, name: str) -> Manifest:
-    """The manifest of the database of that name. Raises TargetNotFound, CorruptionError and BucketError."""
+    """Return the manifest of the database of that name. Raises TargetNotFound, CorruptionError and BucketError."""
     found = read_manifest(bucket)
     if found is None:
         raise no_database(name)
@@ -48,13 +48,13 @@ def no_database(name: str) -> TargetNotFound:
 
 
 def flaw_of(manifest: Manifest) -> str:  # noqa: PLR0911 -- one line for each flaw.
-    """What the manifest says that cannot be so; nothing when all of it can."""
+    """Return the first contradiction in a manifest; empty when it is sound."""
     snapshots = manifest.snapshots
     if not _is_hex(manifest.database, ID_BYTES):
         return f"{manifest.database!r} is not the id of a database"
     for each in snapshots:
         if not _is_hex(each.hash, HASH_BYTES) or not _is_hex(each.nonce, ID_BYTES):
-            return f"the hash or the nonce of its snapshot at {each.seq} is none"
+            return f"the hash or the nonce of its snapshot at {each.seq} is invalid"
         if min(each.seq, each.parts, each.pages, each.page_bytes) < 1:
             return f"its snapshot at {each.seq} has {each.parts} parts and {each.pages} pages of {each.page_bytes}"
     if any(one.seq >= other.seq for one, other in pairwise(snapshots)):
@@ -74,7 +74,7 @@ def _is_hex(text: str, size: int) -> bool:
 
 
 def moved(bucket: Bucket, before: Manifest) -> bool:
-    """Whether something of what the manifest promised to keep is promised no more."""
+    """Whether the manifest no longer promises something that it promised before."""
     found = read_manifest(bucket)
     if found is None:
         return True
@@ -88,7 +88,7 @@ def moved(bucket: Bucket, before: Manifest) -> bool:
 
 
 def end_of_log(bucket: Bucket, known: int) -> int:
-    """The last slot that is filled. Everything up to `known` is; the log is dense, so few slots need a look."""
+    """Return the last filled slot. Everything up to `known` is filled; the log is dense, so few slots need a look."""
 
     def filled(seq: int) -> bool:
         return bucket.get_many([log_key(seq)], bytes_max=HEADER_BYTES) != [None]
@@ -107,7 +107,7 @@ def end_of_log(bucket: Bucket, known: int) -> int:
 
 
 def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Part]:
-    """The parts of a snapshot in order, each checked. Raises CorruptionError, naming the part, and BucketError."""
+    """Yield the parts of a snapshot in order, each checked. Raises CorruptionError, naming the part, or BucketError."""
     keys = [part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), part) for part in range(snapshot.parts)]
     expected = (database, snapshot.seq, snapshot.hash, snapshot.nonce, snapshot.parts, snapshot.page_bytes)
     next_page = 1
@@ -117,8 +117,8 @@ def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Pa
             if data is None:
                 raise corrupt(key, "it is missing")
             part = decode_part(data, key)
-            said = (part.database.hex(), part.seq, part.at_hash.hex(), part.nonce.hex(), part.parts, part.page_bytes)
-            if said != expected:
+            actual = (part.database.hex(), part.seq, part.at_hash.hex(), part.nonce.hex(), part.parts, part.page_bytes)
+            if actual != expected:
                 raise corrupt(key, "it belongs to another snapshot")
             if (part.part, part.first_page) != (number, next_page):
                 raise corrupt(key, f"it is part {part.part}, from page {part.first_page}, and not part {number}")
@@ -129,7 +129,7 @@ def read_parts(bucket: Bucket, database: str, snapshot: Snapshot) -> Iterator[Pa
 
 
 def check_hash(snapshot: Snapshot, found: bytes) -> None:
-    """Check that the snapshot was taken behind the object in the slot of its number. Raises CorruptionError."""
+    """Check that the snapshot was taken after the object in the slot of its number. Raises CorruptionError."""
     if found.hex() != snapshot.hash:
         key = part_key(snapshot.seq, bytes.fromhex(snapshot.nonce), 0)
-        raise corrupt(key, f"its snapshot was taken behind another object than {log_key(snapshot.seq)}")
+        raise corrupt(key, f"its snapshot was taken after another object than {log_key(snapshot.seq)}")

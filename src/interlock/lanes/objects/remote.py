@@ -1,13 +1,13 @@
-"""A bucket of Amazon S3, Google Cloud Storage, Azure, or of a server that speaks like one, by way of obstore.
+"""A bucket of Amazon S3, Google Cloud Storage, Azure, or a compatible server, through obstore.
 
 There are two clients for each bucket. The one for conditional writes never repeats a request: a repeated one meets its
 own first attempt and reports "exists already" for an object that we have written ourselves. The other one, for reads,
 deletions and parts of snapshots, repeats a few times within one request's time.
 
 All databases of a bucket share the clients, because each of them costs a pool of connections and a set of root
-certificates. obstore's calls let go of Python's lock, so several threads read at once.
+certificates. obstore's calls release Python's lock, so several threads read concurrently.
 
-What went wrong is told by class (see `bucket`). obstore's own exceptions end here: they carry the whole request, with
+Errors are distinguished by class (see `bucket`). obstore's own exceptions end here: they carry the whole request, with
 whatever signature was in it, so they are not even chained.
 
 The threads that do obstore's work do not come through a fork, and in the child every request would wait for them for
@@ -79,7 +79,7 @@ _REFUSED = re.compile(
 _Store = S3Store | GCSStore | AzureStore
 
 _threads = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="interlock-bucket")
-"""Reads side by side, for all buckets of the process. It has a thread only once somebody has read so."""
+"""Concurrent reads, for all buckets of the process. It has threads only after the first such read."""
 
 _clients_made = False
 _forked_too_late = False
@@ -102,28 +102,28 @@ class _Clients(NamedTuple):
 
 
 class _Missing(Denied):
-    """There is no such object; for a write that means that there is no such bucket."""
+    """The object does not exist; for a write that means that the bucket does not exist."""
 
 
 def open_bucket(address: Address, *, request_timeout_s: float) -> "RemoteBucket":
-    """The bucket of one database: its keys lie below the address. Asks nothing of the network yet."""
+    """Return the bucket of one database: its keys lie below the address. Sends no request yet."""
     return RemoteBucket(_clients(address, request_timeout_s), address.path)
 
 
 def open_proven(address: Address, *, request_timeout_s: float, world: World) -> "RemoteBucket":
-    """The same, after the bucket has shown that it can carry a log. Raises UnavailableError when it cannot."""
+    """Return the same, after the bucket has proved that it can carry a log. Raises UnavailableError when it cannot."""
     folder = open_folder(address, request_timeout_s=max(request_timeout_s, REQUEST_TIMEOUT_S_MIN))
     prove(folder, address.root, world, server=_server_of(address))
     return open_bucket(address, request_timeout_s=request_timeout_s)
 
 
 def believe(address: Address) -> None:
-    """Spare this process the probe: the process that started it has asked the same folder of the same server."""
+    """Skip the probe in this process: the process that started it has probed the same folder of the same server."""
     remember_proven(address.root, server=_server_of(address))
 
 
 def open_folder(address: Address, *, request_timeout_s: float) -> "RemoteBucket":
-    """The folder that the database shares with others, for the probe."""
+    """Return the folder that the database shares with others, for the probe."""
     return RemoteBucket(_clients(address, request_timeout_s), address.folder)
 
 
@@ -138,52 +138,52 @@ class RemoteBucket:
         return f"RemoteBucket({self._prefix!r})"
 
     def get(self, key: str) -> Found | None:
-        """The object, or None."""
+        """Return the object, or None."""
         try:
-            with _told_apart():
+            with _translated_errors():
                 result = obstore.get(self._patient, self._prefix + key)
                 return Found(result.bytes().to_bytes(), _tag(result.meta))
         except _Missing:
             return None
 
     def get_many(self, keys: Sequence[str], bytes_max: int | None = None) -> list[bytes | None]:
-        """Several objects side by side, or their first bytes."""
+        """Return several objects, fetched concurrently, or their first bytes."""
         if len(keys) <= 1:
             return [self._begin_of(key, bytes_max) for key in keys]
         return list(_threads.map(self._begin_of, keys, repeat(bytes_max)))
 
     def create(self, key: str, data: bytes) -> object:
-        """Store it unless the key is taken. One request, whatever becomes of it."""
-        with _told_apart():
+        """Store the object unless the key is taken. One request, never repeated."""
+        with _translated_errors():
             return _tag(obstore.put(self._once, self._prefix + key, data, mode="create", use_multipart=False))
 
     def replace(self, key: str, data: bytes, tag: object) -> object:
-        """Store it if the object still has that tag. One request, whatever becomes of it."""
+        """Store the object if the stored one still has that tag. One request, never repeated."""
         version = cast("obstore.UpdateVersion", tag)
-        with _told_apart():
+        with _translated_errors():
             return _tag(obstore.put(self._once, self._prefix + key, data, mode=version, use_multipart=False))
 
     def put(self, key: str, data: bytes) -> None:
-        """Store it, in one piece: an upload in parts could be left half done, and be paid for for ever."""
-        with _told_apart():
+        """Store the object in one piece: an upload in parts could be left half done, and be paid for for ever."""
+        with _translated_errors():
             obstore.put(self._patient, self._prefix + key, data, mode="overwrite", use_multipart=False)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove the objects, those included that are not there."""
+        """Delete the objects, missing ones included."""
         paths = [self._prefix + key for key in keys]
         try:
-            with _told_apart():
+            with _translated_errors():
                 obstore.delete(self._patient, paths)
         except _Missing:
-            # Azure and Google report a missing object, and may have left the ones behind it.
+            # Azure and Google report a missing object, and may have kept the ones after it.
             for path in paths:
-                with contextlib.suppress(_Missing), _told_apart():
+                with contextlib.suppress(_Missing), _translated_errors():
                     obstore.delete(self._patient, path)
 
     def keys(self, prefix: str) -> list[str]:
-        """The keys that begin so. obstore lists whole folders, so the rest of the prefix is looked at here."""
+        """Return the keys with this prefix. obstore lists whole folders, so the rest of the prefix is filtered here."""
         folder = (self._prefix + prefix).rpartition("/")[0]
-        with _told_apart():
+        with _translated_errors():
             pages = obstore.list(self._patient, folder or None)  # pyright: ignore[reportUnknownMemberType]
             paths = [str(meta["path"]) for page in pages for meta in page]
         return sorted(path.removeprefix(self._prefix) for path in paths if path.startswith(self._prefix + prefix))
@@ -191,7 +191,7 @@ class RemoteBucket:
     def _begin_of(self, key: str, bytes_max: int | None) -> bytes | None:
         if bytes_max is not None:
             try:
-                with _told_apart():
+                with _translated_errors():
                     options: obstore.GetOptions = {"range": (0, bytes_max)}
                     return obstore.get(self._patient, self._prefix + key, options=options).bytes().to_bytes()
             except _Missing:
@@ -204,8 +204,8 @@ class RemoteBucket:
 
 
 @contextlib.contextmanager
-def _told_apart() -> Generator[None]:
-    """Turn whatever obstore raises into one of the three classes of `bucket`."""
+def _translated_errors() -> Generator[None]:
+    """Raise one of the three classes of `bucket` for whatever obstore raises."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- whatever it is, it says nothing certain about the object.
@@ -213,45 +213,45 @@ def _told_apart() -> Generator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # A panic in Rust; the class cannot be imported.
             raise
-        raise Unclear(f"obstore failed inside: {_told(error)}") from None
+        raise Unclear(f"obstore failed inside: {_error_text(error)}") from None
 
 
 def _meaning(error: Exception) -> BucketError:
-    told = _told(error)
+    text = _error_text(error)
     if _REFUSED.search(str(error)):
-        return Denied(told)
+        return Denied(text)
     match error:
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError():
-            return ConditionFailed(told)
+            return ConditionFailed(text)
         case FileNotFoundError():
-            return _Missing(told)
+            return _Missing(text)
         case (
             exceptions.PermissionDeniedError()
             | exceptions.UnauthenticatedError()
             | exceptions.InvalidPathError()
             | exceptions.NotSupportedError()
         ):
-            return Denied(told)
+            return Denied(text)
         case _:
-            return Unclear(told)
+            return Unclear(text)
 
 
-def _told(error: BaseException) -> str:
-    """What the exception says, on one line: without the request's query, which may hold a signature."""
+def _error_text(error: BaseException) -> str:
+    """Return the exception's text on one line, without the request's query, which may hold a signature."""
     text = str(error).partition("\n\nDebug source:")[0]
     head, mark, body = text.partition("<?xml")
     if mark:
-        said = [
+        parts = [
             found[1] for tag in ("Code", "Message") if (found := re.search(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL))
         ]
-        text = head + ", ".join(said)
+        text = head + ", ".join(parts)
     text = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(text.split()))
     text = text.rstrip(" .:") or type(error).__name__
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}…"
 
 
 def _tag(meta: Mapping[str, object]) -> object:
-    """What names this version of the object; obstore refuses parts of it that are None."""
+    """Return the tag of this version of the object; obstore refuses parts of it that are None."""
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
@@ -260,7 +260,7 @@ def _environment() -> frozenset[tuple[str, str]]:
 
 
 def _server_of(address: Address) -> str:
-    """What the environment says about the server, unless the address names it: another one has to be probed, too."""
+    """Return the server that the environment names, unless the address does: another server needs its own probe."""
     if address.option("endpoint"):
         return ""
     names = _PLACES[address.scheme]
@@ -274,16 +274,16 @@ def _clients(address: Address, request_timeout_s: float) -> _Clients:
             why="The threads that speak with buckets do not come through a fork: every request would wait for ever.",
             fix="Open databases in buckets after the fork, or start processes afresh (multiprocessing's spawn).",
         )
-    # The environment is part of the question: whoever changes a variable and opens again means the new one.
+    # The environment is part of the cache key: a changed variable takes effect at the next open.
     environment = _environment()
     try:
         return _made(address._replace(folder="", name=""), request_timeout_s, environment)
     except Exception as error:  # noqa: BLE001 -- obstore raises many classes here; all of them are about the settings.
-        told = _told(error)
+        problem = _error_text(error)
         for name, value in address.options:
-            told = told.replace(value, MASK) if name in SECRETS else told
+            problem = problem.replace(value, MASK) if name in SECRETS else problem
         raise BadUsage(
-            f"{str(address)!r} cannot be opened: {told}.",
+            f"{str(address)!r} cannot be opened: {problem}.",
             why="What the URL does not say comes from the environment: AWS_…, GOOGLE_… or AZURE_….",
             fix="Add what is missing to the URL or to the environment; az:// needs ?account= or its variable.",
         ) from None
@@ -312,19 +312,19 @@ def _made(address: Address, request_timeout_s: float, environment: frozenset[tup
 
 
 def _store(address: Address, client: "obstore.store.ClientConfig", retry: "obstore.store.RetryConfig") -> _Store:
-    given = dict(address.options)
+    values = dict(address.options)
     match address.scheme:
         case "s3":
             s3: obstore.store.S3Config = {"conditional_put": "etag"}
             names = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
-            s3.update(cast("obstore.store.S3Config", {name: given[name] for name in names if name in given}))
+            s3.update(cast("obstore.store.S3Config", {name: values[name] for name in names if name in values}))
             virtual_hosted = address.switch("virtual_hosted")
             if virtual_hosted is not None:
                 s3["virtual_hosted_style_request"] = virtual_hosted
             return S3Store(address.bucket, config=s3, client_options=client, retry_config=retry)
         case "gs":
             renamed = {"endpoint": "base_url", "service_account": "service_account"}
-            gs = cast("obstore.store.GCSConfig", {renamed[name]: given[name] for name in renamed if name in given})
+            gs = cast("obstore.store.GCSConfig", {renamed[name]: values[name] for name in renamed if name in values})
             return GCSStore(address.bucket, config=gs, client_options=client, retry_config=retry)
         case _:
             renamed = {
@@ -333,5 +333,5 @@ def _store(address: Address, client: "obstore.store.ClientConfig", retry: "obsto
                 "access_key": "account_key",
                 "sas": "sas_key",
             }
-            az = cast("obstore.store.AzureConfig", {renamed[name]: given[name] for name in renamed if name in given})
+            az = cast("obstore.store.AzureConfig", {renamed[name]: values[name] for name in renamed if name in values})
             return AzureStore(address.bucket, config=az, client_options=client, retry_config=retry)

@@ -1,4 +1,4 @@
-"""What the doctor says about a database in a bucket, as data.
+"""The doctor's report on a database in a bucket, as data.
 
 It needs none of the packages for buckets, so the command line can know it without them.
 """
@@ -9,7 +9,7 @@ from interlock.core.values import Finding
 
 
 class BucketOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lease, by the manifest. An owner that died keeps it until another process wants the lane."""
+    """The holder of the lease, by the manifest. An owner that died keeps it until another process wants the lane."""
 
     pid: int
     host: str
@@ -29,20 +29,20 @@ class SnapshotFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the log, with the lane's time there."""
+    """A position in the log, with the lane's time there."""
 
     seq: int
     time: str | None
 
 
 class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the doctor found. None is what could not be read; `findings` says why."""
+    """The doctor's report. None stands for a value that could not be read; `findings` says why."""
 
     url: str
     healthy: bool
     """No finding is worse than info."""
     database: str | None = None
-    """The id that every object of it carries."""
+    """The id that every object of the database carries."""
     revision: int | None = None
     epoch: int | None = None
     owner: BucketOwner | None = None
@@ -54,7 +54,7 @@ class BucketReport(msgspec.Struct, frozen=True, kw_only=True):
     fences_below: int = 0
     """Fences older than the history: they stay for ever."""
     replay_objects: int = 0
-    """What the next owner without a local file reads behind the newest snapshot."""
+    """Objects after the newest snapshot, which the next owner without a local file replays."""
     replay_bytes: int = 0
     first: State | None = None
     """The first state that can be restored, and the last one."""

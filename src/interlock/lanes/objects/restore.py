@@ -1,11 +1,11 @@
 """Point-in-time restore: a database in a bucket, as it was at one place of its log, in a plain local file.
 
-It takes no lease and writes nothing into the bucket, so it may be run beside the owner. The newest snapshot that is not
-later is loaded (or one before it, if that is damaged), and the log behind it is replayed, every link of it checked. If
-the owner collects objects that are just being read, it begins again from what is kept now.
+It takes no lease and writes nothing into the bucket, so it may run beside the owner. It loads the newest snapshot that
+is not later (or one before it, if that is damaged), and replays the log after it, every link of it checked. If the
+owner collects objects that are just being read, it begins again from what is kept now.
 
 The file gets its name last: until then it is a temporary one beside it, and it is synced and checked by SQLite before
-it is renamed. So a file of that name is whole, and an error leaves nothing behind.
+it is renamed. So a file of that name is whole, and an error leaves no file.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ from interlock.lanes.tombstone import tombstone_of
 from interlock.seams import Clock, Ids
 
 Moment = int | datetime | None
-"""A place in the log by its number, by the lane's time, or the newest."""
+"""A position in the log by its number, by the lane's time, or the newest."""
 
 
 class Restored(NamedTuple):
-    """What was restored."""
+    """The result of a restore."""
 
     path: Path
     at: Position
@@ -44,7 +44,7 @@ class Restored(NamedTuple):
 
     @property
     def time(self) -> datetime | None:
-        """The lane's time there; None before its first group."""
+        """The lane's time at that position; None before its first group."""
         return _moment(self.at.time_us) if self.at.time_us else None
 
 
@@ -130,22 +130,22 @@ def _replayed(bucket: Bucket, manifest: Manifest, temporary: Path, at: Moment, w
 
 
 def _starts(manifest: Manifest, at: Moment) -> list[Snapshot]:
-    """The snapshots that are not later, newest first; none for the beginning of the log."""
+    """Return the snapshots that are not later, newest first; empty for the beginning of the log."""
     snapshots = manifest.snapshots[::-1]
     if at is None or not snapshots:
         return list(snapshots)
     if isinstance(at, int):
-        early, shown = [each for each in snapshots if each.seq <= at], f"at {at}"
+        early, label = [each for each in snapshots if each.seq <= at], f"at {at}"
     else:
-        early, shown = [each for each in snapshots if each.time_us <= _us(at)], f"of {at.isoformat()}"
+        early, label = [each for each in snapshots if each.time_us <= _us(at)], f"of {at.isoformat()}"
     if not early and manifest.kept:
         first = snapshots[-1]
-        raise _not_kept(shown, f"the first that is kept is {first.seq}, of {_moment(first.time_us).isoformat()}")
+        raise _not_kept(label, f"the first that is kept is {first.seq}, of {_moment(first.time_us).isoformat()}")
     return early
 
 
 def _loaded(bucket: Bucket, manifest: Manifest, cache: Cache, starts: list[Snapshot], watch: Watch) -> Position:
-    """Begin with the newest of these snapshots that is whole: an earlier one costs only a longer replay."""
+    """Load the newest of these snapshots that is whole: an earlier one costs only a longer replay."""
     damage: CorruptionError | None = None
     for start in starts:
         cache.discard()
@@ -164,7 +164,7 @@ def _loaded(bucket: Bucket, manifest: Manifest, cache: Cache, starts: list[Snaps
 
 
 def _until(bucket: Bucket, manifest: Manifest, at: Moment) -> int:
-    """The last slot to replay: the one that was asked for, or the last that there is now."""
+    """Return the last slot to replay: the requested one, or the last that there is now."""
     if isinstance(at, int) and at <= manifest.floor:
         return at
     last = end_of_log(bucket, manifest.floor)
@@ -177,19 +177,19 @@ def _until(bucket: Bucket, manifest: Manifest, at: Moment) -> int:
     return at if isinstance(at, int) else last
 
 
-def _not_kept(asked: str, told: str) -> TargetNotFound:
+def _not_kept(state: str, reason: str) -> TargetNotFound:
     return TargetNotFound(
-        f"the state {asked} is not there; {told}.",
+        f"the state {state} is not there; {reason}.",
         why="Older groups are deleted: retention_s says for how long every state is kept.",
         fix="Name a later state; `interlock doctor URL` shows which ones there are.",
     )
 
 
 def _refuse_hole(bucket: Bucket, last: int) -> None:
-    """Raise CorruptionError when the log ends at a slot that has others behind it: then it is no end."""
-    behind = [log_key(seq) for seq in range(last + 1, last + 1 + READ_AHEAD)]
-    if any(bucket.get_many(behind, bytes_max=HEADER_BYTES)[1:]) and bucket.get(behind[0]) is None:
-        raise corrupt(behind[0], "it is missing, and there are others behind it")
+    """Raise CorruptionError when the log stops at a missing slot with others after it: then it is not the end."""
+    next_keys = [log_key(seq) for seq in range(last + 1, last + 1 + READ_AHEAD)]
+    if any(bucket.get_many(next_keys, bytes_max=HEADER_BYTES)[1:]) and bucket.get(next_keys[0]) is None:
+        raise corrupt(next_keys[0], "it is missing, and there are others after it")
 
 
 def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts:
@@ -204,16 +204,16 @@ def _checked(temporary: Path, seq: int, clock: Clock, prepare: Prepare) -> Facts
 
 
 def _refuse_left(temporary: Path) -> None:
-    """Raise MovedElsewhere for the newest state of a database that a move has left; an earlier one can be asked for."""
+    """Raise MovedElsewhere for the newest state of a database that a move has left; earlier ones can be restored."""
     with opened_to_look(temporary) as (connection, _):
         stone = tombstone_of(connection)
     if stone is not None:
         raise moved_elsewhere(stone)
 
 
-def _damaged(seq: int, told: str) -> CorruptionError:
+def _damaged(seq: int, problem: str) -> CorruptionError:
     return CorruptionError(
-        f"the database as it was at {seq} is damaged: {told}",
+        f"the database as it was at {seq} is damaged: {problem}",
         why="Every object is as it was stored, so the pages were wrong already when they were.",
         fix="Restore an earlier state with --at; no file was written.",
     )

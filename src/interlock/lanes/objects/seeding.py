@@ -1,8 +1,8 @@
-"""A database in a bucket whose state is that of a file: its pages are one group of the log.
+"""Seeding of a database in a bucket from a file: the pages of the file become one group of the log.
 
-So nothing about it is special: it has an owner for as long as that takes, who fences the one before, and whoever comes
-next replays the group or finds a snapshot of it. Where a database was, its history stays: the group comes behind it,
-and what was there before can still be restored.
+Nothing about the result is special: the seeding process is the owner for that time and fences the owner before. The
+next owner replays the group or finds a snapshot of it. An existing history stays: the group comes after it, and earlier
+states can still be restored.
 """
 
 from pathlib import Path
@@ -19,19 +19,19 @@ from interlock.lanes.objects.world import World
 from interlock.lanes.settings import LaneSettings
 
 SEED_BYTES_MAX: Final = 1_073_741_824
-"""G6: a group is made in memory."""
+"""G6: the group is made in memory."""
 
 
 def seed(bucket: Bucket, file: Path, *, name: str, settings: LaneSettings, world: World, force: bool) -> int:
-    """Make the pages of a file the state of the database in a bucket; returns its place in the log.
+    """Make the pages of a file the state of the database in a bucket; return its position in the log.
 
-    Raises UnusableFile when one is there, unless `force`; LaneOwned when it has an owner that lives.
+    Raises UnusableFile for an existing database, unless `force`; LaneOwned when it has a live owner.
     """
     size = file.stat().st_size
     if size > SEED_BYTES_MAX:
         raise UnusableFile(
-            f"{file} has {size:,} bytes; at most {SEED_BYTES_MAX:,} are put into a bucket at once.",
-            why="They are one object.",
+            f"{file} has {size:,} bytes; at most {SEED_BYTES_MAX:,} are put into a bucket as one object.",
+            why="The object is made in memory.",
             fix="Put it back as a lane.",
         )
     with answering("look for a database"):

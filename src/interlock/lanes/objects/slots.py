@@ -1,9 +1,9 @@
-"""The append rule: one object per slot, dense, create-if-absent, and no belief without a look.
+"""The slots of the log: one object per slot, dense, created only if absent, and never believed without a read.
 
-A slot is written once. Whatever the bucket answers but success is resolved by reading the slot: my own nonce means
-that it is done, somebody else's object says who was first, and an empty slot gets *the same bytes* again. "Empty" is
-not final, because the first request may still land; that is why a slot that was tried is never skipped, and never
-tried with other bytes. Past the deadline nobody can know: `OutcomeUnknown` (G9).
+A slot is written once. Any answer but success is resolved by reading the slot: my own nonce means done, another
+writer's object shows that it was first, and an empty slot gets *the same bytes* again. "Empty" is not final, because
+the first request may still land; so a slot that was tried is never skipped, and never tried with other bytes. Past the
+deadline the outcome cannot be known: `OutcomeUnknown` (G9).
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from interlock.lanes.objects.format import NO_HASH, Entry, corrupt, decode_entry
 from interlock.lanes.objects.world import Patience, World
 
 READ_AHEAD = 32
-"""Slots that are asked for at once when the log is read; the round trips overlap."""
+"""Slots that are fetched concurrently when the log is read; the round trips overlap."""
 
 READ_AHEAD_FIRST = 4
-"""So many at first, then twice as many each time: most logs that are opened have nothing new."""
+"""Slots of the first fetch; each further one doubles: most logs that are opened have nothing new."""
 
 
 class Position(NamedTuple):
-    """A place in the log: the last slot, its hash, and the lane's time there."""
+    """A position in the log: the last slot, its hash, and the lane's time there."""
 
     seq: int = 0
     hash: bytes = NO_HASH
@@ -37,14 +37,14 @@ class Stored(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """The place it stands at."""
+        """Its position in the log."""
         return Position(self.entry.seq, self.hash, self.entry.time_us)
 
 
 def write_slot(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> Stored:
-    """Write the entry into its slot. Returns what stands there afterwards: this entry, or who was first.
+    """Write the entry into its slot; return what stands there afterwards: this entry, or the one that was first.
 
-    Raises OutcomeUnknown when that could not be found out in time.
+    Raises OutcomeUnknown when that is still unknown at the deadline.
     """
     key, data = log_key(entry.seq), encode_entry(entry)
     patience = Patience(world, limit_s, f"the append of {key}")
@@ -66,7 +66,7 @@ def write_slot(bucket: Bucket, entry: Entry, world: World, limit_s: float) -> St
 
 
 def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | None = None) -> Iterator[Stored]:
-    """The log's objects behind `start`, one by one, each checked against the one before; ends at an empty slot.
+    """Yield the log's objects after `start`, each checked against the one before; end at an empty slot.
 
     Raises CorruptionError for a chain that does not hold, BucketError when the bucket does not answer.
     """
@@ -87,16 +87,16 @@ def read_slots(bucket: Bucket, database: bytes, start: Position, until: int | No
             continue
         if not any(bodies[found:]):
             break
-        # The slots were read side by side, so an empty one may have been written since. One that is still empty is no
-        # end: a fence in there would hide everything behind it.
+        # The slots were read concurrently, so an empty one may have been written since. One that is still empty is not
+        # the end: a fence in there would hide everything after it.
         if bucket.get(keys[found]) is None:
-            raise corrupt(keys[found], "it is missing, and there are objects behind it")
+            raise corrupt(keys[found], "it is missing, and there are objects after it")
     if until is not None and before.seq < until:
         raise corrupt(log_key(before.seq + 1), "it is missing")
 
 
 def check_link(entry: Entry, database: bytes, before: Position, epoch: int, key: str) -> None:
-    """Check that the entry is the one that follows. Raises CorruptionError."""
+    """Check that the entry follows `before`. Raises CorruptionError."""
     if entry.database != database:
         raise corrupt(key, f"it belongs to database {entry.database.hex()}, not to {database.hex()}")
     if entry.seq != before.seq + 1:

@@ -1,9 +1,9 @@
-"""Snapshots: the whole database at one place of the log, so that replay is short and old groups can go.
+"""Snapshots: the whole database at one position of the log, so that replay is short and old groups can go.
 
 A snapshot is taken beside the writer, from a read transaction that was begun between two groups: what it shows is
-durable, and stands still while it is copied. Its parts lie under a name that nobody else uses, so they need no
-condition. Only when all are stored does the manifest learn of it, and only then are groups deleted: the order is
-snapshot, floor, deletion, and a crash between any two leaves nothing worse than objects that nobody needs.
+durable, and stands still while it is copied. Its parts have a name that no other writer uses, so they need no
+condition. The manifest names it only when all are stored, and only then are groups deleted: the order is snapshot,
+floor, deletion. A crash between any two leaves nothing worse than unused objects.
 
 The odd choice is page 1. SQLite's backup copies every page as it is but the first, whose counters it raises; so that
 one is put in as it stands in the log, and a snapshot is what replay would have made, byte for byte.
@@ -39,11 +39,11 @@ COLLECTED_MAX = 10_000
 """Groups that one collection deletes; the next one goes on."""
 
 GROUP_WEIGHT_BYTES = 4_096
-"""What a group costs a replay beside its bytes: a round trip."""
+"""The cost of a group in a replay beside its bytes: a round trip."""
 
 
 def due(manifest: Manifest, groups: int, log_bytes: int, settings: LaneSettings) -> bool:
-    """Whether a snapshot is worth its price: replaying the log behind the last one costs more than loading it."""
+    """Whether a snapshot is worth its price: replaying the log after the last one costs more than loading it."""
     last_bytes = manifest.snapshots[-1].bytes if manifest.snapshots else 0
     return log_bytes + groups * GROUP_WEIGHT_BYTES >= max(settings.snapshot_bytes_min, last_bytes)
 
@@ -67,7 +67,7 @@ def begin(path: Path, at: Position, page_one: bytes) -> Source:
 def store(
     bucket: Bucket, world: World, manifest: Manifest, source: Source, given_up: Callable[[], bool] = lambda: False
 ) -> Snapshot:
-    """Copy the database into the bucket, part by part. Raises BucketError; then nobody learns of it.
+    """Copy the database into the bucket, part by part. Raises BucketError; then the manifest does not name it.
 
     The read transaction ends with the local copy: while it is open SQLite cannot start its log anew.
     """
@@ -100,7 +100,7 @@ def store(
 
 
 def _copy(source: Source, path: Path) -> int:
-    """Copy page for page: the log goes on speaking of the same page numbers. Returns the size of a page."""
+    """Copy page for page, so that the page numbers of the log stay valid. Returns the size of a page."""
     target = apsw.Connection(str(path))
     with contextlib.closing(target):
         target.execute("PRAGMA synchronous = OFF")
@@ -131,7 +131,7 @@ def _part(
 
 
 def with_snapshot(manifest: Manifest, snapshot: Snapshot, settings: LaneSettings) -> Manifest:
-    """The manifest with one snapshot more and without those that the retention lets go of."""
+    """Return the manifest with this snapshot, and without those that the retention no longer needs."""
     if snapshot in manifest.snapshots:
         return manifest  # Its answer was lost, and a mover has changed the manifest since.
     snapshots = [*manifest.snapshots, snapshot]

@@ -1,8 +1,8 @@
-"""What can be wrong with a database in a bucket, each with why it matters and what to do: the doctor's knowledge.
+"""The findings of the doctor of a bucket: what can be wrong, why it matters, and what to do.
 
 An error means that something acknowledged is damaged or gone, or that the bucket could let two owners both win; a
-warning that something will get in the way; an info is worth knowing. Of each kind only some are told: a bucket that was
-wiped has no end of symptoms.
+warning that something will get in the way; an info is worth knowing. The number of each kind is bounded: a bucket that
+was wiped has no end of symptoms.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ RESTORE = (
     "Keep the bucket as it is, and restore what is whole: `interlock restore URL --at SEQ FILE`. "
     "If the bucket keeps old versions of objects, bring this one back."
 )
-_CHANGED = "An object of a log is written once. Somebody or something other than Interlock has changed the bucket."
+_CHANGED = "An object of a log is written once. Something other than Interlock has changed the bucket."
 
 
 class Notes:
@@ -29,7 +29,7 @@ class Notes:
         self._count: Counter[str] = Counter()
 
     def add(self, finding: Finding) -> None:
-        """Note one."""
+        """Add a finding."""
         self._count[finding.code] += 1
         if self._count[finding.code] <= SYMPTOMS_MAX:
             self._found.append(finding)
@@ -40,31 +40,31 @@ class Notes:
         return any(finding.severity == "error" for finding in self._found)
 
     def all(self) -> list[Finding]:
-        """The findings, and how many more there are."""
+        """Return the findings, with the number of the omitted ones."""
         last = {finding.code: at for at, finding in enumerate(self._found)}
-        told = list(self._found)
+        findings = list(self._found)
         for code, count in self._count.items():
             if count > SYMPTOMS_MAX:
-                finding = told[last[code]]
+                finding = findings[last[code]]
                 more = f"{finding.what} There are {count - SYMPTOMS_MAX:,} more of this kind."
-                told[last[code]] = msgspec.structs.replace(finding, what=more)
-        return told
+                findings[last[code]] = msgspec.structs.replace(finding, what=more)
+        return findings
 
 
-def manifest_wrong(told: str) -> Finding:
-    """The manifest is gone, or says what cannot be."""
+def manifest_wrong(problem: str) -> Finding:
+    """Report a manifest that is missing or contradicts itself."""
     return Finding(
         code="manifest",
         severity="error",
-        what=told,
+        what=problem,
         why="The manifest says where replay begins and who may write; without it the database cannot be opened.",
         fix="Bring its last version back, if the bucket keeps old versions. Keep everything else as it is.",
     )
 
 
 def missing(first: str, count: int) -> Finding:
-    """Objects of the log are not there."""
-    run = "is" if count == 1 else f"and {count - 1:,} behind it are"
+    """Report missing objects of the log."""
+    run = "is" if count == 1 else f"and {count - 1:,} after it are"
     return Finding(
         code="object-missing",
         severity="error",
@@ -75,30 +75,30 @@ def missing(first: str, count: int) -> Finding:
 
 
 def damaged(what: str) -> Finding:
-    """An object of the log is not what was stored."""
+    """Report an object of the log whose bytes have changed."""
     return Finding(code="object-damaged", severity="error", what=what, why=_CHANGED, fix=RESTORE)
 
 
 def misplaced(what: str) -> Finding:
-    """An object of the log is whole, and does not belong where it is."""
+    """Report an intact object of the log in the wrong place."""
     return Finding(code="object-misplaced", severity="error", what=what, why=_CHANGED, fix=RESTORE)
 
 
 def snapshot_damaged(what: str, *, newest: bool) -> Finding:
-    """A snapshot cannot be loaded."""
+    """Report a snapshot that cannot be loaded."""
     return Finding(
         code="snapshot-damaged",
         severity="error",
         what=what,
         why="Opening the database begins with this snapshot."
         if newest
-        else "States behind it are restored from an earlier snapshot, with a longer replay, if there is one.",
+        else "Later states are restored from an earlier snapshot, with a longer replay, if there is one.",
         fix=RESTORE,
     )
 
 
 def snapshot_differs(seq: int, pages: int) -> Finding:
-    """A snapshot is not what the log says."""
+    """Report a snapshot that differs from the log."""
     return Finding(
         code="snapshot-differs",
         severity="error",
@@ -109,7 +109,7 @@ def snapshot_differs(seq: int, pages: int) -> Finding:
 
 
 def fence_missing(what: str) -> Finding:
-    """A fence that must be there is not."""
+    """Report a fence that must be there and is not."""
     return Finding(
         code="fence-missing",
         severity="error",
@@ -120,24 +120,24 @@ def fence_missing(what: str) -> Finding:
 
 
 def left_over(groups: int, parts: int, strays: int) -> Iterable[Finding]:
-    """Objects that nobody needs."""
+    """Report objects that are not needed."""
     if groups or parts or strays:
         yield Finding(
             code="left-over",
             severity="info",
             what=f"{groups:,} groups below the history, {parts:,} parts of snapshots that the manifest does not name "
             f"and {strays:,} objects that are not Interlock's lie below the address.",
-            why="An upkeep that was interrupted leaves some behind; a snapshot that is just being stored counts too.",
+            why="An interrupted upkeep leaves some; a snapshot that is just being stored counts too.",
             fix="Nothing needs to be done; they cost only the space.",
         )
 
 
 def overdue(objects: int, log_bytes: int, expected: int) -> Finding:
-    """The log behind the newest snapshot is long."""
+    """Report a long log after the newest snapshot."""
     return Finding(
         code="snapshot-overdue",
         severity="warning",
-        what=f"{objects:,} objects of {log_bytes:,} bytes lie behind the newest snapshot; one is usually taken when "
+        what=f"{objects:,} objects of {log_bytes:,} bytes lie after the newest snapshot; one is usually taken when "
         f"they weigh {expected:,}.",
         why="Snapshots fail, or snapshot_bytes_min was raised. The next owner without a local file replays all of it.",
         fix="Look at the owner: it needs space in its temporary folder, and the right to write below snapshot/.",
@@ -145,19 +145,19 @@ def overdue(objects: int, log_bytes: int, expected: int) -> Finding:
 
 
 def promises(checks: Iterable[Check]) -> Iterable[Finding]:
-    """What the bucket does not promise."""
+    """Report the promises that the bucket does not keep."""
     for check in checks:
         if check.verdict != "yes":
-            wrong = "must hold" if check.verdict == "no" else "could not be found out"
+            wrong = "does not guarantee" if check.verdict == "no" else "is not known to guarantee"
             yield Finding(
                 code="bucket-promise",
                 severity="error" if check.verdict == "no" else "warning",
-                what=f"of the bucket it {wrong} that {check.promise}: {check.told}.",
+                what=f"the bucket {wrong} that {check.promise}: {check.evidence}.",
                 why=check.why,
                 fix=check.fix,
             )
 
 
 def in_bucket(finding: Finding) -> Finding:
-    """A finding about the pages, with what is to be done in a bucket."""
+    """Return a finding about the pages with the remedy for a bucket."""
     return msgspec.structs.replace(finding, fix=RESTORE) if finding.code == "damaged" else finding

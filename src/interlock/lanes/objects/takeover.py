@@ -1,4 +1,4 @@
-"""Becoming the owner of a lane whose log is a bucket.
+"""The takeover of a lane whose log is a bucket: how a process becomes its owner.
 
 Every open takes a new epoch, the same owner included, in four steps: swap the manifest to epoch + 1; write a *fence*
 into the next free slot; read the manifest again, which must still be ours, with the fence above the floor; replay to
@@ -8,9 +8,9 @@ and fences are never deleted (G4). What it had appended before the fence is part
 Lease expiry decides when to try, never what is right. It is judged by this process's own monotonic clock: a lease has
 run out when the manifest stayed the same for as long as the lease says (G8).
 
-A mover takes the lane from an owner that lives, and does not wait for its lease before, but behind the fence: nobody
-writes any more, but the owner that was replaced goes on answering reads until its lease is over, and what it shows must
-be the latest that there is.
+A mover takes the lane from a live owner, and waits for its lease not before but after the fence. No process writes any
+more, but the replaced owner goes on answering reads until its lease is over, and what it shows must be the latest
+state.
 """
 
 from collections.abc import Iterator
@@ -36,16 +36,16 @@ class Claim(NamedTuple):
 
     keeper: Keeper
     leased_s: float
-    """When, by our own clock, the lease was asked for."""
+    """When, by our own clock, the lease was requested."""
     outlast_s: float = 0.0
-    """Until when, by our own clock, an owner that was replaced alive may still answer reads."""
+    """Until when, by our own clock, a replaced live owner may still answer reads."""
 
 
 def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str, *, short_s: float | None = None) -> Claim:
     """Take the next epoch in the manifest, waiting for a lease that may have run out. Raises LaneOwned, MovedElsewhere.
 
-    With `short_s` it is taken from an owner that lives: that is when, by our own clock, the lease that it has is surely
-    the shortened one; infinite when that is not known.
+    With `short_s` it is taken from a live owner: that is when, by our own clock, the owner's lease is surely the
+    shortened one; infinite when that is not known.
     """
     owner = me(world, cache, mover=short_s is not None)
     patience = Patience(world, settings.append_deadline_s + settings.lease_s, "taking the lane")
@@ -71,12 +71,12 @@ def claim(bucket: Bucket, world: World, settings: LaneSettings, cache: str, *, s
 
 
 def _over_s(before: Manifest, now_s: float, short_s: float) -> float:
-    """When the lease of the owner before, which cannot renew it any more, has surely run out."""
+    """Return when the lease of the previous owner, which cannot renew it any more, has surely run out."""
     return max(now_s + before.lease_s, min(short_s, now_s + before.lease_before_s))
 
 
 def fence(bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, replayed: Position) -> Iterator[Stored]:
-    """Write the fence behind everything that is in the log. Yields what stands before it, then the fence itself.
+    """Write the fence after everything that is in the log. Yields what stands before it, then the fence itself.
 
     Raises Fenced when another owner was faster.
     """
@@ -97,7 +97,7 @@ def fence(bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, 
             raise fenced(stored.entry.epoch)
         if stored.entry.epoch == epoch:
             raise corrupt(log_key(entry.seq), f"two writers have epoch {epoch}")
-        # An append of the owner before us was faster: it counts, and the fence goes behind it.
+        # An append of the owner before us was faster: it counts, and the fence goes after it.
     keeper.check()
     if stored.entry.seq <= keeper.manifest.floor:
         raise fenced(keeper.manifest.epoch)
@@ -145,15 +145,15 @@ def _take(
     try:
         tag = bucket.replace(KEY, msgspec.json.encode(manifest), tag)
     except BucketError:
-        seen = read_manifest(bucket)
-        if seen is None or seen[0].nonce != manifest.nonce:
+        current = read_manifest(bucket)
+        if current is None or current[0].nonce != manifest.nonce:
             return None
-        tag = seen[1]
+        tag = current[1]
     return Keeper(bucket, world, settings.append_deadline_s, manifest, tag)
 
 
 def _wait_for_lease(bucket: Bucket, world: World, manifest: Manifest) -> None:
-    """Wait until the lease has surely run out. Raises LaneOwned when its owner shows that it lives."""
+    """Wait until the lease has surely run out. Raises LaneOwned when its owner renews it."""
     until_s = world.clock.monotonic_s() + manifest.lease_s
     while (left_s := until_s - world.clock.monotonic_s()) > 0:
         world.pause(min(left_s, manifest.lease_s / LOOKS_PER_LEASE))

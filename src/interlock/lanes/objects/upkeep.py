@@ -1,8 +1,8 @@
 """Upkeep of an open lane's log: snapshots when they are due, and collection of what the history no longer needs.
 
-Both take long, so they run beside the writer, one at a time. Neither touches the manifest: when a piece of work is over
-it leaves behind what should change there, and the lane's driver makes that change between two groups. So there is
-never more than one hand on the manifest, and never a change of it by somebody who is not the owner.
+Both take long, so they run beside the writer, one at a time. Neither touches the manifest: a finished piece of work
+leaves an update, which the lane's driver applies between two groups. So the manifest never has two concurrent changes,
+and never one by a process that is not the owner.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ AGAIN_AFTER_S = 10.0
 
 
 class Upkeep:
-    """Looks after the log of one lane. `step` and `close` are the driver's."""
+    """The upkeep of one lane's log. `step` and `close` run in the driver."""
 
     def __init__(self, bucket: Bucket, world: World, settings: LaneSettings, keeper: Keeper, path: Path) -> None:
         self._bucket = bucket
@@ -36,7 +36,7 @@ class Upkeep:
         self._keeper = keeper
         self._path = path
         self._groups = 0
-        """Objects behind the newest snapshot, and their bytes: what a replay would cost."""
+        """Objects after the newest snapshot, and their bytes: what a replay would cost."""
         self._log_bytes = 0
         self._wait: Callable[[], None] | None = None
         self._update: Update | None = None
@@ -44,17 +44,17 @@ class Upkeep:
         self._closing = False
         self._collected_last = False
         self._sweep = False
-        """A snapshot was let go of: its parts are still there."""
+        """Whether a snapshot was dropped whose parts are still there."""
         self._not_before_s = 0.0
         self.failed = 0
 
     def count(self, stored: Stored) -> None:
-        """One object more is in the log."""
+        """Count one more object in the log."""
         self._groups += 1
         self._log_bytes += stored.size
 
     def step(self, position: Position, page_one: bytes) -> None:
-        """Between two groups: finish what is over, begin what is due."""
+        """Apply finished upkeep and begin the next that is due, between two groups."""
         if self._wait is not None:
             if not self._over:
                 return
@@ -72,7 +72,7 @@ class Upkeep:
             self._run(lambda: self._collected(manifest))
 
     def close(self) -> None:
-        """Give up what runs beside, at its next part. What it has stored is swept up by the next owner."""
+        """Give up the work in the background, at its next part. The next owner deletes what it has stored."""
         self._closing = True
         if self._wait is not None:
             self._wait()

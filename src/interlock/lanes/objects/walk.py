@@ -1,8 +1,8 @@
 """The doctor's walk along a log: every object from the oldest snapshot to the end, and every snapshot on the way.
 
 Unlike an owner it does not stop at the first damage. A slot that is missing or wrong ends the replay, and the chain is
-followed on behind it; the next snapshot makes the replay whole again, so that what can be restored and what cannot is
-known exactly. Where a snapshot and the replay meet, their pages are compared.
+followed on after it. The next snapshot makes the replay whole again, so the restorable states are known exactly. Where
+a snapshot and the replay meet, their pages are compared.
 
 Objects are read in windows, and only the pages of one group and a few parts of a snapshot are held in memory; the
 replayed database is a temporary file.
@@ -36,11 +36,11 @@ class Walk:
         self._watch = watch
         self._begin = manifest.kept or 1
         self._before: Position | None = None if manifest.kept else Position()
-        """The object before; None when it could not be read."""
+        """The previous object; None when it could not be read."""
         self._next = 1
         self._missing_from = 0
         self._lost_from: int | None = 0 if manifest.kept else None
-        """Since when the replay is not whole; 0 before there is any."""
+        """Since when the replay is not whole; 0 before it begins."""
         self.lost: list[tuple[int, int]] = []
         self.epoch = 0
         self.fences: set[int] = set()
@@ -52,10 +52,10 @@ class Walk:
         self.first: Position | None = None
         """The first state that can be restored."""
         self.whole: Position | None = None
-        """The newest state that can be restored, which is what is in the file."""
+        """The newest state that can be restored, which the file holds."""
 
     def run(self) -> Path | None:
-        """Walk. Returns the file with the newest state that is whole, if there is any."""
+        """Walk the history; return the file with the newest state that is whole, if there is any."""
         snapshots = self._manifest.snapshots
         if not self._manifest.kept:
             self._replayed.touch()
@@ -78,13 +78,13 @@ class Walk:
                     self._lose(seq)
                     self._before = None
                 else:
-                    self._told_missing(seq)
+                    self._report_missing(seq)
                     self._take(seq, data)
             self._watch("checking the log", seqs[-1] - self._begin + 1, self._end - self._begin + 1)
-        self._told_missing(last + 1)
+        self._report_missing(last + 1)
         self._next = last + 1
 
-    def _told_missing(self, until: int) -> None:
+    def _report_missing(self, until: int) -> None:
         if self._missing_from:
             self._notes.add(symptoms.missing(log_key(self._missing_from), until - self._missing_from))
             self._missing_from = 0
@@ -130,8 +130,8 @@ class Walk:
             if entry.seq == self._begin and entry.seq > 1:
                 self.begun_below.add(entry.epoch)
             elif self._before is not None and (self.epoch or entry.seq == 1):
-                told = f"epoch {entry.epoch} begins at {log_key(entry.seq)} with a group, and not with its fence."
-                self._notes.add(symptoms.fence_missing(told))
+                problem = f"epoch {entry.epoch} begins at {log_key(entry.seq)} with a group, and not with its fence."
+                self._notes.add(symptoms.fence_missing(problem))
         self.epoch = entry.epoch
 
     def _lose(self, seq: int) -> None:
@@ -144,7 +144,7 @@ class Walk:
         self._lost_from = None
 
     def _meet(self, snapshot: Snapshot, *, newest: bool) -> None:
-        """A snapshot where the walk has just arrived: compare it with the replay, or begin the replay with it."""
+        """Compare the snapshot at the walk's position with the replay, or begin the replay with it."""
         try:
             if self._before is not None:
                 check_hash(snapshot, self._before.hash)

@@ -1,7 +1,7 @@
-"""Everything around the object log that a simulation replaces: time, luck, identities, waiting, work beside.
+"""The injected environment of the object log, which a simulation replaces: time, chance, ids, pauses, threads.
 
 The protocol itself is plain blocking code. The simulator runs each writer in a thread of its own and lets exactly one
-of them run at a time, so what it proves is the code that runs in production and not a model of it.
+of them run at a time. So it tests the production code itself, and not a model of it.
 """
 
 import threading
@@ -36,17 +36,17 @@ def _boot() -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a lane on a bucket needs of its surroundings."""
+    """The environment of a lane on a bucket."""
 
     clock: Clock = field(default_factory=SystemClock)
     chance: Chance = field(default_factory=SystemChance)
     ids: Ids = field(default_factory=RandomIds)
     pause: Callable[[float], None] = _pause
-    """Wait for so many seconds."""
+    """Wait for this number of seconds."""
     beside: Callable[[Callable[[], None]], Callable[[], None]] = _beside
-    """Run it beside the writer; what is returned waits for its end."""
+    """Run the function in the background; the returned function waits for its end."""
     boot: str = field(default_factory=_boot)
-    """Names the machine and the time since it was started; empty when that cannot be known."""
+    """The machine since its last start; empty when that cannot be known."""
 
     def nonce(self) -> bytes:
         """Sixteen random bytes: no two bodies are ever the same."""
@@ -54,7 +54,7 @@ class World:
 
 
 class Patience:
-    """How long something unclear is tried again: with growing, jittered pauses, until a deadline."""
+    """The retries of a call with an unclear result: growing, jittered pauses, until a deadline."""
 
     def __init__(self, world: World, limit_s: float, what: str) -> None:
         self._world = world
@@ -64,12 +64,12 @@ class Patience:
         self._next_s = BACKOFF_FIRST_S
 
     def pause(self, last: BucketError | None) -> None:
-        """Wait a while before the next attempt. Raises OutcomeUnknown when there is no time left."""
+        """Pause before the next attempt. Raises OutcomeUnknown when there is no time left."""
         left_s = self._deadline_s - self._world.clock.monotonic_s()
         if left_s <= 0:
             raise OutcomeUnknown(
                 f"{self._what} had no clear answer within {self._limit_s:g} s: {last}.",
-                why="The bucket may have stored it, or may yet; nobody can know from here (G9).",
+                why="The bucket may have stored it, or may yet; it cannot be known from here (G9).",
                 fix="Open the database again and repeat the transaction with the same key: it is applied at most once.",
             ) from last
         self._world.pause(min(left_s, self._next_s * self._world.chance.fraction()))

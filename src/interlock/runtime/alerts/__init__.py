@@ -1,7 +1,7 @@
-"""Alerts: telling people, and the systems that wake people up, that something needs them (B7).
+"""Alerts: notify people, and the systems that wake people up, that something needs them (B7).
 
-`Alarms` fans an alert out to observers, to the log and to receivers; `AlertWebhook` and `PagerDuty` are receivers. What
-is worth an alert is decided elsewhere: see `interlock.runtime.stalls`.
+`Alarms` fans an alert out to observers, to the log and to receivers; `AlertWebhook` and `PagerDuty` are receivers.
+`interlock.runtime.stalls` decides what raises an alert.
 """
 
 from interlock.runtime.alerts.alarms import Alarms

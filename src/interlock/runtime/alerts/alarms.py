@@ -1,8 +1,8 @@
 """The fan-out of alerts: to the observers of the engine, to the log, and to every receiver.
 
-Telling never waits and never raises, because it happens on the engine's own loop: observers are guarded by
-`Subscribers`, the log is the standard one (`interlock.alerts`: a warning when an alert begins, a note when it is over),
-and receivers only have something put into their outbox.
+Sending never waits and never raises, because it happens on the engine's own loop. `Subscribers` guards the observers,
+the log is the standard one (`interlock.alerts`: a warning when an alert begins, a note when it is over), and receivers
+only queue the alert in their outbox.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _LOG = logger_of("interlock.alerts")
 
 
 class Alarms:
-    """Where alerts go. `wait` replaces the wait between attempts, in tests."""
+    """Sends alerts. `wait` replaces the wait between attempts, in tests."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Alarms:
         ]
 
     def tell(self, alert: Alert) -> None:
-        """Tell everybody that the alert has begun or, when it is resolved, that it is over."""
+        """Send the alert to the log, the observers and the receivers."""
         fields = {
             "alert": alert.kind,
             "workflow": alert.subject if alert.kind in {"stalled", "dead_letter"} else None,
@@ -68,15 +68,15 @@ class Alarms:
 
     @property
     def idle(self) -> bool:
-        """Whether no receiver has anything waiting: what was told has arrived, or was given up."""
+        """Whether no receiver has anything waiting: every alert has arrived, or was given up."""
         return all(report.waiting == 0 for report in self.reports())
 
     def reports(self) -> list[ReceiverReport]:
-        """How each receiver does, in the order they were given."""
+        """Return the counts of each receiver, in the order they were declared."""
         return [outbox.report() for outbox in self._outboxes]
 
     async def close(self) -> None:
-        """Send what waits, for at most `close_s`; what is left then is told in the log and dropped."""
+        """Send waiting alerts, for at most `close_s`; the rest is counted in the log and dropped."""
         ended = [asyncio.wrap_future(outbox.close()) for outbox in self._outboxes]
         if not ended:
             return
@@ -88,7 +88,7 @@ class Alarms:
                     future.cancel()
                     left = outbox.abandon()
                     _LOG.error(
-                        "%s did not take its last alerts in %g s (close_s): %d are left behind.",
+                        "%s did not take its last alerts in %g s (close_s): %d are dropped.",
                         outbox.report().receiver,
                         self._settings.close_s,
                         left,

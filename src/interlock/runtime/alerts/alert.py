@@ -1,10 +1,10 @@
-"""One alert, and what can be wrong: a stalled workflow, a dead letter, an open breaker, undos that are late, too many.
+"""Alerts: a stalled workflow, a dead letter, an open breaker, late undos, a blocked loop.
 
-An alert is told twice: when it begins and, with the same key, when it is over. The key names the occasion and not the
-telling, so that a receiver that is told again after a restart knows it for the same one.
+An alert is sent twice: when it begins and, with the same key, when it is over. The key names the occasion, so that a
+receiver that gets it again after a restart recognises it.
 
-Texts of users (ids, names, errors) are made printable and bounded here, once, because every receiver has limits of its
-own and a log is read line by line.
+Texts of users (ids, names, errors) are made printable and bounded here: every receiver has limits of its own, and
+a log is read line by line.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from interlock.store.values import Letter, Row
 AlertKind = Literal["stalled", "breaker_open", "dead_letter", "compensation_debt", "redis_gone", "loop_blocked"]
 
 TEXT_CHARACTERS_MAX = 500
-"""Of a subject or an error as an alert shows it; the whole of it is in the store."""
+"""Characters shown of a subject or an error; the whole of it is in the store."""
 
 RUNBOOKS: dict[AlertKind, str] = {
     "stalled": "interlockstalled",
@@ -40,45 +40,45 @@ KEY_CHARACTERS_MAX = 255
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that needs a person, or (`resolved`) that does so no longer."""
+    """A problem that needs a person, or (`resolved`) no longer does."""
 
     kind: AlertKind
     subject: str
-    """What it is about: the id of a workflow, the name of a dependency, or of the machine whose undos are late."""
+    """The id of a workflow, the name of a dependency, or of the machine whose undos are late."""
     summary: str
-    """The whole matter in one line."""
+    """The problem in one line."""
     advice: str
-    """What to do about it."""
+    """The recommended action."""
     dedup_key: str
-    """The same from beginning to end, and after a restart."""
+    """Deduplication key, the same from beginning to end and after a restart."""
     at_us: int
-    """When it was noticed."""
+    """The time of detection."""
     since_us: int | None = None
-    """Since when it is so."""
+    """The time when the problem began."""
     machine: str | None = None
     state: str | None = None
     details: dict[str, str | int | float] = {}
     resolved: bool = False
 
     def runbook(self, page: str | None = None) -> str:
-        """Where to read what to do: a section of the page at that address, or of the one in the sources."""
+        """Return the runbook's section: on the page at that address, or in the sources."""
         return f"{page or RUNBOOK_PAGE}#{RUNBOOKS[self.kind]}"
 
     def over(self, at_us: int) -> "Alert":
-        """The same alert, told as resolved."""
+        """Return the same alert as resolved."""
         return msgspec.structs.replace(self, summary=f"Resolved: {self.summary}", at_us=at_us, resolved=True)
 
 
 def stalled_alert(row: Row, dwell_max_s: float, now_us: int) -> Alert:
-    """A workflow that is longer in its state than the state's declared dwell; one alert per visit."""
-    workflow, stay_s = shown(row.id), (now_us - row.entered_us) / 1_000_000
+    """Return the alert of a workflow that exceeds its state's declared dwell; one per visit."""
+    workflow, stay_s = printable(row.id), (now_us - row.entered_us) / 1_000_000
     return Alert(
         kind="stalled",
         subject=workflow,
         summary=f"Workflow {workflow} of {row.machine} has been in {row.state} for {duration(stay_s)}; "
         f"its dwell is at most {duration(dwell_max_s)}.",
         advice=f"Look at its history (interlock history {shlex.quote(workflow)}), then send the event it waits for, "
-        f"or mend what its step calls. If such a stay is normal, declare a longer dwell for {row.state}.",
+        f"or fix what its step calls. If such a stay is normal, declare a longer dwell for {row.state}.",
         dedup_key=key("stalled", row.machine, row.id, str(row.visit)),
         at_us=now_us,
         since_us=row.entered_us,
@@ -89,14 +89,14 @@ def stalled_alert(row: Row, dwell_max_s: float, now_us: int) -> Alert:
 
 
 def letter_alert(letter: Letter, now_us: int) -> Alert:
-    """A step, an effect or an undo that gave up."""
-    workflow, name = shown(letter.workflow), shown(letter.name)
+    """Return the alert of a step, an effect or an undo that gave up."""
+    workflow, name = printable(letter.workflow), printable(letter.name)
     return Alert(
         kind="dead_letter",
         subject=workflow,
         summary=f"The {letter.kind} {name} of workflow {workflow} gave up at attempt {letter.attempts}: "
-        f"{shown(letter.message)}",
-        advice=f"Mend the cause, then interlock dead-letters retry {letter.id}; or, when it was settled by hand, "
+        f"{printable(letter.message)}",
+        advice=f"Fix the cause, then interlock dead-letters retry {letter.id}; or, when it was settled by hand, "
         f"interlock dead-letters resolve {letter.id}.",
         dedup_key=key("dead_letter", letter.id),
         at_us=now_us,
@@ -106,7 +106,7 @@ def letter_alert(letter: Letter, now_us: int) -> Alert:
             "letter_kind": letter.kind,
             "name": name,
             "attempts": letter.attempts,
-            "error": shown(letter.message),
+            "error": printable(letter.message),
             "version": letter.version,
             "idempotency_key": letter.key,
         },
@@ -114,14 +114,14 @@ def letter_alert(letter: Letter, now_us: int) -> Alert:
 
 
 def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
-    """The alert of a breaker that opened, or the end of it when it closed; half-open is neither."""
+    """Return the alert of a breaker that opened, resolved if it closed; None for half-open."""
     if changed.after == "half_open":
         return None
-    dependency = shown(changed.dependency)
+    dependency = printable(changed.dependency)
     alert = Alert(
         kind="breaker_open",
         subject=dependency,
-        summary=f"The breaker of {dependency} is {changed.after}: {shown(changed.reason)}",
+        summary=f"The breaker of {dependency} is {changed.after}: {printable(changed.reason)}",
         advice=f"Look whether {dependency} answers. Steps that need it wait, and go on by themselves when it is back.",
         dedup_key=key("breaker_open", changed.dependency),
         at_us=now_us,
@@ -131,11 +131,11 @@ def breaker_alert(changed: BreakerChanged, now_us: int) -> Alert | None:
 
 
 def redis_alert(address: str, reason: str, now_us: int, *, resolved: bool) -> Alert:
-    """The alert of a Redis that does not answer, or the end of it."""
+    """Return the alert of a Redis that does not answer, or its end."""
     alert = Alert(
         kind="redis_gone",
         subject=address,
-        summary=f"Redis at {address} does not answer" + (f": {shown(reason)}" if reason else "."),
+        summary=f"Redis at {address} does not answer" + (f": {printable(reason)}" if reason else "."),
         advice="Look whether it runs and can be reached. Until then leases come from the store, and limits and "
         "breakers are those of each process; everything comes back by itself.",
         dedup_key=key("redis_gone", address),
@@ -146,9 +146,9 @@ def redis_alert(address: str, reason: str, now_us: int, *, resolved: bool) -> Al
 
 
 def loop_alert(blocked: LoopBlocked, now_us: int) -> Alert:
-    """The alert of an event loop that was blocked; one per step."""
-    subject = shown(f"{blocked.machine} {blocked.step}".strip()) or "event loop"
-    code = f"step {shown(blocked.step)} of {blocked.machine}" if blocked.step else "code that is not a step"
+    """Return the alert of an event loop that was blocked; one per step."""
+    subject = printable(f"{blocked.machine} {blocked.step}".strip()) or "event loop"
+    code = f"step {printable(blocked.step)} of {blocked.machine}" if blocked.step else "code that is not a step"
     return Alert(
         kind="loop_blocked",
         subject=subject,
@@ -159,7 +159,11 @@ def loop_alert(blocked: LoopBlocked, now_us: int) -> Alert:
         at_us=now_us,
         since_us=now_us,
         machine=blocked.machine or None,
-        details={"step": shown(blocked.step), "workflow": shown(blocked.workflow), "duration_s": blocked.duration_s},
+        details={
+            "step": printable(blocked.step),
+            "workflow": printable(blocked.workflow),
+            "duration_s": blocked.duration_s,
+        },
     )
 
 
@@ -168,17 +172,17 @@ class Debt(msgspec.Struct, frozen=True):
 
     machine: str
     late: int
-    """How many."""
+    """The number of late workflows."""
     oldest: Row
     dead: int
-    """How many of them wait for a person: one of their undos gave up."""
+    """The number of them that wait for a person: one of their undos gave up."""
     whole: bool
-    """Everything was counted; otherwise there may be more of both."""
+    """Whether everything was counted; otherwise there may be more of both."""
 
 
 def debt_alert(debt: Debt, debt_s: float, now_us: int) -> Alert:
-    """Undos of a machine that are late: money that is not paid back, goods that stay reserved."""
-    oldest, many = shown(debt.oldest.id), "" if debt.whole else "at least "
+    """Return the alert of a machine's late undos: money not paid back, goods that stay reserved."""
+    oldest, many = printable(debt.oldest.id), "" if debt.whole else "at least "
     stay_s = (now_us - debt.oldest.entered_us) / 1_000_000
     workflows = "1 workflow" if debt.late == 1 else f"{many}{debt.late:,} workflows"
     return Alert(
@@ -205,7 +209,7 @@ def debt_alert(debt: Debt, debt_s: float, now_us: int) -> Alert:
 
 
 def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_all: bool, now_us: int) -> Alert:
-    """What stands for all those beyond the bound of single alerts (G6)."""
+    """Return the alert that stands for all others beyond the bound of single alerts (G6)."""
     many = f"{more:,}" if counted_all else f"at least {more:,}"
     things, command = (
         ("stalled workflows", "interlock stalled MACHINE")
@@ -215,8 +219,8 @@ def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_al
     return Alert(
         kind=kind,
         subject="more",
-        summary=f"There are {many} more {things}, which are not told one by one.",
-        advice=f"List them all with {command}. So many usually have one cause: look at the oldest first.",
+        summary=f"There are {many} more {things} without an alert of their own.",
+        advice=f"List them all with {command}. A large number usually has one cause: look at the oldest first.",
         dedup_key=key(kind, "more"),
         at_us=now_us,
         details={"more": more},
@@ -224,33 +228,33 @@ def more_alert(kind: Literal["stalled", "dead_letter"], more: int, *, counted_al
 
 
 def key(*parts: str) -> str:
-    """A deduplication key within every receiver's limit; one that would be too long is a digest of itself."""
+    """Return a deduplication key within every receiver's limit; a digest replaces one that is too long."""
     whole = "/".join(("interlock", *(quote(part, safe=":@", errors="surrogatepass") for part in parts)))
     if len(whole) <= KEY_CHARACTERS_MAX:
         return whole
     return f"interlock/{parts[0]}/{hashlib.sha256(whole.encode()).hexdigest()}"
 
 
-def shown(text: str) -> str:
-    """A text of the user on one line of bounded length, without control characters."""
+def printable(text: str) -> str:
+    """Return a user's text on one line of bounded length, without control characters."""
     plain = "".join(each if each.isprintable() else " " for each in text[: TEXT_CHARACTERS_MAX + 1])
     return plain if len(plain) <= TEXT_CHARACTERS_MAX else plain[: TEXT_CHARACTERS_MAX - 1] + "…"
 
 
 def iso(time_us: int) -> str:
-    """A time of the store for machines and people: ISO 8601 in UTC, to the millisecond."""
+    """Format a time of the store: ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
 
 
 def duration(seconds: float) -> str:
-    """A stay for people: in the two largest units that say something."""
+    """Format a duration for people: in its two largest units."""
     if seconds < 60:  # noqa: PLR2004 -- a minute has 60 seconds.
         return f"{seconds:.3g} s"
     whole = round(seconds)
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     index = next(place for place, (_, size) in enumerate(units) if whole >= size)
-    told: list[str] = []
+    parts: list[str] = []
     for name, size in units[index : index + 2]:
         count, whole = divmod(whole, size)
-        told += [f"{count} {name}"] if count else []
-    return " ".join(told)
+        parts += [f"{count} {name}"] if count else []
+    return " ".join(parts)

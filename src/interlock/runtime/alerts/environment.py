@@ -1,7 +1,7 @@
-"""The receivers that an operator names in the environment: for `interlock serve` and `interlock worker`.
+"""The receivers declared in the environment, for `interlock serve` and `interlock worker`.
 
-A routing key and a secret are no options of a command line, where every user of the machine could read them. What is
-set and cannot be used is refused when the program starts, not when the first alert is due.
+A routing key and a secret are not command-line options, where every user of the machine could read them. An invalid
+value is refused when the program starts, not when the first alert is due.
 """
 
 from collections.abc import Mapping
@@ -18,29 +18,29 @@ ALERT_SECRET = "INTERLOCK_ALERT_SECRET"  # noqa: S105 -- the name of a variable.
 RUNBOOKS_URL = "INTERLOCK_RUNBOOKS_URL"
 
 NEEDED = {PAGERDUTY_URL: PAGERDUTY_KEY, PAGERDUTY_SEVERITY: PAGERDUTY_KEY, ALERT_SECRET: ALERT_URL}
-"""What means nothing without another."""
+"""Variables that require another one."""
 
 
 def receivers_in(environment: Mapping[str, str]) -> list[Receiver]:
-    """The receivers named there. Raises DefinitionError for one that cannot be used, BadUsage for half of one."""
-    said = {name: value for name, value in environment.items() if value}
+    """Return the declared receivers. Raises DefinitionError for an invalid one, BadUsage for an incomplete one."""
+    values = {name: value for name, value in environment.items() if value}
     for name, needed in NEEDED.items():
-        if name in said and needed not in said:
+        if name in values and needed not in values:
             raise BadUsage(
                 f"{name} is set, and {needed} is not.",
-                why="It is part of a receiver of alerts, which is named by the other one: nobody would be told.",
+                why="It is part of a receiver of alerts, which the other one names: no receiver would get alerts.",
                 fix=f"Set {needed} too, or unset {name}.",
             )
-    runbooks = said.get(RUNBOOKS_URL)
+    runbooks = values.get(RUNBOOKS_URL)
     found: list[Receiver] = []
-    if ALERT_URL in said:
-        found.append(AlertWebhook(said[ALERT_URL], secret=said.get(ALERT_SECRET), runbooks=runbooks))
-    if PAGERDUTY_KEY in said:
+    if ALERT_URL in values:
+        found.append(AlertWebhook(values[ALERT_URL], secret=values.get(ALERT_SECRET), runbooks=runbooks))
+    if PAGERDUTY_KEY in values:
         found.append(
             PagerDuty(
-                said[PAGERDUTY_KEY],
-                url=said.get(PAGERDUTY_URL, ENQUEUE),
-                severity=cast("Severity", said.get(PAGERDUTY_SEVERITY, "error")),
+                values[PAGERDUTY_KEY],
+                url=values.get(PAGERDUTY_URL, ENQUEUE),
+                severity=cast("Severity", values.get(PAGERDUTY_SEVERITY, "error")),
                 runbooks=runbooks,
             )
         )

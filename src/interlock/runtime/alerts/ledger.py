@@ -1,12 +1,12 @@
-"""What was told and is not over, kept in the store; and which of several processes is the one that looks (B7).
+"""Open alerts in the store, and the turn to look for new ones among several processes (B7).
 
-A process that ends, or loses its turn, leaves open alerts behind. Whoever looks next reads them here: it tells those as
-over that ended meanwhile, and does not tell the others again. They are written down one look after they were told, and
-only when no receiver has anything waiting: an alert that a crash has kept from its receiver is told once more, with the
-same key, rather than never.
+A process that ends, or loses its turn, leaves open alerts. The next process to look reads them here: it resolves those
+that ended meanwhile, and does not send the others again. A look saves the alerts of the look before, and only when no
+receiver has anything waiting. An alert that a crash kept from its receiver is therefore sent again, with the same key,
+rather than never.
 
-The note is named after the machines and the receivers. Whoever looks after other machines has a note and a turn of its
-own, and a receiver that is new is told everything that is still wrong.
+The note is named after the machines and the receivers. A process with other machines has its own note and turn, and a
+new receiver gets every alert that is still open.
 """
 
 import contextlib
@@ -26,46 +26,46 @@ NOTE = "alerts:told:"
 TURN = "interlock.alerts:"
 
 TURN_LOOKS = 3
-"""A turn lasts as long as so many looks: one that is late or fails does not lose it."""
+"""A turn lasts as long as this number of looks: one that is late or fails does not lose it."""
 
 TURN_S_MIN = 5.0
 
 SUMMARY_CHARACTERS_MAX = 200
-"""Of a summary as it is kept: enough to know it again when it is over."""
+"""Characters kept of a summary: enough to recognise it when it is resolved."""
 
 ALONE = 0
-"""The token of a turn where nobody else can look."""
+"""The token of a turn on a store of one process."""
 
 
-class Told(msgspec.Struct):
-    """What was told and is not over."""
+class OpenAlerts(msgspec.Struct):
+    """Open alerts: sent and not resolved."""
 
     alerts: list[Alert] = []
     visits: dict[str, tuple[str, int]] = {}
-    """Of stalled workflows, by their keys: which visit of which workflow it is."""
+    """The workflow and visit of each stalled alert, by its key."""
 
 
 class Ledger:
-    """The alerts of one detector that are not over, as the store has them."""
+    """The open alerts of one detector in the store."""
 
     def __init__(self, store: Store, machines: Iterable[str], receivers: Iterable[str]) -> None:
         self._store = store
         self._name = NOTE + digest(machines, receivers)
         self._saved: bytes | None = None
 
-    async def read(self) -> Told:
-        """What was told before; a note that cannot be read is as good as none."""
+    async def read(self) -> OpenAlerts:
+        """Return the stored alerts; an unreadable note counts as empty."""
         text = (await self._store.noted()).get(self._name, "{}")
         self._saved = text.encode()
         try:
-            return msgspec.json.decode(text, type=Told)
+            return msgspec.json.decode(text, type=OpenAlerts)
         except msgspec.DecodeError:
-            return Told()
+            return OpenAlerts()
 
     async def save(self, alerts: Iterable[Alert], visits: Mapping[str, tuple[str, int]]) -> None:
-        """Keep what is told at this moment, if that has changed. A store that cannot take it is asked again later."""
-        told = Told(sorted(map(_short, alerts), key=lambda alert: alert.dedup_key), dict(sorted(visits.items())))
-        text = msgspec.json.encode(told) if told.alerts else b"{}"
+        """Store the open alerts if they have changed. A failed write is tried again at the next look."""
+        note = OpenAlerts(sorted(map(_short, alerts), key=lambda alert: alert.dedup_key), dict(sorted(visits.items())))
+        text = msgspec.json.encode(note) if note.alerts else b"{}"
         if text != self._saved:
             with contextlib.suppress(InterlockError):
                 await self._store.note(self._name, text.decode())
@@ -73,7 +73,7 @@ class Ledger:
 
 
 class Turn:
-    """Whose turn it is to look, where several processes share a store: one lease, asked for at every look."""
+    """The turn to look, where several processes share a store: one lease, asked for at every look."""
 
     def __init__(self, store: Store, machines: Iterable[str], receivers: Iterable[str], every_s: float) -> None:
         self._store = store
@@ -83,7 +83,10 @@ class Turn:
         self._token: int | None = None
 
     async def take(self) -> int | None:
-        """The token of this turn, which is another after it was lost; None when somebody else has it."""
+        """Acquire or renew the turn; return its token, None when another process has it.
+
+        A turn that was lost and acquired again has another token.
+        """
         if not self._store.shared:
             return ALONE
         answer = await self._store.leases.acquire(self._name, self._owner, self._lease_s)
@@ -91,7 +94,7 @@ class Turn:
         return self._token
 
     async def give_up(self) -> None:
-        """Leave it to the next one at once; when that fails it ends by itself."""
+        """Release the turn immediately; if that fails, it expires."""
         token, self._token = self._token, None
         if token is not None:
             with contextlib.suppress(InterlockError):
@@ -99,11 +102,11 @@ class Turn:
 
 
 def digest(machines: Iterable[str], receivers: Iterable[str]) -> str:
-    """A short name for who looks after what, and tells whom."""
+    """Return a digest of the machines and receivers, for names."""
     whole = msgspec.json.encode([sorted(machines), sorted(receivers)])
     return hashlib.sha256(whole).hexdigest()[:16]
 
 
 def _short(alert: Alert) -> Alert:
-    """As much of an alert as is needed to say that it is over."""
+    """Shorten an alert to what its resolution needs."""
     return msgspec.structs.replace(alert, summary=alert.summary[:SUMMARY_CHARACTERS_MAX], advice="", details={})

@@ -1,14 +1,14 @@
-"""The way to one receiver: a bounded queue, a thread of its own, and retries that end.
+"""The outbox of one receiver: a bounded queue, a thread of its own, and bounded retries.
 
 Each receiver has its own thread, so that one that hangs delays neither the engine nor the other receivers; the loop's
-own executor is left alone, because user code may have filled it. The thread is a daemon and is started by the first
+own executor is not used, because user code may have filled it. The thread is a daemon and is started by the first
 alert: an engine without alerts has none, and a hanging receiver never keeps a process alive.
 
 The order is kept, so that the end of an alert never overtakes its beginning. G6: beyond `alerts_max` the oldest is
-dropped and counted, because news of now are worth more than news of an hour ago.
+dropped and counted, because recent alerts matter more.
 
-A receiver is often out of reach for as long as what the alert is about. An alert that nobody took goes behind the
-others, and is tried again until it is `keep_s` old, or until something newer is told by its key.
+A receiver is often down for as long as the alert's own cause. An alert that it did not take moves to the end of the
+queue. It is tried again until it is `keep_s` old, or a newer alert has its key.
 """
 
 import contextlib
@@ -35,23 +35,23 @@ _LOG = logger_of("interlock.alerts")
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is waited for, and what is bounded, on the way to a receiver."""
+    """Bounds and waits of the delivery to a receiver."""
 
     alerts_max: int = 1_000
     """Alerts that wait for one receiver; beyond it the oldest is dropped and counted."""
     attempts_max: int = 8
     """Attempts at one alert in a row; with the backoff below they take about two minutes."""
     keep_s: float = 3_600.0
-    """So long an alert that was not taken is kept behind the others and tried again; 0 drops it."""
+    """Seconds for which an alert that was not taken is queued after the others and tried again; 0 drops it."""
     backoff_first_s: float = 1.0
     backoff_max_s: float = 60.0
     retry_after_max_s: float = 300.0
     """The longest wait that a receiver can ask for."""
     close_s: float = 2.0
-    """How long closing waits for alerts that are on their way."""
+    """Seconds that closing waits for alerts that are on their way."""
 
     def __post_init__(self) -> None:
-        """Refuse bounds that bound nothing."""
+        """Raise DefinitionError for bounds below 1."""
         for name in ("alerts_max", "attempts_max"):
             if getattr(self, name) < 1:
                 raise DefinitionError(
@@ -63,7 +63,7 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceiverReport(msgspec.Struct, frozen=True):
-    """How one receiver does: what it took, and what never reached it."""
+    """Counts of one receiver: what it took, and what never reached it."""
 
     receiver: str
     delivered: int
@@ -71,7 +71,7 @@ class ReceiverReport(msgspec.Struct, frozen=True):
     retried: int
     """Attempts that were repeated."""
     refused: int
-    """Alerts it did not want, or that were given up after `attempts_max`."""
+    """Alerts it refused, or that were given up after `attempts_max`."""
     dropped: int
     """Alerts that gave way to newer ones, or were left at closing."""
     waiting: int
@@ -79,7 +79,7 @@ class ReceiverReport(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Due:
-    """An alert on its way."""
+    """A queued alert and its attempts."""
 
     alert: Alert
     since_s: float
@@ -87,7 +87,7 @@ class _Due:
 
 
 class Outbox:
-    """The alerts of one receiver, on their way."""
+    """The queue and the delivery thread of one receiver."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class Outbox:
         self._busy = False
         self._full = False
         self._well = True
-        """Whether it took the last one."""
+        """Whether the receiver took the last alert."""
         self._delivered = self._retried = self._refused = self._dropped = 0
 
     def put(self, alert: Alert) -> None:
-        """Take the alert; never waits, never raises."""
+        """Queue the alert; never waits, never raises."""
         with self._changed:
             if self._closing.is_set():
                 self._dropped += 1
@@ -125,12 +125,12 @@ class Outbox:
             if overflow:
                 self._queue.popleft()
                 self._dropped += 1
-            told, self._full = self._full, overflow or self._full
+            was_full, self._full = self._full, overflow or self._full
             self._queue.append(_Due(alert, self._clock.monotonic_s()))
             if self._thread is None:
-                self._thread = self._started()
+                self._thread = self._start()
             self._changed.notify()
-        if overflow and not told:
+        if overflow and not was_full:
             _LOG.error(
                 "%s is too slow: %d alerts wait for it (alerts_max), and the oldest are dropped. "
                 "To fix it, look whether the receiver answers.",
@@ -139,7 +139,7 @@ class Outbox:
             )
 
     def close(self) -> Future[None]:
-        """Send what waits, each at most once more, and end; done when it has ended."""
+        """Send waiting alerts, each at most once more, and end; the future is done when the thread has ended."""
         with self._changed:
             self._closing.set()
             if self._thread is None and not self._ended.done():
@@ -148,7 +148,7 @@ class Outbox:
         return self._ended
 
     def abandon(self) -> int:
-        """Leave what still waits; how many alerts that were. An attempt under way ends by its own timeout."""
+        """Drop waiting alerts and return their number. An attempt under way ends by its own timeout."""
         with self._changed:
             self._closing.set()
             self._abandoned = True
@@ -159,7 +159,7 @@ class Outbox:
         return left
 
     def report(self) -> ReceiverReport:
-        """How the receiver does."""
+        """Return the counts of the receiver."""
         with self._changed:
             return ReceiverReport(
                 self._receiver.name,
@@ -172,7 +172,7 @@ class Outbox:
 
     # --- in the thread -----------------------------------------------------------------------------------------------
 
-    def _started(self) -> threading.Thread:
+    def _start(self) -> threading.Thread:
         # A future that is running cannot be cancelled by the loop that awaits it.
         self._ended.set_running_or_notify_cancel()
         thread = threading.Thread(target=self._run, name="interlock-alerts", daemon=True)
@@ -185,7 +185,7 @@ class Outbox:
                 taken = self._deliver(due)
                 with self._changed:
                     self._busy = False
-                    if not taken and self._kept(due):
+                    if not taken and self._requeue(due):
                         continue
                     self._full = self._full and not taken
                     self._delivered += taken
@@ -203,14 +203,15 @@ class Outbox:
             return self._queue.popleft()
 
     def _deliver(self, due: _Due) -> bool:
-        """Post it until it is taken, refused, or tried often enough for this time."""
+        """Post the alert until it is taken, refused, or tried often enough for this time."""
         alert, tries = due.alert, self._settings.attempts_max
         if due.tried:
             tries = 1
             if not self._well:
                 self._wait(self._backoff_s(due.tried))
         for left in range(tries - 1, -1, -1):
-            # An attempt that began before closing is followed by one more at once; one that began after is the last.
+            # An attempt that began before closing is followed by one more immediately; one that began after is the
+            # last.
             last = left == 0 or self._closing.is_set()
             problem, again, asked_s = self._attempt(alert)
             due.tried += 1
@@ -219,7 +220,7 @@ class Outbox:
                 return True
             if not again or last:
                 due.since_s = due.since_s if again else -math.inf
-                self._tell_failure(due, problem)
+                self._log_failure(due, problem)
                 return False
             delay_s = max(asked_s, self._backoff_s(due.tried))
             _LOG.info("%s: %s Attempt %d follows in %.1f s.", self._receiver.name, problem, due.tried + 1, delay_s)
@@ -230,8 +231,8 @@ class Outbox:
                 return False
         return False
 
-    def _tell_failure(self, due: _Due, problem: str) -> None:
-        """Once when it is kept for later, and once when it is dropped."""
+    def _log_failure(self, due: _Due, problem: str) -> None:
+        """Log a failure once when the alert is kept for later, and once when it is dropped."""
         kept = self._may_keep(due)
         if kept and due.tried > self._settings.attempts_max:
             return
@@ -248,8 +249,8 @@ class Outbox:
         young = self._clock.monotonic_s() - due.since_s < self._settings.keep_s
         return young and not self._closing.is_set()
 
-    def _kept(self, due: _Due) -> bool:
-        """Put it behind the others, unless something newer is told by its key: the order of one key is kept."""
+    def _requeue(self, due: _Due) -> bool:
+        """Queue it after the others, unless a newer alert has its key: the order of one key is kept."""
         newer = any(other.alert.dedup_key == due.alert.dedup_key for other in self._queue)
         if newer or not self._may_keep(due) or len(self._queue) >= self._settings.alerts_max:
             return False
@@ -257,7 +258,7 @@ class Outbox:
         return True
 
     def _attempt(self, alert: Alert) -> tuple[str, bool, float]:
-        """One post: what went wrong, whether another may go better, and when at the earliest."""
+        """Post once; return the problem, whether to retry, and the seconds that the receiver asked to wait."""
         try:
             request = self._receiver.post(alert, self._clock.wall_s())
             tls = self._receiver.tls() if request.url.scheme == "https" else None
@@ -268,25 +269,25 @@ class Outbox:
             )
             return f"{why} by ca_file.", False, 0.0
         except (OSError, http.client.HTTPException) as error:
-            # Only the class and the system's own words: an error may quote what was sent.
-            said = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
-            return f"it could not be reached ({type(error).__name__}: {said}).", True, 0.0
+            # Only the class and the system's own words: an error may quote the request.
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+            return f"it could not be reached ({type(error).__name__}: {reason}).", True, 0.0
         except Exception as error:  # noqa: BLE001 -- a receiver of the user's own may raise anything; the thread goes on.
             return f"the alert could not be put into a request ({type(error).__name__}).", False, 0.0
-        return self._judged(answer)
+        return self._judge(answer)
 
-    def _judged(self, answer: Answer) -> tuple[str, bool, float]:
+    def _judge(self, answer: Answer) -> tuple[str, bool, float]:
         status = answer.status
         if 200 <= status < 300:  # noqa: PLR2004 -- the classes of HTTP are known by their numbers.
             return "", False, 0.0
         if status == http.HTTPStatus.TOO_MANY_REQUESTS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            return f"it answered {status}.", True, self._asked_s(answer.retry_after)
+            return f"it answered {status}.", True, self._retry_after_s(answer.retry_after)
         if status < http.HTTPStatus.BAD_REQUEST:
             return f"it answered {status}, a redirect, which is not followed: declare the final address.", False, 0.0
         return f"it answered {status}. Check its address, key and headers.", False, 0.0
 
-    def _asked_s(self, retry_after: str | None) -> float:
-        """What Retry-After asks for, as seconds or as a date, within bounds."""
+    def _retry_after_s(self, retry_after: str | None) -> float:
+        """Return the seconds of Retry-After, a number or a date, within bounds."""
         if retry_after is None:
             return 0.0
         text, asked_s = retry_after.strip(), 0.0
@@ -298,6 +299,6 @@ class Outbox:
         return min(max(asked_s, 0.0), self._settings.retry_after_max_s)
 
     def _backoff_s(self, attempt: int) -> float:
-        """Twice as long each time, of which the half is luck: many engines do not come back all at once."""
+        """Return the backoff: doubled each time, half of it random, so that engines do not return together."""
         whole_s = min(self._settings.backoff_first_s * 2.0 ** min(attempt - 1, 30), self._settings.backoff_max_s)
         return whole_s * (0.5 + 0.5 * self._chance.fraction())

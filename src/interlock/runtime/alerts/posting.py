@@ -1,8 +1,8 @@
 """One HTTP POST with one deadline, from the standard library, in the thread that calls it.
 
-Timeouts of sockets count from one byte to the next, so that a receiver that drips could hold a thread for ever. Here
-every wait is given what is left of the whole, and of the answer only the head is read. Redirects are answers like any
-other: following one would carry the body, with its secrets, to a place that nobody declared.
+Timeouts of sockets count from one byte to the next, so that a slow receiver could hold a thread for ever. Here every
+wait gets the rest of the whole timeout, and only the head of the answer is read. Redirects are not followed: that would
+carry the body, with its secrets, to an undeclared address.
 """
 
 import http.client
@@ -16,7 +16,7 @@ from interlock.runtime.alerts.receivers import Post
 from interlock.seams import Clock
 
 HEAD_BYTES_MAX = 64 * 1024
-"""Of an answer; one that is longer is none."""
+"""Bytes of an answer's head; a longer one is treated as no answer."""
 
 USER_AGENT = "interlock-alerts"
 
@@ -25,14 +25,14 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: .*)?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the status and what it asks for."""
+    """The status of an answer, and its Retry-After."""
 
     status: int
     retry_after: str | None
 
 
 def post(request: Post, *, timeout_s: float, tls: ssl.SSLContext | None, clock: Clock) -> Answer:
-    """Send it and read the head of the answer; raises OSError or HTTPException when there is none in time."""
+    """Send the request, read the head of the answer. Raises OSError or HTTPException without one in time."""
     deadline_s = clock.monotonic_s() + timeout_s
     host, secure = request.url.hostname or "", request.url.scheme == "https"
     port = request.url.port or (443 if secure else 80)
@@ -41,13 +41,13 @@ def post(request: Post, *, timeout_s: float, tls: ssl.SSLContext | None, clock: 
         wire = plain
         if secure:
             assert tls is not None
-            _leave(plain, deadline_s, clock)
+            _set_timeout(plain, deadline_s, clock)
             wire = tls.wrap_socket(plain, server_hostname=host)
     except BaseException:
         plain.close()
         raise
     with wire:
-        _leave(wire, deadline_s, clock)
+        _set_timeout(wire, deadline_s, clock)
         connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, port)
         connection.sock = wire
         target = (request.url.path or "/") + (f"?{request.url.query}" if request.url.query else "")
@@ -65,13 +65,13 @@ def _answer(wire: socket.socket, deadline_s: float, clock: Clock) -> Answer:
     head = b""
     while True:
         while b"\r\n\r\n" not in head:
-            _leave(wire, deadline_s, clock)
+            _set_timeout(wire, deadline_s, clock)
             piece = wire.recv(4_096)
             head += piece
             if not piece or len(head) > HEAD_BYTES_MAX:
                 raise http.client.RemoteDisconnected("The receiver closed the connection without an answer.")
         first, _, rest = head.partition(b"\r\n\r\n")
-        # An interim answer (1xx) says that the real one is still to come.
+        # The real answer follows an interim one (1xx).
         if first[9:10] != b"1":
             break
         head = rest
@@ -82,8 +82,8 @@ def _answer(wire: socket.socket, deadline_s: float, clock: Clock) -> Answer:
     return Answer(int(status[1]), http.client.parse_headers(io.BytesIO(fields + b"\r\n\r\n")).get("Retry-After"))
 
 
-def _leave(wire: socket.socket, deadline_s: float, clock: Clock) -> None:
-    """Leave the next operation what is left until the deadline."""
+def _set_timeout(wire: socket.socket, deadline_s: float, clock: Clock) -> None:
+    """Set the socket's timeout to the time left until the deadline."""
     left_s = deadline_s - clock.monotonic_s()
     if left_s <= 0:
         raise TimeoutError("timed out")

@@ -1,10 +1,9 @@
-"""Who is told outside of the process: a webhook with a plain JSON body, and PagerDuty.
+"""Receivers of alerts outside of the process: a webhook with a plain JSON body, and PagerDuty.
 
-A receiver only says what to post; sending, waiting and retrying are the outbox's. What it is told to keep secret (the
-routing key, the secret, headers, the path of an address, which often is a secret too) stays in here: it is shown by no
-repr, named in no error and written to no log.
+A receiver only builds the request; the outbox sends, waits and retries. Its secrets (the routing key, the secret,
+headers, the path of an address, which often is a secret too) stay in here: no repr, error or log contains them.
 
-The odd choice: there is no switch that turns the check of certificates off. A private authority is given by `ca_file`.
+There is deliberately no switch that turns the check of certificates off. Pass a private authority as `ca_file`.
 """
 
 import hashlib
@@ -36,7 +35,7 @@ _OURS = frozenset({"connection", "content-length", "content-type", "host", "tran
 
 
 class Post(msgspec.Struct, frozen=True):
-    """One request as it goes out. Never shown: its address, headers and body may hold secrets."""
+    """One request as it is sent. Its repr is masked: its address, headers and body may hold secrets."""
 
     url: SplitResult
     headers: dict[str, str]
@@ -47,49 +46,49 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """Anything that can be told of alerts by an HTTP POST."""
+    """A receiver of alerts by HTTP POST."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs; holds no secret."""
+        """The name in logs; holds no secret."""
         ...
 
     @property
     def timeout_s(self) -> float:
-        """How long one attempt may take in all."""
+        """Seconds that one attempt may take in all."""
         ...
 
     def tls(self) -> ssl.SSLContext:
-        """How the other side proves who it is."""
+        """Return the TLS context that verifies the receiver."""
         ...
 
     def post(self, alert: Alert, at_s: float) -> Post:
-        """What to send, at the wall time of this attempt. Runs in the receiver's own thread."""
+        """Build the request, at the wall time of this attempt. Runs in the receiver's own thread."""
         ...
 
 
 class _Address:
-    """An address that is checked when it is declared, and shown without what may be secret."""
+    """An address that is checked when it is declared, and shown without its secret parts."""
 
     def __init__(self, cls: str, url: str, timeout_s: float, ca_file: str | Path | None, runbooks: str | None) -> None:
         self._url = _checked_url(cls, url)
         self._runbooks = None if runbooks is None else _checked_url(cls, runbooks, "runbooks").geturl()
         self._timeout_s = _checked_timeout(cls, timeout_s)
-        self._tls = None if ca_file is None else _trusting(cls, ca_file)
+        self._tls = None if ca_file is None else _tls_context(cls, ca_file)
         self._name = f"{cls}({origin(self._url)!r})"
 
     @property
     def name(self) -> str:
-        """What it is called in logs: its class and its host."""
+        """The name in logs: class and host."""
         return self._name
 
     @property
     def timeout_s(self) -> float:
-        """How long one attempt may take in all."""
+        """Seconds that one attempt may take in all."""
         return self._timeout_s
 
     def tls(self) -> ssl.SSLContext:
-        """Certificates and host names are always checked; made when first needed, since reading authorities is slow."""
+        """Return the TLS context; certificates and host names are always checked. Built on first use: it is slow."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
@@ -122,13 +121,13 @@ class AlertWebhook(_Address):
         if self._secret is not None and not self._secret:
             raise DefinitionError(
                 "AlertWebhook(secret=…) is empty.",
-                why="A signature by an empty secret can be made by anybody.",
+                why="Any client can sign with an empty secret.",
                 fix="Give a secret of at least 16 random bytes, or None to send without a signature.",
                 rule="bad-receiver",
             )
 
     def post(self, alert: Alert, at_s: float) -> Post:
-        """The alert as JSON, signed for this attempt."""
+        """Build the alert as JSON, signed for this attempt."""
         body = msgspec.json.encode(
             {
                 "kind": alert.kind,
@@ -175,7 +174,7 @@ class PagerDuty(_Address):
         super().__init__("PagerDuty", url, timeout_s, ca_file, runbooks)
         if not (routing_key.isascii() and routing_key.isalnum()):
             raise DefinitionError(
-                f"PagerDuty(routing_key=…) of {len(routing_key)} characters is not one.",
+                f"PagerDuty(routing_key=…) of {len(routing_key)} characters is invalid.",
                 why="It is the integration key of an Events API v2 integration: 32 letters and digits.",
                 fix="Copy it from the page of the service's integration. It is not shown here because it is a secret.",
                 rule="bad-receiver",
@@ -192,7 +191,7 @@ class PagerDuty(_Address):
         self._severity: Severity = severity
 
     def post(self, alert: Alert, at_s: float) -> Post:  # noqa: ARG002 -- a receiver that signs needs the time; this one does not.
-        """A trigger event, or the resolve event with the same key."""
+        """Build a trigger event, or the resolve event with the same key."""
         event: dict[str, object] = {
             "routing_key": self._routing_key,
             "event_action": "resolve" if alert.resolved else "trigger",
@@ -234,7 +233,7 @@ class PagerDuty(_Address):
 
 
 def origin(url: SplitResult) -> str:
-    """What may be shown of an address: where it leads, and neither path nor query."""
+    """Return the scheme, host and port of an address, without path and query."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
     return f"{url.scheme}://{host}" + (f":{url.port}" if url.port is not None else "")
 
@@ -264,7 +263,7 @@ def _checked_url(cls: str, url: str, name: str = "url") -> SplitResult:
 
 
 def _checked_timeout(cls: str, timeout_s: float) -> float:
-    if not 0 < timeout_s <= 60:  # noqa: PLR2004 -- the bound is told in the error.
+    if not 0 < timeout_s <= 60:  # noqa: PLR2004 -- the error names the bound.
         raise DefinitionError(
             f"{cls}(timeout_s={timeout_s!r}) is out of bounds.",
             why="An attempt without an end would hold all later alerts back.",
@@ -274,7 +273,7 @@ def _checked_timeout(cls: str, timeout_s: float) -> float:
     return timeout_s
 
 
-def _trusting(cls: str, ca_file: str | Path) -> ssl.SSLContext:
+def _tls_context(cls: str, ca_file: str | Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError as error:

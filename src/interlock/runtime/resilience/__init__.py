@@ -1,1 +1,1 @@
-"""What stands between a step and the world: breakers, limits and budgets of dependencies, and who waits for them."""
+"""Breakers, limits and retry budgets of dependencies, and the wait queues in front of them."""

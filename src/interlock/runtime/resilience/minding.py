@@ -1,8 +1,8 @@
-"""An engine and its breakers: a change is told to observers and on-call, and noted in the store for the next life.
+"""Breaker events of an engine: signals to observers, alerts, and notes in the store for the next process.
 
-A breaker that was open when the process ended begins half-open in the next: it is probed at once, and nobody runs into
-a dependency that is still down. One that a person holds stays held. Notes are written beside everything else: a store
-that cannot take one is no reason to stop.
+A breaker that was open when the process ended begins half-open in the next: a probe runs immediately, and calls wait
+while the dependency is still down. One that a person holds stays held. A note that cannot be written does not stop the
+engine.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from interlock.store.protocol import Store
 
 
 class Minding:
-    """What one engine does about its breakers."""
+    """Publishes and stores the changes of one engine's breakers."""
 
     def __init__(self, store: Store, subscribers: Subscribers, alarms: Alarms, clock: Clock, *, worker: bool) -> None:
         self._store = store
@@ -31,27 +31,27 @@ class Minding:
         self._clock = clock
         self._worker = worker
         self._notes: dict[str, str] = {}
-        """What is to be noted; of several changes of one breaker only the last."""
+        """Notes to write: only the last change of each breaker."""
         self._noting: asyncio.Task[None] | None = None
         self._alerted: set[str] = set()
 
-    def remember(self, lines: Mapping[str, Line], noted: Mapping[str, str]) -> None:
-        """Take over what the last life has noted."""
+    def remember(self, lines: Mapping[str, Line], notes: Mapping[str, str]) -> None:
+        """Restore the breakers from the notes of the last process."""
         for name, line in lines.items():
-            note = read_note(noted.get(NOTE + name, ""))
+            note = read_note(notes.get(NOTE + name, ""))
             if note is None:
                 continue
-            held = noted.get(HELD + name)
-            forced = note.forced if held is None else read_held(held)
+            hold = notes.get(HELD + name)
+            forced = note.forced if hold is None else read_held(hold)
             reason = note.reason or "it was so when the last process ended"
-            # A process that runs no steps would never probe, and never learn that it is over.
+            # A process that runs no steps would never probe, and never learn that the outage is over.
             state = note.state if self._worker else "closed"
             remembered = line.outlet.remember(state, forced, reason, read_since(note))
             if state != "closed" and (remembered or line.outlet.phase != "closed"):
-                self._alerted.add(name)  # The last life has told on-call that it is open; this one says when not.
+                self._alerted.add(name)  # The last process has sent the alert; this one resolves it.
 
     def changed(self, change: Change) -> None:
-        """A breaker has changed."""
+        """Publish a change of a breaker."""
         signal = BreakerChanged(change.dependency, change.before, change.after, change.reason)
         if change.before != change.after:
             self._subscribers.emit(signal)
@@ -69,7 +69,7 @@ class Minding:
             await asyncio.wait([self._noting])
 
     def _alert(self, signal: BreakerChanged) -> None:
-        """Once when it opens, and once when that is over: not for every probe in between."""
+        """Send one alert when it opens and one when it is resolved: not for every probe in between."""
         alert = breaker_alert(signal, int(self._clock.wall_s() * 1_000_000))
         if alert is not None and alert.resolved == (signal.dependency in self._alerted):
             self._alerted ^= {signal.dependency}

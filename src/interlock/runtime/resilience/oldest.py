@@ -1,8 +1,7 @@
-"""A queue in the order of age: of those who wait, the one whose workflow was started first comes first.
+"""A priority queue by age: the workflow that was started first comes first.
 
-In the order of arrival every workflow would wait behind all newer ones at each of its steps: a thousand would be half
-done before the first is. By age what was begun is finished first, and how long a workflow takes depends on those before
-it alone.
+In the order of arrival every workflow would wait after all newer ones at each of its steps: a thousand would be half
+done before the first ends. By age the oldest finish first, and a workflow's time depends only on older ones.
 """
 
 import heapq
@@ -13,36 +12,36 @@ ItemT = TypeVar("ItemT")
 
 
 class Oldest(Generic[ItemT]):
-    """Items with the time of their birth; those of one time in the order they came."""
+    """Items with their birth; items of the same birth in the order of arrival."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, ItemT]] = []
-        """Looked at by those who ask often whether anybody waits."""
+        """Public, because callers often check whether it is empty."""
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting items."""
         return len(self.heap)
 
     @property
     def first(self) -> ItemT:
-        """The oldest."""
+        """The oldest item."""
         return self.heap[0][2]
 
     @property
     def born_us(self) -> int:
-        """When the oldest was born."""
+        """The birth of the oldest item."""
         return self.heap[0][0]
 
     def put(self, item: ItemT, born_us: int) -> None:
-        """Let it wait."""
+        """Add an item."""
         heapq.heappush(self.heap, (born_us, next(self._numbers), item))
 
     def take(self) -> tuple[ItemT, int]:
-        """The oldest, which waits no more, and when it was born."""
+        """Remove and return the oldest item and its birth."""
         born_us, _, item = heapq.heappop(self.heap)
         return item, born_us
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Remove all items."""
         self.heap.clear()

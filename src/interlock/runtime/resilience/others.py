@@ -1,6 +1,6 @@
-"""The other processes of a cluster, as an outlet sees them: what it tells them, and what it asks before a call.
+"""The protocol between an outlet and the other processes of a cluster.
 
-Without a cluster there are none. `shared` is what they are with Redis.
+An outlet without a cluster has none. `shared` implements it with Redis.
 """
 
 from typing import Literal, Protocol
@@ -9,29 +9,29 @@ Forced = Literal["open", "closed"]
 
 
 class Others(Protocol):
-    """The other processes, as far as they say something about one dependency."""
+    """The other processes that call one dependency."""
 
     @property
     def up(self) -> bool:
-        """Whether they can be asked."""
+        """Whether the other processes can be reached."""
         ...
 
     def may_probe(self) -> bool:
         """Whether a probe may be made here; if not, the users are stirred when one may."""
         ...
 
-    def told(self, *, opened: bool, reset_s: float, reason: str) -> None:
-        """The breaker has opened here, or was closed by a probe."""
+    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
+        """Announce that the breaker has opened here, or was closed by a probe."""
         ...
 
-    def probed(self, *, said: bool) -> None:
-        """A probe has ended."""
+    def probed(self, *, announced: bool) -> None:
+        """End a probe; `announced`: its result was sent with `announce`."""
         ...
 
     def forced(self, forced: Forced | None, reason: str) -> None:
-        """A person has said something here."""
+        """Announce that a person has forced the breaker here, or released it."""
         ...
 
     def token(self, now_s: float, *, take: bool) -> float | None:
-        """0.0 when a call is within the rate of all, else how long to wait; None: there is no such rate."""
+        """Return 0.0 for a call within the shared rate, else the seconds to wait; None: there is no shared rate."""
         ...

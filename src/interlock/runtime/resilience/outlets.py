@@ -1,10 +1,10 @@
-"""The one way out to a dependency: its breaker, its places, its rate and its retry budget, shared by the whole process.
+"""The gate of a dependency: its breaker, permits, rate and retry budget, shared by the whole process.
 
 There is one outlet per name and process, whichever engines and workflows call through it (C4: never one per request).
-Engines may live in different threads, so it has a lock; whoever waits is told in its own event loop. Virtual clocks
+Engines may live in different threads, so it has a lock; each user is notified in its own event loop. Virtual clocks
 have outlets of their own: a simulation does not open the breakers of the real world.
 
-When nobody uses an outlet any more it keeps whether it is open, and forgets failures that had not opened it.
+An outlet without users keeps whether it is open, and forgets failures that had not opened it.
 """
 
 import os
@@ -24,17 +24,17 @@ from interlock.seams import Clock, SystemClock
 Kind = Literal["first", "retry", "undo"]
 
 BURST_S = 0.1
-"""So much of a rate may come at once."""
+"""The seconds of a rate that may come as one burst."""
 
 PERMIT_S = 0.5
-"""How often a probe that waits for the permit of the others asks again, if nobody says a word."""
+"""The seconds after which a probe asks the cluster again for its permit, without a notification."""
 
 UNDO_SHARE = 5
-"""Undos have places of their own beside those of the calls: one for so many of them, at least one (C9)."""
+"""Undos have permits of their own: one for this number of permits for calls, at least one (C9)."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A breaker has changed."""
+    """A change of a breaker."""
 
     dependency: str
     before: Phase
@@ -42,18 +42,18 @@ class Change(msgspec.Struct, frozen=True):
     reason: str
     forced: Forced | None
     by_hand: bool = False
-    """A person has said so."""
+    """Whether a person forced the change."""
 
 
 class User(Protocol):
     """An engine that uses an outlet."""
 
     def stir(self) -> None:
-        """Something that was refused may be admitted now. From any thread."""
+        """Try again what was refused. Called from any thread."""
         ...
 
     def changed(self, change: Change) -> None:
-        """The breaker has changed. From any thread."""
+        """Handle a change of the breaker. Called from any thread."""
         ...
 
 
@@ -67,11 +67,11 @@ class Outlet:
         self.circuit: Circuit = CLOSED
         self.forced: Forced | None = None
         self.reason = ""
-        """Why the breaker is as it is."""
+        """Why the breaker is in its phase, for people."""
         self.since_s = clock.wall_s()
-        """Since when, for people."""
+        """When the phase began, in wall-clock seconds."""
         self.under_way = self.undos_under_way = 0
-        self._told: Phase = "closed"
+        self._last_phase: Phase = "closed"
         self.used = False
         self.others: Others | None = None
         self.declared = dependency
@@ -85,7 +85,7 @@ class Outlet:
         self._limit_rate(dependency.rate_per_s)
 
     def declare(self, dependency: Dependency) -> None:
-        """Another engine says what the dependency is like: what was said last counts."""
+        """Apply another engine's declaration of the dependency: the last one counts."""
         with self._lock:
             if dependency != self.declared:
                 self._declare(dependency)
@@ -101,15 +101,15 @@ class Outlet:
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Kind) -> Verdict:
-        """Whether a call may be made now. Anything but "wait" is a place that must be given back with `leave`."""
+        """Decide whether a call may be made now. Give back anything but "wait" with `leave`."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            circuit, verdict = self._considered(kind, now_s)
+            circuit, verdict = self._preview(kind, now_s)
             if verdict == "wait" or (verdict == "probe" and not self._may_probe()):
                 return "wait"
             if not self._token(now_s):
                 if verdict == "probe" and self.others is not None:
-                    self.others.probed(said=False)  # Its permit is given back: others may use it.
+                    self.others.probed(announced=False)  # Others may use its permit.
                 return "wait"
             self.circuit = circuit
             if kind == "undo":
@@ -119,7 +119,7 @@ class Outlet:
             self.used = True
             self._spending.spend(now_s, retry=kind == "retry")
         if verdict == "probe":
-            self._tell("a probe is made")
+            self._publish("a probe is made")
         return verdict
 
     def leave(
@@ -163,10 +163,10 @@ class Outlet:
         if changed:
             reason = why_changed(breaker, after, admitted, outcome, brief(why))
             if self.others is not None:
-                self.others.told(opened=after.opened, reset_s=breaker.reset_s, reason=reason)
-            self._tell(reason)
+                self.others.announce(opened=after.opened, reset_s=breaker.reset_s, reason=reason)
+            self._publish(reason)
         if admitted == "probe" and self.others is not None:
-            self.others.probed(said=changed)
+            self.others.probed(announced=changed)
         self.stir()
 
     def vacate(self, kind: Kind) -> None:
@@ -178,8 +178,8 @@ class Outlet:
                 self.under_way -= 1
         self.stir()
 
-    def _considered(self, kind: Kind, now_s: float) -> tuple[Circuit, Verdict]:
-        """What would become of a call now: the circuit then, and how it is admitted. Nothing is taken."""
+    def _preview(self, kind: Kind, now_s: float) -> tuple[Circuit, Verdict]:
+        """Return the circuit and the verdict of a call made now. Takes neither permit nor token."""
         undo = kind == "undo"
         waits: tuple[Circuit, Verdict] = (self.circuit, "wait")
         if self.forced == "open" or not self._room(undo=undo):
@@ -189,15 +189,15 @@ class Outlet:
         circuit = self.circuit
         verdict: Verdict = "call"
         if self.forced is None:
-            under_way = self._in_the_wave(undo=undo)
+            under_way = self._wave_calls(undo=undo)
             circuit, verdict = self.breaker.admit(circuit, now_s, under_way=under_way, undo=undo)
-        # Nothing is asked of the bucket by somebody whom the breaker stops, and the other way round.
+        # A call that the breaker stops takes no token, and the other way round.
         if verdict != "wait" and self._token_in_s(now_s):
             return waits
         return circuit, verdict
 
-    def _in_the_wave(self, *, undo: bool) -> int:
-        """What counts against a wave. Undos have places of their own: they do not wait for calls that hang."""
+    def _wave_calls(self, *, undo: bool) -> int:
+        """Count the calls of a wave. Undos have permits of their own: they do not wait for calls that hang."""
         return self.undos_under_way if undo else self.under_way + self.undos_under_way
 
     def _room(self, *, undo: bool) -> bool:
@@ -208,7 +208,7 @@ class Outlet:
         return max(1, self.concurrency_max // UNDO_SHARE)
 
     def _may_probe(self) -> bool:
-        """Whether the others permit it."""
+        """Whether the cluster permits a probe here."""
         return self.others is None or self.others.may_probe()
 
     def _token(self, now_s: float) -> bool:
@@ -220,13 +220,13 @@ class Outlet:
         return not wait_s
 
     def _token_in_s(self, now_s: float) -> float:
-        """How long the rate alone would make a call wait."""
+        """Return the seconds that the rate alone would make a call wait."""
         if self.rate is None:
             return 0.0
         wait_s = None if self.others is None else self.others.token(now_s, take=False)
         return self.rate.take(self._bucket, now_s)[1] if wait_s is None else wait_s
 
-    # --- what is said about it ---------------------------------------------------------------------------------------
+    # --- phase, reasons and limits -----------------------------------------------------------------------------------
 
     @property
     def phase(self) -> Phase:
@@ -235,20 +235,20 @@ class Outlet:
 
     @property
     def minds_the_time(self) -> bool:
-        """Whether somebody who waits may be admitted by the time alone."""
+        """Whether time alone may admit a waiting call."""
         return self.rate is not None or self.circuit.opened
 
     def spent(self, kind: Kind) -> bool:
-        """Whether the retry budget is in the way."""
+        """Whether the retry budget refuses a call of this kind."""
         if kind != "retry":
             return False
         with self._lock:
             return not self._spending.allows(self._clock.monotonic_s())
 
     def retry_in_s(self, kind: Kind) -> float | None:
-        """When the time alone may let a call through that was refused; None when it takes the end of another.
+        """Return the seconds until time alone may admit a refused call; None: another call must end first.
 
-        Its time may have come since it was refused: then it is now. Nobody else would call it again.
+        Returns 0.0 if its time has come since it was refused: nothing else would wake it.
         """
         now_s = self._clock.monotonic_s()
         waits = list[float]()
@@ -258,9 +258,9 @@ class Outlet:
             waits.append(max(0.0, self.breaker.probes_again_s(self.circuit) - now_s))
         with self._lock:
             wait_s = self._token_in_s(now_s)
-            verdict = self._considered(kind, now_s)[1]
+            verdict = self._preview(kind, now_s)[1]
         if verdict == "probe" and self.others is not None and self.others.up:
-            # It is stirred when the others permit it, if it has asked: its time may have come since.
+            # The cluster's permit stirs a probe that has asked; its time may have come since.
             waits.append(PERMIT_S)
         elif verdict != "wait":
             return 0.0
@@ -271,7 +271,7 @@ class Outlet:
         return max(waits) if waits else None
 
     def why(self, kind: Kind) -> str | None:
-        """Why a call of this kind would have to wait now, for people; None when it would not."""
+        """Return why a call of this kind would wait now, for people; None if it would not."""
         name = self.declared.name
         if self.forced == "open":
             return f"the breaker of {name!r} was opened by hand"
@@ -282,12 +282,12 @@ class Outlet:
             return f"the breaker of {name!r} is open ({fact}); probes in {left_s:.1f} s"
         if phase == "half_open":
             return f"the breaker of {name!r} is half-open and waits for its probe"
-        return self._limited(kind, now_s)
+        return self._why_limited(kind, now_s)
 
-    def _limited(self, kind: Kind, now_s: float) -> str | None:
+    def _why_limited(self, kind: Kind, now_s: float) -> str | None:
         name = self.declared.name
-        if self.forced is None and 0 < self.circuit.wave <= self._in_the_wave(undo=kind == "undo"):
-            return f"{name!r} has just recovered, and calls come back in waves ({self.circuit.wave} at once)"
+        if self.forced is None and 0 < self.circuit.wave <= self._wave_calls(undo=kind == "undo"):
+            return f"{name!r} has just recovered, and calls come back in waves ({self.circuit.wave} concurrently)"
         if not self._room(undo=kind == "undo"):
             places = f"{self._undos_max} places for undos" if kind == "undo" else f"{self.concurrency_max} places"
             return f"all {places} of {name!r} are taken (concurrency_max)"
@@ -298,7 +298,7 @@ class Outlet:
     def force(self, forced: Forced | None, reason: str) -> None:
         """Hold the breaker open or closed; None lets it decide by itself again, from closed.
 
-        Everybody has waited for one that was held open: they come back in waves, as after a probe.
+        Calls that waited while it was held open come back in waves, as after a probe.
         """
         with self._lock:
             if forced is None and self.forced is not None:
@@ -306,20 +306,20 @@ class Outlet:
             self.forced = forced
         if self.others is not None:
             self.others.forced(forced, reason)
-        self._tell(reason, by_hand=True)
+        self._publish(reason, by_hand=True)
         self.stir()
 
     def follow(
         self, turned: Callable[[Circuit], Circuit], forced: Forced | None, reason: str, *, by_hand: bool
     ) -> None:
-        """Be as the breaker of the cluster is."""
+        """Adopt the state of the cluster's breaker."""
         with self._lock:
             self.circuit, self.forced = turned(self.circuit), forced
-        self._tell(reason, by_hand=by_hand)
+        self._publish(reason, by_hand=by_hand)
         self.stir()
 
     def limit(self, *, concurrency_max: int, rate_per_s: float | None) -> None:
-        """Other limits from now on."""
+        """Replace the limits."""
         with self._lock:
             self.concurrency_max = concurrency_max
             if rate_per_s != (None if self.rate is None else self.rate.rate_per_s):
@@ -327,9 +327,9 @@ class Outlet:
         self.stir()
 
     def remember(self, phase: str, forced: Forced | None, reason: str, since_s: float | None = None) -> bool:
-        """What an earlier process has noted. One that was open is probed before everybody calls at once.
+        """Restore the note of an earlier process. An open breaker is probed before all waiting calls start.
 
-        Returns False for an outlet of which this process knows more.
+        Returns False and changes nothing if this process already has newer knowledge.
         """
         with self._lock:
             if self.used or self.forced is not None or self.circuit is not CLOSED:
@@ -340,18 +340,18 @@ class Outlet:
             self.reason = reason
             if since_s is not None:
                 self.since_s = since_s
-            self._told = self.phase
+            self._last_phase = self.phase
             return True
 
-    # --- who uses it -------------------------------------------------------------------------------------------------
+    # --- users -------------------------------------------------------------------------------------------------------
 
     def join(self, user: User) -> None:
-        """An engine uses it."""
+        """Register an engine as a user."""
         with self._lock:
             self._users = [*self._users, user]
 
     def part(self, user: User) -> None:
-        """An engine uses it no more."""
+        """Remove a user. Without users, failures that did not open the breaker are forgotten."""
         with self._lock:
             self._users = [each for each in self._users if each is not user]
             if not self._users and not self.circuit.opened:
@@ -363,7 +363,7 @@ class Outlet:
         return not self._users
 
     def stir(self) -> None:
-        """Somebody who was refused may be let through now."""
+        """Notify all users that a refused call may be admitted now."""
         with self._lock:
             users = self._users
             if len(users) > 1:
@@ -371,11 +371,11 @@ class Outlet:
         for user in users:
             user.stir()
 
-    def _tell(self, reason: str, *, by_hand: bool = False) -> None:
-        before, after = self._told, self.phase
+    def _publish(self, reason: str, *, by_hand: bool = False) -> None:
+        before, after = self._last_phase, self.phase
         if before == after and not by_hand:
             return
-        self._told, self.reason, self.since_s = after, reason, self._clock.wall_s()
+        self._last_phase, self.reason, self.since_s = after, reason, self._clock.wall_s()
         change = Change(self.declared.name, before, after, reason, self.forced, by_hand)
         for user in self._users:
             user.changed(change)
@@ -383,14 +383,14 @@ class Outlet:
 
 _PROCESS: dict[str, Outlet] = {}
 _OWN = "_interlock_outlets"
-"""Under this name a virtual clock carries its outlets: they live as long as it does, and no longer."""
+"""The attribute of a virtual clock that holds its outlets: they live as long as the clock."""
 _registry = threading.Lock()
 
 
 def outlet_of(name: str, clock: Clock, declared: Dependency | None = None) -> Outlet:
-    """The outlet of that name.
+    """Return the outlet of that name.
 
-    `declared` says what the dependency is like. Without it that is what others who use it have said, or the defaults.
+    `declared` describes the dependency. Without it, the declaration of its other users counts, or the defaults.
     """
     with _registry:
         outlets = _outlets_of(clock)
@@ -411,9 +411,9 @@ def _outlets_of(clock: Clock) -> dict[str, Outlet]:
 
 
 def forget_outlets(clock: Clock | None = None) -> None:
-    """Begin anew, with every breaker closed: those of the process, or of that clock.
+    """Drop all outlets of the process, or of that clock: every breaker begins closed.
 
-    For tests, and for simulations in which a process dies. Engines that are open keep what they have.
+    For tests, and for simulations in which a process dies. Open engines keep their outlets.
     """
     with _registry:
         (_PROCESS if clock is None else _outlets_of(clock)).clear()

@@ -1,8 +1,8 @@
-"""Where attempts begin: the slots of an engine, and the lines of the dependencies that its steps call (C8, G6).
+"""The slots of an engine and the wait queues of its dependencies (C8, G6).
 
 Steps, undos and effects have slots of their own, so that compensation works while all steps are stuck (C9). An attempt
-of something with a dependency needs both, a place at the dependency and a slot; it waits for the place first, so that
-nobody who waits for a slow dependency keeps a slot from others.
+with a dependency needs a permit of the dependency and a slot. It waits for the permit first, so that waiting for a slow
+dependency keeps no slot from others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from interlock.seams import Chance, Clock
 
 
 class Places:
-    """All places of one engine."""
+    """All slots and wait queues of one engine."""
 
     def __init__(self, steps: int, undos: int, effects: int, lines: Mapping[str, Line] | None = None) -> None:
         self.steps, self.undos, self.effects = Slots(steps), Slots(undos), Slots(effects)
@@ -24,43 +24,43 @@ class Places:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place or a slot."""
+        """The number of workflows that wait for a permit or a slot."""
         return len(self.steps) + len(self.undos) + sum(map(len, self.lines.values()))
 
     def reserve(self, name: str | None, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> Pass | None:
-        """A pass for an attempt, or None: then it has to wait. Without a name nothing is kept for it."""
+        """Return a pass for an attempt; None: it has to wait. Without a name nothing is kept for it."""
         if name is None:
-            return self._at_once(slots, line, kind, born_us)
+            return self._reserve_both(slots, line, kind, born_us)
         self._decline_elsewhere(name, slots, line)
         if line is None:
             return self._plain[slots] if slots.reserve(name) else None
-        held = line.reserve(name, slots, kind, born_us)
-        if held is None:
+        pass_ = line.reserve(name, slots, kind, born_us)
+        if pass_ is None:
             slots.decline(name)
             return None
         if slots.reserve(name):
-            return held
-        line.keep(name, held)
+            return pass_
+        line.keep(name, pass_)
         return None
 
-    def _at_once(self, slots: Slots, line: Line | None, kind: Kind, born_us: int) -> Pass | None:
-        """Both, or nothing. The slot first: asking the dependency costs a token, and part of the budget."""
+    def _reserve_both(self, slots: Slots, line: Line | None, kind: Kind, born_us: int) -> Pass | None:
+        """Reserve slot and permit, or neither. The slot comes first: a permit costs a token and part of the budget."""
         if not slots.reserve():
             return None
-        held = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us)
-        if held is None:
+        pass_ = self._plain[slots] if line is None else line.reserve(None, slots, kind, born_us)
+        if pass_ is None:
             slots.release()
-        return held
+        return pass_
 
     def wait(self, name: str, slots: Slots, line: Line | None, kind: Kind, born_us: int = 0) -> None:
-        """Be called when there is a place and a slot. At a dependency those who were born first come first."""
+        """Queue for a permit and a slot. At a dependency the oldest workflow comes first."""
         if line is None or line.keeps(name, kind):
             slots.wait(name)
         else:
             line.wait(name, slots, kind, born_us)
 
     def decline(self, name: str) -> None:
-        """Whoever was called has no use for what was kept for it."""
+        """Give back every slot and permit kept for this name."""
         self.steps.decline(name)
         self.undos.decline(name)
         self.effects.decline(name)
@@ -68,7 +68,7 @@ class Places:
             line.decline(name)
 
     def _decline_elsewhere(self, name: str, slots: Slots, line: Line | None) -> None:
-        """It was called for something that it waited for in a state that it has left: others may have that."""
+        """Give back what is kept for a state that the workflow has left."""
         for each in (self.steps, self.undos, self.effects):
             if each is not slots:
                 each.decline(name)
@@ -77,14 +77,14 @@ class Places:
                 other.decline(name)
 
     def open(self) -> None:
-        """Begin: everything that was owed is known."""
+        """Open all slots and queues; everything that was owed is known."""
         for slots in (self.steps, self.undos, self.effects):
             slots.open()
         for line in self.lines.values():
             line.open()
 
     def close(self) -> None:
-        """No more places, and nobody waits any more."""
+        """Close all slots and queues."""
         for slots in (self.steps, self.undos, self.effects):
             slots.close()
         for line in self.lines.values():
@@ -99,6 +99,8 @@ def lines_of(
     chance: Chance,
     changed: Callable[[Change], None],
 ) -> dict[str, Line]:
-    """The lines of an engine at everything that its machines call, and at whatever else was declared."""
-    given = {each.name: each for each in declared}
-    return {name: Line(outlet_of(name, clock, given.get(name)), chance, changed) for name in sorted({*names, *given})}
+    """Return the wait queues of the dependencies that the machines call or the engine declares."""
+    by_name = {each.name: each for each in declared}
+    return {
+        name: Line(outlet_of(name, clock, by_name.get(name)), chance, changed) for name in sorted({*names, *by_name})
+    }

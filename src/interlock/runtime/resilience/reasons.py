@@ -1,7 +1,7 @@
-"""Why a breaker has changed, for people: in one line, with the error that did it.
+"""Reasons for a breaker's changes, for people: one line, with the error that caused it.
 
-It is part of the breaker's view, of the alert, and of the note for the next process. A workflow that waits shows
-`fact_of` it: a key that may see one workflow may not read the errors of others.
+A reason is part of the breaker's view, of the alert, and of the note for the next process. A waiting workflow shows
+only `fact_of` it: a key that may see one workflow may not read the errors of others.
 """
 
 import re
@@ -14,11 +14,11 @@ Outcome = Literal["done", "failed", "refused", "abandoned"]
 _QUOTED = re.compile(r"(?s)([^:]*, the last|its probe failed): (?:([\w.-]{1,60})(?=:|$))?.*")
 
 WHY_CHARACTERS_MAX = 200
-"""Of an error that has opened a breaker."""
+"""Characters kept of the error that opened a breaker."""
 
 
 def why_changed(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: Outcome, why: str) -> str:
-    """What has changed the breaker to this circuit."""
+    """Return why the breaker changed to this circuit."""
     if not circuit.opened:
         return "a probe has worked"
     by_business = breaker.business_failures is not None and circuit.business >= breaker.business_failures
@@ -35,13 +35,13 @@ def why_changed(breaker: Breaker, circuit: Circuit, admitted: Verdict, outcome: 
 
 
 def fact_of(reason: str) -> str:
-    """The reason up to the class of the error. Its text may be about another customer's workflow, and is left out."""
+    """Return the reason up to the class of the error. Its text may contain another customer's data."""
     found = _QUOTED.match(reason)
     return reason if found is None else f"{found[1]}: {found[2]}" if found[2] else found[1]
 
 
 def brief(why: str) -> str:
-    """In one line, and no longer than one: it is part of what every workflow that waits says of itself."""
+    """Return the text in one line, shortened and printable: every waiting workflow shows it."""
     text = " ".join(why.split())
     text = text if len(text) <= WHY_CHARACTERS_MAX else text[: WHY_CHARACTERS_MAX - 1] + "…"
     return "".join(each if each.isprintable() else "�" for each in text)

@@ -1,7 +1,7 @@
-"""A dependency among the processes of a cluster: its outlet here, and what Redis knows of its breaker and its rate.
+"""A dependency that is shared in a cluster: its outlet here, its breaker and rate in Redis.
 
-The outlet stays what decides (0010). What the others say makes it open or closed, a probe of it needs their permit, and
-its rate is that of all together, for as long as Redis answers.
+The outlet still decides (0010). While Redis answers, the cluster opens and closes it, permits its probes, and limits
+the rate of all processes together.
 """
 
 import math
@@ -18,7 +18,7 @@ from interlock.seams import Clock, Ids
 
 
 class Shared:
-    """An outlet that is shared. Made by the engine that uses it, and given up with it."""
+    """Connect an outlet with the cluster. The engine that uses it creates and closes it."""
 
     def __init__(self, outlet: Outlet, link: Link, clock: Clock, ids: Ids) -> None:
         self._outlet = outlet
@@ -36,11 +36,11 @@ class Shared:
 
     @property
     def up(self) -> bool:
-        """Whether the others can be asked."""
+        """Whether Redis can be reached."""
         return self._link.up
 
     async def close(self) -> None:
-        """The outlet is this process's own again, or another engine's."""
+        """Return the outlet to this process alone, or to another engine's `Shared`."""
         self.closed = True
         while isinstance(last := self._outlet.others, Shared) and last.closed:
             self._outlet.others = last.before
@@ -48,29 +48,29 @@ class Shared:
         if self._tokens is not None:
             await self._tokens.close()
 
-    # --- what the outlet says ----------------------------------------------------------------------------------------
+    # --- from the outlet ---------------------------------------------------------------------------------------------
 
     def may_probe(self) -> bool:
         """Whether a probe may be made here."""
         return self._breaker.may_probe()
 
-    def told(self, *, opened: bool, reset_s: float, reason: str) -> None:
-        """The breaker has opened here, or was closed by a probe."""
+    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
+        """Announce that the breaker has opened here, or was closed by a probe."""
         if opened:
             self._breaker.opened(reset_s, reason)
         else:
             self._breaker.closed(reason)
 
-    def probed(self, *, said: bool) -> None:
-        """A probe has ended."""
-        self._breaker.probed(said=said)
+    def probed(self, *, announced: bool) -> None:
+        """End a probe; `announced`: its result was sent with `announce`."""
+        self._breaker.probed(said=announced)
 
     def forced(self, forced: Forced | None, reason: str) -> None:
-        """A person has said something here."""
+        """Announce that a person has forced the breaker here, or released it."""
         self._breaker.forced(forced, reason)
 
     def token(self, now_s: float, *, take: bool) -> float | None:
-        """A token of the rate that all have together; while nobody can be asked, of the outlet's own."""
+        """Take or preview a token of the shared rate. Returns None, for the outlet's own rate, while Redis is down."""
         del now_s
         self._limit()
         if self._tokens is None or not self._link.up:
@@ -80,7 +80,7 @@ class Shared:
         return self._tokens.wait_s()
 
     def _limit(self) -> None:
-        """The rate may be changed at any time."""
+        """Follow the outlet's rate, which may change at any time."""
         rate = self._outlet.rate
         if rate == (None if self._tokens is None else self._tokens.rate):
             return
@@ -89,29 +89,29 @@ class Shared:
         name = f"dependency:{self._outlet.declared.name}"
         self._tokens = None if rate is None else SharedTokens(self._link, name, rate, self._clock, self.stir)
 
-    # --- what the others say -----------------------------------------------------------------------------------------
+    # --- from the cluster --------------------------------------------------------------------------------------------
 
-    def follow(self, heard: Heard) -> None:
-        """Be as the cluster's breaker is. What is under way here stays counted."""
+    def follow(self, state: Heard) -> None:
+        """Adopt the state of the cluster's breaker. Calls under way here stay counted."""
         now_s = self._clock.monotonic_s()
-        let_go = self._outlet.forced == "open" and heard.forced is None
+        let_go = self._outlet.forced == "open" and state.forced is None
 
         def turned(before: Circuit) -> Circuit:
-            if heard.opened:
-                retry_at_s = now_s + heard.opens_in_s
+            if state.opened:
+                retry_at_s = now_s + state.opens_in_s
                 return msgspec.structs.replace(before, opened=True, retry_at_s=retry_at_s, wave=0, undos_failed=False)
             if before.opened or let_go:
                 return Circuit(wave=FIRST_WAVE, closed_at_s=now_s, probes=before.probes, undos=before.undos)
             return before
 
-        self._outlet.follow(turned, heard.forced, heard.reason, by_hand=heard.forced_changed)
+        self._outlet.follow(turned, state.forced, state.reason, by_hand=state.forced_changed)
 
     def stir(self) -> None:
-        """Somebody who was refused may be let through now."""
+        """Notify the outlet's users that a refused call may be admitted now."""
         self._outlet.stir()
 
     def standing(self) -> tuple[bool, float, Forced | None, str]:
-        """The breaker as it is here."""
+        """Return the breaker's state here: opened, seconds until probes, forced, reason."""
         outlet = self._outlet
         circuit = outlet.circuit
         opens_in_s = max(0.0, circuit.retry_at_s - self._clock.monotonic_s())

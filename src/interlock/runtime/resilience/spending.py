@@ -1,4 +1,4 @@
-"""How many calls and retries a dependency had in the last seconds: what a retry budget is reckoned from (C5).
+"""A moving count of a dependency's calls and retries, for the retry budget (C5).
 
 The window moves in tenths, so that it is one small list whatever the traffic is.
 """
@@ -9,7 +9,7 @@ PARTS = 10
 
 
 class Spending:
-    """Counts of one window that moves with the time."""
+    """Counts of calls and retries in one moving window."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -24,7 +24,7 @@ class Spending:
         return self.budget.allows(calls=self.calls, retries=self.retries)
 
     def spend(self, now_s: float, *, retry: bool) -> None:
-        """A call is made."""
+        """Count a call."""
         self._move(now_s)
         at = self._at % PARTS
         calls, retries = self._parts[at]
@@ -33,7 +33,7 @@ class Spending:
         self.retries += retry
 
     def left_s(self, now_s: float) -> float:
-        """When the window moves on: sooner the budget cannot be larger, unless others call."""
+        """Return the seconds until the window moves: earlier the budget grows only if others call."""
         return self._width_s - now_s % self._width_s
 
     def _move(self, now_s: float) -> None:

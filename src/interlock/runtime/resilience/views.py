@@ -1,6 +1,6 @@
-"""What people see of breakers and limits, and what a process notes of them for the next one.
+"""Views of breakers and limits for people, and the notes that a process leaves for the next one.
 
-A note is only a help: it is written when a breaker changes, and one that cannot be read is as good as none.
+A note is written when a breaker changes. One that cannot be read is ignored.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,15 +14,15 @@ from interlock.runtime.resilience.others import Forced
 from interlock.runtime.resilience.outlets import Change
 
 NOTE = "breaker:"
-"""Notes of breakers begin with this, and go on with the dependency's name."""
+"""Prefix of a breaker's note; the dependency's name follows."""
 
 
 HELD = "breaker-held:"
-"""The same for how a person holds one. It is a note of its own: workers of one store overwrite the other, each with
-what its own breaker does, and must not let go what a person holds."""
+"""Prefix of the note of a person's hold. It is separate: workers of one store overwrite each other's breaker notes, and
+must not release a person's hold."""
 
 AUTO = "auto"
-"""Nobody holds it."""
+"""No person holds the breaker."""
 
 
 class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class BreakerView(msgspec.Struct, frozen=True, kw_only=True):
     concurrency_max: int = 0
     rate_per_s: float | None = None
     scope: Literal["process", "cluster"] = "process"
-    """Who shares it: this process, or through Redis the cluster. It is "process" as well while Redis is gone."""
+    """The sharing processes: this one, or through Redis the cluster. It is "process" as well while Redis is down."""
 
 
 class Breakers(Sequence[BreakerView]):
@@ -60,7 +60,7 @@ class Breakers(Sequence[BreakerView]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[BreakerView]: ...
     def __getitem__(self, which: int | str | slice) -> BreakerView | Sequence[BreakerView]:
-        """By position, or by the dependency's name."""
+        """Return the view at a position, or of a dependency's name."""
         if not isinstance(which, str):
             return self._views[which]
         for view in self._views:
@@ -73,11 +73,11 @@ class Breakers(Sequence[BreakerView]):
         return any(which in (view, view.name) for view in self._views)
 
     def __iter__(self) -> Iterator[BreakerView]:
-        """Each of them."""
+        """Iterate over the views."""
         return iter(self._views)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of breakers."""
         return len(self._views)
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Breakers(Sequence[BreakerView]):
 
 
 class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is noted of a breaker when it changes."""
+    """The note of a breaker's last change."""
 
     state: str
     since: str = ""
@@ -94,7 +94,7 @@ class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def view_of_line(line: Line) -> BreakerView:
-    """The breaker behind a line."""
+    """Return the view of a queue's breaker."""
     outlet = line.outlet
     phase = outlet.phase
     return BreakerView(
@@ -114,13 +114,13 @@ def view_of_line(line: Line) -> BreakerView:
 
 
 def note_of(change: Change, since: datetime) -> str:
-    """As it is noted in the store."""
-    noted = Noted(change.after, since.isoformat(), change.reason, change.forced)
-    return msgspec.json.encode(noted).decode()
+    """Return the note of a change as JSON."""
+    note = Noted(change.after, since.isoformat(), change.reason, change.forced)
+    return msgspec.json.encode(note).decode()
 
 
 def read_since(note: Noted) -> float | None:
-    """Since when it was so, in seconds since the epoch, for people."""
+    """Return when the phase began, in seconds since the epoch; None if unreadable."""
     try:
         return datetime.fromisoformat(note.since).timestamp()
     except ValueError:
@@ -128,12 +128,12 @@ def read_since(note: Noted) -> float | None:
 
 
 def read_held(text: str) -> Forced | None:
-    """How a person holds it, if one does."""
+    """Decode how a person holds it; None if no one does."""
     return "open" if text == "open" else "closed" if text == "closed" else None
 
 
 def read_note(text: str) -> Noted | None:
-    """As it was noted; None for what nobody can read: a note is a help, never a hindrance."""
+    """Decode a note; None for an unreadable one, which is ignored."""
     try:
         return msgspec.json.decode(text, type=Noted)
     except msgspec.DecodeError:

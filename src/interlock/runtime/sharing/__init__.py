@@ -1,1 +1,1 @@
-"""What an engine does differently on a store that other processes write to as well."""
+"""The parts of an engine that differ on a store which other processes write to as well."""

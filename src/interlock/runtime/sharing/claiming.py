@@ -1,11 +1,11 @@
-"""Finding work: what is due and nobody looks after, in this process or any other (B6).
+"""Claims: find due work that no worker holds, and renew the leases of this worker (B6).
 
-A worker asks the store when the next thing is due: a look at the heads of two indexes, once every `poll_s`, sooner when
-this process knows better, and at once when somebody hints at it. Then it claims as much as it has room for. Polling
-alone is correct; hints and memory only make it quick.
+A worker asks the store when the next work is due: it reads the heads of two indexes every `poll_s`, sooner when this
+process knows of earlier work, and immediately after a hint. Then it claims as much as it has room for. Polling alone is
+correct; hints and memory only make it quick.
 
-While the store cannot be reached, everybody's leases run out, and nobody is dead. So after an outage a worker leaves
-the others time to renew what they hold before it claims again.
+While the store cannot be reached, the leases of all workers run out although they are alive. So after an outage a
+worker leaves the others time to renew their leases before it claims again.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ WAITING_MAX = 100
 """Workflows that may be claimed beyond the slots that are free, so that timers fire although all slots are taken."""
 
 TIMERS_MAX = 100
-"""Timers that a worker without room claims at once."""
+"""Timers that a worker without room claims together."""
 
 GATHER_S = 0.005
-"""How long places that become free are gathered before more is claimed."""
+"""Seconds for which free slots are gathered before more is claimed."""
 
 GIVE_BACK_S = 5.0
-"""How long a worker that stops tries to give back what it has claimed and not begun. After that its leases run out."""
+"""Seconds for which a stopping worker tries to give back claims that have not begun. After that its leases run out."""
 
 GIVE_BACK_PAUSE_S = 0.05
-"""Between two attempts to give it back."""
+"""Seconds between two attempts to give them back."""
 
 
 class Claiming:
-    """Claims for one worker."""
+    """The claims of one worker."""
 
     def __init__(
         self,
@@ -68,35 +68,35 @@ class Claiming:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._hungry = False
-        """Something is due for which there was no room."""
+        """Whether something is due for which there was no room."""
         self.looking = False
         self._reached_s = self._loop.time()
         """When the store last answered."""
         self._failed = False
-        """It has not answered since."""
+        """Whether it has not answered since."""
         self._quiet_s = self._reached_s
-        """Until when nothing is claimed, because the others renew what they hold."""
+        """Until when nothing is claimed, because the others renew their leases."""
         self._stopped = False
         self._kept_back = False
-        """What was claimed could not be given back."""
+        """Whether claims could not be given back."""
         self._untaken: dict[str, int] = {}
-        """Workflows that were claimed and cannot be taken up here, with their leases, until they are given back."""
+        """Leases of claimed workflows that cannot be taken up here, until they are given back."""
         self._taking: set[asyncio.Task[int]] = set()
-        """Claims that are on their way to the store, which completes them even if the engine stops meanwhile."""
+        """Claims on their way to the store, which completes them even if the engine stops meanwhile."""
 
     left: Callable[[], None]
-    """Told when a workflow has left what somebody does for it."""
+    """Callback: a workflow may have left the state of an attempt that runs here."""
     elsewhere: Callable[[UnavailableError], bool]
-    """Told when the workflows are at another place."""
+    """Callback: the workflows are at another place."""
 
     def due(self, time_us: int) -> None:
-        """Something is due at that time, or is already."""
+        """Wake up at that time, or now if it has passed."""
         wait_s = (time_us - self._store.now_us()) / 1_000_000
         if wait_s < self._poll_s:  # The store is asked again before that.
             self._wake_in(wait_s)
 
     def freed(self) -> None:
-        """There is room."""
+        """Wake up soon if work waits for room."""
         if self._hungry or (self._runner.parking and self._runner.parking.ready):
             self._wake_in(GATHER_S)
 
@@ -127,7 +127,7 @@ class Claiming:
                 self._timer.cancel()
 
     async def _poll(self) -> float:
-        """Claim what is due and there is room for; returns in how many seconds to come back."""
+        """Claim due work within the room; return the seconds until the next poll."""
         if self._untaken:
             await self._give_back_untaken()
         due = await self._store.due(self._machines)
@@ -135,7 +135,7 @@ class Claiming:
         if self._failed:
             self._failed = False
             if now_s - self._reached_s > self._store.lease_s / 2:
-                # Leases may be over: everybody renews before anybody claims.
+                # Leases may be over: all workers renew theirs before any worker claims.
                 self._quiet_s = now_s + self._store.lease_s / 2
         if now_s < self._quiet_s:
             return self._quiet_s - now_s
@@ -147,7 +147,7 @@ class Claiming:
             room = self._room()
             # Without room only timers are claimed, which need none.
             limit = room if room > 0 else TIMERS_MAX
-            claimed = await self._completed(self._take(machine, limit, timers=room <= 0))
+            claimed = await self._complete(self._take(machine, limit, timers=room <= 0))
             self._hungry = self._hungry or claimed >= room
             if room <= 0:
                 await self._claim_undos(machine)
@@ -155,7 +155,7 @@ class Claiming:
         if due.effects_us is not None and due.effects_us <= due.now_us:
             room = effects.free - len(effects)
             if room > 0:
-                room -= await self._completed(self._take_effects(room))
+                room -= await self._complete(self._take_effects(room))
             self._hungry = self._hungry or room <= 0
         if self._hungry and self._room() > 0 and effects.free > len(effects):
             return 0.0
@@ -163,20 +163,20 @@ class Claiming:
         return max(0.0, (min(ahead) - due.now_us) / 1_000_000) if ahead else self._poll_s
 
     def _turn(self) -> list[str]:
-        """The machines; each poll begins with another one, so that none takes all the room for ever."""
+        """Return the machines; each poll begins with another one, so that none takes all the room for ever."""
         self._machines.append(self._machines.pop(0))
         return list(self._machines)
 
     async def _claim_parked(self) -> None:
-        """Take up what this worker has parked, when it can go on."""
+        """Take up parked workflows whose dependency can be called."""
         for machine, ids in self._runner.parking.taken():
-            await self._completed(self._take(machine, len(ids), ids=ids))
+            await self._complete(self._take(machine, len(ids), ids=ids))
 
     async def _claim_undos(self, machine: str) -> None:
-        """While steps take all the room there are places for undos: they do not wait behind steps (C9)."""
+        """Claim undos while steps take all the room: undos have slots of their own and do not wait for steps (C9)."""
         undos, states = self._runner.places.undos, self._unwinding[machine]
         if states and undos.free > 0:
-            await self._completed(self._take(machine, undos.free, states=states))
+            await self._complete(self._take(machine, undos.free, states=states))
 
     async def _take(
         self, machine: str, limit: int, *, timers: bool = False, states: Sequence[str] = (), ids: Sequence[str] = ()
@@ -209,27 +209,27 @@ class Claiming:
                 self._runner.take_up_effect(effect)
         return len(claimed)
 
-    async def _completed(self, claim: Coroutine[object, object, int]) -> int:
-        """Claim, and know what was claimed although the engine stops meanwhile: it has to give it back."""
+    async def _complete(self, claim: Coroutine[object, object, int]) -> int:
+        """Complete the claim even if the engine stops meanwhile: it has to give it back."""
         taking = self._loop.create_task(claim)
         self._taking.add(taking)
-        taking.add_done_callback(self._taken)
+        taking.add_done_callback(self._on_taken)
         return await asyncio.shield(taking)
 
-    def _taken(self, taking: asyncio.Task[int]) -> None:
+    def _on_taken(self, taking: asyncio.Task[int]) -> None:
         self._taking.discard(taking)
         error = None if taking.cancelled() else taking.exception()
         if self._stopped and isinstance(error, OutcomeUnknown):
             log.warning("what was claimed while the worker stopped may stay held until its lease ends: %s", error)
 
     def stop(self) -> None:
-        """Begin no more claims, and begin nothing of what the last ones bring."""
+        """Begin no more claims, and no attempt of the last ones."""
         self._stopped = True
 
     async def give_back(self) -> None:
-        """Give back what was claimed and not begun, when the worker stops. Log a warning if `GIVE_BACK_S` is too short.
+        """Give back claims that have not begun, when the worker stops. Log a warning if `GIVE_BACK_S` is too short.
 
-        It is given back before the worker waits for what runs, and again for what was decided meanwhile.
+        It runs before the worker waits for its attempts, and again for what was decided meanwhile.
         """
         if not self._stopped or self._kept_back:
             return
@@ -241,9 +241,9 @@ class Claiming:
                 self._runner.claimed.update(self._untaken)
                 self._untaken.clear()
                 if self._runner.unbegun:
-                    await self._repeated(self._give_back_effects)
+                    await self._retry(self._give_back_effects)
                 if self._runner.claimed:
-                    await self._repeated(self._give_back_workflows)
+                    await self._retry(self._give_back_workflows)
         except TimeoutError:
             self._kept_back = True
             log.warning(
@@ -255,7 +255,7 @@ class Claiming:
                 self._store.lease_s,
             )
 
-    async def _repeated(self, give_back: Callable[[], Awaitable[None]]) -> None:
+    async def _retry(self, give_back: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await give_back()
@@ -272,7 +272,7 @@ class Claiming:
         self._runner.unbegun.clear()
 
     async def _give_back_workflows(self) -> None:
-        """Give back until the store says that none of them is ours: it skips a row that is being written just then."""
+        """Give back until the store returns none as ours: it skips a row that is being written just then."""
         claimed = self._runner.claimed
         _ = await self._store.release(claimed, owner=self._owner)
         while True:
@@ -292,12 +292,12 @@ class Claiming:
                 del self._runner.claimed[workflow]
 
     def _room(self) -> int:
-        # Those who wait for a dependency are bounded by its line, and take no room from others (C8).
+        # Workflows that wait for a dependency are bounded by its queue, and take no room from others (C8).
         waiting = max(0, len(self._runner.claimed) - sum(map(len, self._runner.places.lines.values())))
         return min(CLAIMED_MAX, max(0, self._runner.slots.free) + WAITING_MAX - waiting)
 
     def _refused(self, machine: str) -> list[Stored]:
-        """What is left to processes of another version."""
+        """Return the versions and states that are left to processes of another version."""
         verdicts = self._bound[machine].verdicts
         return [Stored(machine, version, state) for (version, state), why in verdicts.items() if why]
 
@@ -348,12 +348,12 @@ class Claiming:
         self._timer = self._loop.call_at(when_s, self._woken)
 
     def _woken(self) -> None:
-        self._timer = None  # Whether it has fired is not told by the time: event loops may call a little early.
+        self._timer = None  # The time does not say whether it has fired: event loops may call a little early.
         self._wake.set()
 
 
 class Keeping:
-    """Holds on to what this worker works on: its leases are renewed when a third of their time is over."""
+    """Renews this worker's leases when a third of their time is over."""
 
     def __init__(self, store: SharedStore, pipeline: SharedPipeline, runner: SharedRunner) -> None:
         self._store = store
@@ -361,23 +361,23 @@ class Keeping:
         self._runner = runner
         self._owner = pipeline.means.owner
         self._loop = asyncio.get_running_loop()
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
         self._hurry = False
         self._giving: set[asyncio.Task[None]] = set()
 
     def soon(self) -> None:
-        """Somebody may have moved a workflow on whose attempt runs here."""
+        """Renew soon: a workflow may have moved on whose attempt runs here."""
         self._hurry = True
-        self._asked.set()
+        self._wake.set()
 
     def give_up(self, workflow: str, lease: int) -> None:
-        """Let others have the workflow."""
+        """Release the workflow to others."""
         giving = self._loop.create_task(self._give_up(workflow, lease))
         self._giving.add(giving)
         giving.add_done_callback(self._giving.discard)
 
     def check(self, workflow: str) -> None:
-        """What an attempt said was too late: if its workflow unwinds and waits for its end, it need not wait longer."""
+        """Check a workflow after a late result: if it unwinds and waits for this attempt's end, release it."""
         checking = self._loop.create_task(self._check([workflow]))
         self._giving.add(checking)
         checking.add_done_callback(self._giving.discard)
@@ -389,22 +389,22 @@ class Keeping:
                     self._runner.unwinds(row.id, row.lease)
 
     async def _give_up(self, workflow: str, lease: int) -> None:
-        with contextlib.suppress(UnavailableError, OutcomeUnknown):  # It ends by itself, a little later.
+        with contextlib.suppress(UnavailableError, OutcomeUnknown):  # The lease ends by itself, a little later.
             await self._store.release({workflow: lease}, owner=self._owner)
             await self._store.hint()
 
     async def ended(self) -> None:
-        """Wait until what is being given up is given up."""
+        """Wait until the pending releases have ended."""
         if self._giving:
             _ = await asyncio.wait(self._giving, timeout=GIVE_BACK_S)
 
     async def run(self) -> None:
         """Renew until the engine closes."""
         while True:
-            asked = self._loop.call_later(self._store.lease_s / 3, self._asked.set)
-            await self._asked.wait()
-            asked.cancel()
-            self._asked.clear()
+            timer = self._loop.call_later(self._store.lease_s / 3, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            self._wake.clear()
             try:
                 hurry, self._hurry = self._hurry, False
                 await self._renew(self._loop.time() - (0.0 if hurry else self._store.lease_s / 4))
@@ -414,7 +414,7 @@ class Keeping:
                 log.exception("leases could not be renewed; others may take the work over.")
 
     async def _renew(self, since_s: float) -> None:
-        leases = self._runner.held(since_s)
+        leases = self._runner.leases_to_renew(since_s)
         if leases:
             lost = await self._store.renew(leases, owner=self._owner, lease_s=self._store.lease_s)
             self._pipeline.forget(lost)
@@ -422,6 +422,6 @@ class Keeping:
                 self._runner.lose(workflow, leases[workflow])
             if lost:
                 await self._check(lost)
-        effects = self._runner.held_effects(since_s)
+        effects = self._runner.effects_to_renew(since_s)
         if effects:
             await self._store.renew_effects(effects, owner=self._owner, lease_s=self._store.lease_s)

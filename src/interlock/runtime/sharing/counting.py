@@ -1,10 +1,10 @@
 """Counts of events that changed nothing (B5), on a store that others count in too.
 
-Here they are only differences. They are added to the row about once a second, by whichever process has seen the events,
-so that a flood of duplicates is not a flood of writes. A crash may lose the last second.
+Here they are only differences. Each process adds its own to the row about once a second, so that a flood of duplicates
+is not a flood of writes. A crash may lose the last second.
 
-While they are on their way nobody can tell whether a row that is read has them already. Whoever wants to know waits
-until they have arrived, and reads again what was read meanwhile.
+During such a write it is unknown whether a loaded row includes them already. A reader waits until the write has ended,
+and loads the row again.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from interlock.runtime.staging import replace
 from interlock.store.values import Row
 
 SAVED_S = 1.0
-"""How long counts may be in memory only."""
+"""Seconds for which counts may be in memory only."""
 
 Counts = tuple[int, int, int]
 
 
 class AddCounts(Report):
-    """Events that were duplicate, ignored or refused."""
+    """Counts of duplicate, ignored or refused events."""
 
     __slots__ = ("counts",)
 
@@ -41,9 +41,9 @@ class AddCounts(Report):
             duplicate, ignored, refused = live.row.counts
             mine = self.counts
             counts = (duplicate + mine[0], ignored + mine[1], refused + mine[2])
-            # Another object: by it the data path sees that this changes something, also behind an event of its group.
+            # Another object: it marks the change for the data path, also after an event of the same group.
             staged.live = Live(live.bound, replace(live.row, counts=counts), live.snapshot, live.owed)
-        return self  # So that it is told when they are in the store.
+        return self  # The answer reports the counts as written.
 
 
 class Counting:
@@ -54,14 +54,14 @@ class Counting:
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, Counts] = {}
         self._saving: dict[str, list[AddCounts]] = {}
-        """On their way to the store, by workflow."""
+        """Counts on their way to the store, by workflow."""
         self._saves = 0
-        """How often that has begun."""
+        """Number of writes that have begun."""
         self._saved = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, workflow: str, which: int) -> None:
-        """One more duplicate, ignored or refused event (0, 1, 2)."""
+        """Count a duplicate, ignored or refused event (0, 1, 2)."""
         counts = list(self._counts.get(workflow, (0, 0, 0)))
         counts[which] += 1
         self._counts[workflow] = (counts[0], counts[1], counts[2])
@@ -69,14 +69,14 @@ class Counting:
             self._timer = self._loop.call_later(SAVED_S, self.save)
 
     def of(self, workflow: str) -> Counts:
-        """What is not in the store of a workflow, as far as is known."""
+        """Return the known counts of a workflow that are not in the store."""
         found = [self._counts.get(workflow, (0, 0, 0))]
         found += [saving.counts for saving in self._saving.get(workflow, ())]
         duplicate, ignored, refused = map(sum, zip(*found, strict=True))
         return duplicate, ignored, refused
 
     async def beside(self, workflow: str, load: Callable[[], Awaitable[Live]]) -> tuple[Row, Counts]:
-        """The row of a workflow, and what is not in it. Of a store that does not answer in time it is a guess."""
+        """Return the row of a workflow, and the counts missing in it. A guess if the store does not answer in time."""
         until_s = self._loop.time() + SAVED_S
         while True:
             await self._arrived(workflow, until_s)
@@ -93,7 +93,7 @@ class Counting:
                     await self._saved.wait()
 
     def save(self) -> None:
-        """Bring them to the store."""
+        """Send the counts to the store."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -105,7 +105,7 @@ class Counting:
             self._pipeline.add(saving)
 
     def saved(self, saving: AddCounts) -> None:
-        """They are in the store, or never will be. Another engine may have passed them on."""
+        """End a write, successful or not. Another engine may have passed it on."""
         under_way = self._saving.get(saving.workflow, [])
         if saving in under_way:
             under_way.remove(saving)

@@ -1,7 +1,7 @@
 """The inside of an engine whose store is shared: any process takes any event, workers claim what is due.
 
-Nothing is taken up when it opens: whatever is due, of this life or any other, is found by claims. A process that is
-opened with `worker=False` only leaves work behind, and hints at it.
+Nothing is taken up when it opens: claims find all due work, of this process or any other. A process that is opened with
+`worker=False` only stores work, and hints at it.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ STALLS = "interlock.stalls"
 STALLS_S_MIN = 5.0
 
 HINT_S = 0.01
-"""Hints are gathered for so long: one is as good as a thousand."""
+"""Seconds for which hints are gathered: one is as good as a thousand."""
 
 
 class SharedInside(Inside):
-    """The parts of one engine among others."""
+    """The parts of one engine on a shared store."""
 
     store: SharedStore
     pipeline: SharedPipeline
@@ -68,7 +68,7 @@ class SharedInside(Inside):
         self._hint: asyncio.TimerHandle | None = None
         self._hinting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
-        """Goes on while the engine waits for the attempts that run: without a lease others would begin them too."""
+        """Goes on while the engine waits for running attempts: without a lease others would begin them too."""
 
     def _wired(self, judge: Judge) -> tuple[SharedPipeline, SharedRunner]:
         settings, ids = self._settings, self._given.ids
@@ -96,7 +96,7 @@ class SharedInside(Inside):
         return pipeline, runner
 
     async def _take_up(self, noted: dict[str, str]) -> None:
-        """Begin to claim. Only timers that do not count the time while nobody was there are looked at before."""
+        """Begin to claim, after the timers that do not count the time without a worker."""
         del noted
         recovery = Recovery(
             self.store,
@@ -119,7 +119,7 @@ class SharedInside(Inside):
         self._renewing = self._loop.create_task(self._keeping.run())
 
     async def _watched(self, detector: StallDetector) -> None:
-        """One worker looks for all of them, so that each alert is raised once; when it is gone, another one does."""
+        """Look for stalls on one worker at a time, so that each alert is raised once."""
         every_s = self._settings.stall_check_s
         while True:
             try:
@@ -133,35 +133,35 @@ class SharedInside(Inside):
                 await asyncio.sleep(every_s)
 
     async def begin(self, *, accept_changes: bool) -> None:
-        """As every engine; and look for what somebody waits for."""
+        """Begin as every engine, and poll the workflows that have waiters."""
         await super().begin(accept_changes=accept_changes)
-        self._recovered = True  # Whoever only takes events has something to give up as well: a hint that is not said.
+        self._recovered = True  # A process that only takes events has something to release as well: a pending hint.
         for workflow in self.waiters.workflows:
             self._polls.added(workflow)
         self.keep(self._polls.run())
 
     def breaker_changed(self, change: Change) -> None:
-        """As every engine; and take up what was parked."""
+        """Publish the change as every engine, and take up parked workflows."""
         super().breaker_changed(change)
         if change.after == "closed":
             self._claiming.freed()
 
     def durable(self, staged: Staged) -> None:
-        """The workflow has changed, and nothing can take that back."""
+        """Handle a durable change of a workflow."""
         super().durable(staged)
         self._polls.moved_here(staged.live.row.id)
         if not self.runner.working or self.runner.slots.free <= 0:
             self._leave(staged)
 
     def answered(self, envelope: Envelope, answer: object) -> None:
-        """Count what changed nothing."""
+        """Count the events that changed nothing."""
         super().answered(envelope, answer)
         if isinstance(envelope, AddCounts):
             self._counting.saved(envelope)
         if self.runner.reporting.get(envelope.workflow) is envelope:
             del self.runner.reporting[envelope.workflow]  # It was late, or cannot be written at all.
         if isinstance(answer, MachineMismatch) and isinstance(envelope, Result | TakeUp):
-            # A process of the version that has stored the workflow goes on with it, without waiting for the lease.
+            # A process of the workflow's stored version goes on with it, without waiting for the lease.
             log.warning("what this process did for workflow %r is left to others: %s", envelope.workflow, answer.what)
             self._keeping.give_up(envelope.workflow, envelope.lease)
         if isinstance(answer, Late):
@@ -176,13 +176,13 @@ class SharedInside(Inside):
             self._counting.add(envelope.workflow, 2)
 
     def over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
-        """The time of a wait is over: say where the workflow stands, which only the store knows."""
+        """End a wait that timed out, with the workflow's state from the store."""
         if not waiter.future.done():
-            asking = self._loop.create_task(self._tell_over(workflow, waiter, timeout_s))
+            asking = self._loop.create_task(self._fail_wait(workflow, waiter, timeout_s))
             self._asking.add(asking)
             asking.add_done_callback(self._asking.discard)
 
-    async def _tell_over(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
+    async def _fail_wait(self, workflow: str, waiter: Waiter, timeout_s: float) -> None:
         live = None
         with contextlib.suppress(InterlockError):
             rows = await self._shared.load([workflow])
@@ -191,15 +191,15 @@ class SharedInside(Inside):
             waiter.future.set_exception(too_long(workflow, live, timeout_s))
 
     def supposed(self, workflow: str) -> Live | None:
-        """Good enough to go on waiting: if others have moved the workflow, the next look at the store tells."""
+        """Return the remembered workflow. It may be stale: the next poll of the store corrects it."""
         return self.pipeline.supposed(workflow)
 
     async def row(self, workflow: str) -> Row | None:
-        """The row of a workflow as it is in the store: asked for together with others."""
+        """Return the row of a workflow from the store, in one query with others."""
         return await self._reads.row(workflow)
 
     async def counted(self, workflow: str, load: Callable[[], Awaitable[Live]]) -> tuple[Row, tuple[int, int, int]]:
-        """The row of a workflow, and what was counted here and is not in it."""
+        """Return the row of a workflow, and the counts of this process that are missing in it."""
         return await self._counting.beside(workflow, load)
 
     def _count(self, workflow: str) -> None:
@@ -209,25 +209,25 @@ class SharedInside(Inside):
         self._counting.save()
 
     def _leave(self, staged: Staged) -> None:
-        """Somebody else has to do what is due: say so."""
+        """Hint at due work that this process does not begin."""
         row, current = staged.live.row, staged.live.owed.current
         due = row.wake_us is not None and row.wake_us <= self.pipeline.means.now_us
         left = due and not staged.reserved and (current is None or not current.started)
         if (left or len(staged.effects) > len(staged.begins)) and self._hint is None:
-            self._hint = self._loop.call_later(HINT_S, self._say)
+            self._hint = self._loop.call_later(HINT_S, self._start_hint)
 
     def _left(self) -> None:
-        """Somebody else's attempt has to end before it is undone: say so, that it does not take a third of a lease."""
-        asking = self._loop.create_task(self._said(left=True))
+        """Hint at an attempt elsewhere that has to end before the undo: renewal alone would take a third of a lease."""
+        asking = self._loop.create_task(self._send_hint(left=True))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
 
-    def _say(self) -> None:
+    def _start_hint(self) -> None:
         self._hint = None
         if self._hinting is None or self._hinting.done():
-            self._hinting = self._loop.create_task(self._said())
+            self._hinting = self._loop.create_task(self._send_hint())
 
-    async def _said(self, *, left: bool = False) -> None:
+    async def _send_hint(self, *, left: bool = False) -> None:
         with contextlib.suppress(InterlockError):
             await self._shared.hint(left=left)
 
@@ -241,10 +241,10 @@ class SharedInside(Inside):
         await super()._parted(elsewhere=elsewhere)
 
     async def _given_up(self) -> None:
-        """What this worker leaves undone is for others to take up, at once."""
+        """Release unfinished work to other workers immediately."""
         if self._hint is not None:
             self._hint.cancel()
-            await self._said()
+            await self._send_hint()
         if self._worker:
             await self._keeping.ended()
             await self._claiming.give_back()

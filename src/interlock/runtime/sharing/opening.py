@@ -1,7 +1,7 @@
-"""Which inside an engine has: its store says whether it is shared.
+"""The choice of an engine's inside by its store: shared or not.
 
-A store with one owner answers from memory and is taken up when it opens; one that others write to as well is claimed
-from, workflow by workflow.
+A store with one owner answers from memory and is taken up when it opens. A store that others write to as well is
+claimed from, workflow by workflow.
 """
 
 from interlock.runtime.bound import Bound
@@ -13,7 +13,7 @@ from interlock.store.shared import SharedStore
 
 
 def inside_of(store: Store, machines: dict[str, Bound], given: Given) -> Inside:
-    """The inside for a store."""
+    """Return the inside for a store."""
     if isinstance(store, SharedStore):
         return SharedInside(store, machines, given)
     return Inside(store, machines, given)

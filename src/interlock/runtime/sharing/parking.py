@@ -1,8 +1,8 @@
-"""What this worker has left in the store because its dependency could not be called, and takes up when that is over.
+"""Workflows that this worker parked in the store until their dependency can be called.
 
-A workflow that is parked is a time in its row: whoever is there at that time claims it. Without more that would be
-late, or often for nothing. So each worker remembers the names of those it has parked, and claims them by name, a line
-full at a time, as soon as the breaker is closed. If the worker dies nothing is lost but the hurry.
+A parked workflow is a time in its row, at which any worker claims it. That alone would be late, or often in vain. So
+each worker remembers the names that it has parked. As soon as the breaker is closed, it claims them by name, a full
+queue at a time. If the worker dies, others claim them at their time.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from interlock.runtime.resilience.lines import Line
 
 PARKED_MAX = 20_000
-"""Names that are remembered for each dependency; those beyond come back by their time."""
+"""Names remembered for each dependency; the others come back by their time."""
 
 TAKEN_MAX = 500
-"""Names that are taken up at once: as many as a store claims. More would be forgotten."""
+"""Names taken up together: as many as a store claims. More would be forgotten."""
 
 
 class Parking:
@@ -21,11 +21,11 @@ class Parking:
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
-        """Where somebody was parked. A line has those who belong to it, the oldest first."""
+        """Queues with parked workflows. Each queue has its own, the oldest first."""
         self._names: set[tuple[Line, str]] = set()
 
     def add(self, line: Line, workflow: str, machine: str, born_us: int = 0) -> None:
-        """It was parked."""
+        """Remember a parked workflow."""
         if line not in self._lines:
             self._lines.append(line)
         if len(line.parked) < PARKED_MAX and (line, workflow) not in self._names:
@@ -33,17 +33,17 @@ class Parking:
             line.parked.put((workflow, machine), born_us)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of parked workflows."""
         return len(self._names)
 
     @property
     def ready(self) -> bool:
-        """Whether somebody can be taken up."""
+        """Whether a parked workflow can be taken up."""
         return any(line.parked and _room(line) > 0 for line in self._lines)
 
     def taken(self) -> Iterator[tuple[str, list[str]]]:
-        """Those who can be taken up now, by machine. They are forgotten: whoever is not claimed comes by its time."""
-        for line in list(self._lines):  # While one is claimed, another may be parked.
+        """Yield names that can be taken up now, by machine, and forget them: the others come by their time."""
+        for line in list(self._lines):  # A workflow may be parked while others are claimed.
             parked = line.parked
             machines: dict[str, list[str]] = {}
             for _ in range(min(TAKEN_MAX, _room(line), len(parked))):
@@ -54,7 +54,7 @@ class Parking:
 
 
 def _room(line: Line) -> int:
-    """How many more its line should have: many at a time, when half of those it can hold have gone."""
+    """Return the free room of a queue; 0 unless half of it is empty, to fill many at a time."""
     if line.outlet.phase != "closed" or 2 * len(line) > line.held_max:
         return 0
     return line.held_max - len(line)

@@ -1,14 +1,14 @@
-"""The data path on a store that others write to as well: `admit → load → decide → commit → acknowledge → dispatch`.
+"""The data path on a store that others write to: `admit → load → decide → commit → acknowledge → dispatch`.
 
-What this process wrote last is remembered, and decided upon without asking: if somebody else has moved the workflow
-meanwhile, the store refuses the change by its revision, and it is decided again on a fresh row. But memory must never
-refuse: whatever changes nothing (a refusal, a duplicate, a late result) is decided again on a fresh row before anybody
-is told. A workflow that is lost on a fresh row is being written by others, or locked by a caller's open transaction: it
-is parked for a short random while, with everything that arrives for it, so that nothing overtakes.
+This process decides on the rows that it wrote last, without loading them. If another process has moved the workflow
+meanwhile, the store refuses the change by its revision, and it is decided again on a fresh row. A cached row may be
+stale. So a refusal, duplicate or late result is decided again on a fresh row before the caller gets it. A change that
+is lost on a fresh row means that others write to the workflow, or lock it in an open transaction. It is parked for a
+short random while, with everything that arrives for it, so that nothing overtakes.
 
-Several groups are under way at once, for the database works on one while this process decides the next; a workflow is
-in at most one of them (G1). When the outcome of a group cannot be known, the store is asked for each change whether it
-happened, in a way that settles it for ever, before anything is decided again (G9).
+Several groups run concurrently: the database writes one while this process decides the next. A workflow is in at most
+one of them (G1). When the outcome of a group is unknown, the store settles for each change whether it happened, for
+ever, before anything is decided again (G9).
 """
 
 import asyncio
@@ -37,20 +37,20 @@ from interlock.store.values import Change, Row
 
 PARKED_S_MIN = 0.005
 PARKED_S_MAX = 0.2
-"""How long a workflow that others write to is left alone: more each time, up to this."""
+"""Seconds for which a workflow that others write to is left alone: more each time, up to this."""
 
 GROUP_MIN = 32
-"""Fewer than this are not shared out: each group has its price."""
+"""Fewer envelopes than this are not split into groups: each group has its price."""
 
 SETTLE_S = 0.1
-"""Between two attempts to learn what became of a group."""
+"""Seconds between two attempts to settle a group."""
 
 IDLE_S_MAX = 2.0
-"""How long an engine that stops waits for workflows that others hold, and for reports that are brought again."""
+"""Seconds for which a stopping engine waits for workflows that others lock, and for repeated reports."""
 
 
 class SharedPipeline(Pipeline):
-    """The data path of one engine among others."""
+    """The data path of one engine on a shared store."""
 
     FATAL: ClassVar[tuple[type[InterlockError], ...]] = (Fenced, InternalError)
 
@@ -69,12 +69,12 @@ class SharedPipeline(Pipeline):
         self._chance = chance
         self._groups: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()
-        """The workflows of the groups that are under way."""
+        """Workflows of the groups that are under way."""
         self._parked: dict[str, list[Envelope]] = {}
         self._stirred = asyncio.Event()
 
     def add(self, envelope: Envelope) -> None:
-        """Let it join the next group."""
+        """Queue the envelope for the next group."""
         super().add(envelope)
         self._stirred.set()
 
@@ -84,11 +84,11 @@ class SharedPipeline(Pipeline):
             self._live[row.id] = self._read(row)
 
     def supposed(self, workflow: str) -> Live | None:
-        """The workflow as it was when this process last wrote or read it."""
+        """Return the workflow as this process last wrote or read it."""
         return self._live.get(workflow)
 
     async def idle(self) -> None:
-        """Wait until nothing waits. What others hold, or the store could not take, is waited for, but not for ever."""
+        """Wait until the queue is empty; up to `IDLE_S_MAX` for workflows that others lock and repeated reports."""
         deadline_s = self._loop.time() + IDLE_S_MAX
         while self._task is not None or ((self._parked or self._later) and self._loop.time() < deadline_s):
             if self._task is not None:
@@ -97,13 +97,13 @@ class SharedPipeline(Pipeline):
                 await asyncio.sleep(PARKED_S_MIN)
 
     def close(self) -> None:
-        """Nothing is brought again, and whoever waits for a workflow that others hold is told so."""
+        """Stop, and fail the envelopes of workflows that others lock."""
         super().close()
         for workflow, parked in self._parked.items():
-            self._give_up(parked, None, _held_to_the_end(workflow))
+            self._give_up(parked, None, _locked_to_the_end(workflow))
 
     def leave(self) -> None:
-        """As everywhere; what waits for workflows that others held waits no longer."""
+        """Leave the store, and pass on the envelopes of parked workflows."""
         super().leave()
         for parked in self._parked.values():
             self._pass_on(parked)
@@ -111,7 +111,7 @@ class SharedPipeline(Pipeline):
 
     async def _run(self) -> None:
         try:
-            await asyncio.sleep(0)  # Whatever this turn of the event loop has to say is in one group.
+            await asyncio.sleep(0)  # The envelopes of this turn of the event loop are one group.
             while self._waiting or self._groups:
                 self._stirred.clear()
                 if len(self._groups) < self._settings.groups_max and (taken := self._gathered()):
@@ -120,13 +120,13 @@ class SharedPipeline(Pipeline):
                     self._groups.add(group)
                 else:
                     await self._stirred.wait()
-                # Those who were just told something may have more to say, and attempts that begin may end at once.
+                # Callers that just got an answer may send more, and attempts that begin may end immediately.
                 await asyncio.sleep(0)
         finally:
             self._task = None
 
     def _gathered(self) -> list[Envelope]:
-        """Up to a group of those that wait, in their order; of a workflow that is busy or parked none."""
+        """Return up to a group of waiting envelopes, in order; none of a busy or parked workflow."""
         busy, parked = self._busy, self._parked
         most = min(self._settings.group_max, self._share())
         if not busy and not parked:
@@ -146,10 +146,10 @@ class SharedPipeline(Pipeline):
         return taken
 
     def _share(self) -> int:
-        """How many of those that wait one group should take.
+        """Return the number of waiting envelopes that one group should take.
 
-        One that took everything would leave nothing to decide while the database writes it. But what is for few
-        workflows cannot be shared out: a workflow is in one group at a time.
+        A group that took all would leave nothing to decide while the database writes it. But envelopes of few workflows
+        cannot be split: a workflow is in one group at a time.
         """
         count = len(self._waiting)
         if count <= GROUP_MIN or 2 * len({envelope.workflow for envelope in self._waiting}) < count:
@@ -160,7 +160,7 @@ class SharedPipeline(Pipeline):
         try:
             await self._pass(taken)
         except BaseException as error:
-            # A bug of ours behind the commit, or the end of the program: nobody may wait for ever.
+            # An internal error after the commit, or the end of the program: no caller may wait for ever.
             self._give_up(taken, None, error)
             if not isinstance(error, Exception):
                 raise
@@ -179,7 +179,7 @@ class SharedPipeline(Pipeline):
             workflow = each.workflow
             live = None if workflow in looked else self._live.get(workflow)
             if live is not None:
-                known[workflow] = live  # Held here: the cache may let it go while others are loaded.
+                known[workflow] = live  # Kept here: the cache may drop it while others are loaded.
             elif each.look or not each.begins:
                 wanted[workflow] = None
         rows = await self._shared.load(list(wanted)) if wanted else {}
@@ -198,7 +198,7 @@ class SharedPipeline(Pipeline):
         before = _mark(group.staged.get(workflow))
         answer = super()._decided(envelope, group)
         if _same(before, _mark(group.staged.get(workflow))):
-            # It changes nothing, as far as memory knows.
+            # It changes nothing on the cached row.
             group.deferred.add(workflow)
             return LookFirst()
         return answer
@@ -213,13 +213,13 @@ class SharedPipeline(Pipeline):
             return await self._settled(changes, holder.envelope, unknown)
 
     async def _settled(self, changes: Sequence[Change], envelope: str, unknown: OutcomeUnknown) -> Sequence[str]:
-        """Learn what became of a group; returns what is lost. Raises OutcomeUnknown when that takes too long."""
+        """Settle a group of unknown outcome; return the lost ids. Raises OutcomeUnknown when that takes too long."""
         deadline_s = self._loop.time() + self._settings.settle_s
         while True:
             try:
                 happened = await self._shared.settle(changes, envelope)
             except MovedElsewhere:
-                raise unknown from None  # Nobody can settle it here any more; a repetition by its key does, elsewhere.
+                raise unknown from None  # It cannot be settled here any more; repeating it by its key elsewhere can.
             except (UnavailableError, OutcomeUnknown):
                 if self._loop.time() > deadline_s or self._closed:
                     raise unknown from None
@@ -234,10 +234,10 @@ class SharedPipeline(Pipeline):
         super()._keep(changed, lost)
 
     def _retry(self, again: list[Envelope], group: Group, lost: Sequence[str]) -> None:
-        """Decide again at once what was decided upon an old row, and what others write to a little later."""
+        """Decide again immediately after a stale row, and later for workflows that others write to."""
         contended = group.fresh.intersection(lost)
-        at_once = [envelope for envelope in again if envelope.workflow not in contended]
-        self._waiting[:0] = at_once
+        immediate = [envelope for envelope in again if envelope.workflow not in contended]
+        self._waiting[:0] = immediate
         for envelope in again:
             workflow = envelope.workflow
             if workflow in contended:
@@ -264,7 +264,7 @@ class SharedPipeline(Pipeline):
         )
 
 
-def _held_to_the_end(workflow: str) -> UnavailableError:
+def _locked_to_the_end(workflow: str) -> UnavailableError:
     return UnavailableError(
         f"the engine is closed; until then others wrote to workflow {workflow!r}, or had it locked.",
         why="What was sent was decided again and again, and nothing of it was written.",
@@ -273,7 +273,7 @@ def _held_to_the_end(workflow: str) -> UnavailableError:
 
 
 def _mark(staged: Staged | None) -> tuple[Live, tuple[int, ...]] | None:
-    """Changes with everything that a decision can change."""
+    """Return a mark that differs after any change by a decision."""
     if staged is None or not staged.touched:
         return None
     sizes = (
@@ -288,7 +288,7 @@ def _mark(staged: Staged | None) -> tuple[Live, tuple[int, ...]] | None:
 
 
 def _same(before: tuple[Live, tuple[int, ...]] | None, after: tuple[Live, tuple[int, ...]] | None) -> bool:
-    """Whether nothing has changed: the very same object, which is held here, so that no other can have its place."""
+    """Whether nothing has changed. Compares identity; both objects are referenced, so no id is reused."""
     if before is None or after is None:
         return before is after
     return before[0] is after[0] and before[1] == after[1]

@@ -1,9 +1,9 @@
-"""Acting on a store that others work on as well: what is not begun at once is left to whoever claims it.
+"""The runner on a shared store: attempts that cannot begin immediately are left to the worker that claims them.
 
 An attempt that begins with its commit is leased by the same commit. Everything that has to wait, for its time or for a
-slot, is only a time in the store: no process keeps it in memory, so it costs nothing to have a million of it, and
-whichever process is there at that time claims it. The one exception are timers beside an attempt that runs here: its
-lease keeps others from claiming the workflow, so this process keeps an eye on them.
+slot, is only a time in the store. No process keeps it in memory, so a million of it costs nothing, and any worker
+claims it at that time. The exception are timers beside an attempt that runs here: its lease keeps others from claiming
+the workflow, so this process watches them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,23 +26,23 @@ class SharedRunner(Runner):
     """Runs the steps, undos and effects that this process has begun or claimed."""
 
     due: Callable[[int], None]
-    """Told when something is due that somebody has to claim."""
+    """Callback: something is due that a worker has to claim."""
     freed: Callable[[], None]
-    """Told when an attempt has ended, and there is room for another."""
+    """Callback: an attempt has ended, and there is room for another."""
     claimed: dict[str, int]
-    """What was claimed and waits for a slot, with its lease."""
+    """Leases of claimed workflows that wait for a slot."""
     reporting: dict[str, Result]
-    """What has ended here and is on its way to the store, by workflow: until it is there, nobody else may try it."""
+    """Results on their way to the store, by workflow: until they are there, no other worker may try again."""
 
     parking: Parking
-    """What this worker has left in the store until its dependency can be called."""
+    """Workflows parked in the store until their dependency can be called."""
 
     give_up: Callable[[str, int], None]
-    """Told when an attempt has ended whose workflow unwinds: whoever is there may undo it now."""
+    """Callback: an attempt has ended whose workflow unwinds, so that any worker may undo it now."""
     left: Callable[[], None]
-    """Told when a workflow unwinds whose attempt is under way elsewhere."""
+    """Callback: a workflow unwinds whose attempt is under way elsewhere."""
     give_back: Callable[[], Awaitable[None]]
-    """Gives back what was claimed and has not begun."""
+    """Gives back claims that have not begun."""
 
     def attach(
         self,
@@ -53,7 +53,7 @@ class SharedRunner(Runner):
         left: Callable[[], None],
         give_back: Callable[[], Awaitable[None]],
     ) -> None:
-        """Connect it with whoever claims."""
+        """Connect the runner with the claims."""
         self.due, self.freed, self.give_up, self.left, self.give_back = due, freed, give_up, left, give_back
         self._kept: dict[str, int] = {}
         self.claimed = {}
@@ -63,7 +63,7 @@ class SharedRunner(Runner):
         self.effect_slots.called = self._called_effect
 
     def wait_for(self, bound: Bound, row: Row, owed: Owed) -> None:
-        """Somebody claims it at that time; or it waits here, for its dependency, under a lease of this process."""
+        """Leave the attempt to a claim at its time, or let it wait here for its dependency, under a lease."""
         current, means = owed.current, self._pipeline.means
         assert current is not None
         if row.holder == means.owner and not current.started and not current.parked and current.retry_us is None:
@@ -73,7 +73,7 @@ class SharedRunner(Runner):
         self.due(current.retry_us or 0)
 
     def arm(self, workflow: str, owed: Owed) -> None:
-        """Look after the timers of a workflow that others cannot claim; the others are claimed when they are due."""
+        """Watch the timers of a workflow that others cannot claim; the others are claimed when they are due."""
         if owed.current is not None and owed.current.started:
             for timer in owed.timers:
                 self._wakes.at(timer.at_us, self.look, workflow)
@@ -81,15 +81,15 @@ class SharedRunner(Runner):
             self.due(min(timer.at_us for timer in owed.timers))
 
     def look(self, workflow: str) -> None:
-        """See to the timers of the workflow."""
+        """Queue a look at the workflow's timers."""
         self._pipeline.add(Look(workflow))
 
     def owe_effect(self, effect: OwedEffect) -> None:
-        """Somebody claims it at that time."""
+        """Leave the effect to a claim at its time."""
         self.due(effect.wake_us)
 
     def take_up(self, row: Row, *, timers: bool = False) -> bool:
-        """The workflow was claimed; returns whether it has to be looked at: not if its attempt runs here and now."""
+        """Take up a claimed workflow; return False if its attempt runs here and now."""
         if not self.keep(row):
             return False
         self._pipeline.add(TakeUp(row.id, row.lease, self._settings.undo_attempts, self.claimed, timers=timers))
@@ -100,7 +100,7 @@ class SharedRunner(Runner):
         running = self._running.get(row.id)
         current = decode_owed(row.owed).current
         if running is not None and current is not None and current.started and current.key == running.key:
-            running.lease = row.lease  # Its lease was over for a moment, and nobody has noticed.
+            running.lease = row.lease  # Its lease had run out for a moment, unnoticed.
             return False
         report = self.reporting.get(row.id)
         if report is not None and current is not None and (report.run, report.token) == (current.key, current.token):
@@ -113,23 +113,23 @@ class SharedRunner(Runner):
         await self.give_back()
 
     def take_up_effect(self, effect: OwedEffect) -> None:
-        """The effect was claimed."""
+        """Queue a claimed effect for a slot."""
         if effect.id not in self._attempts:
             self._keep_effect(effect)
             self.effect_slots.wait(effect.id)
 
-    def held(self, since_s: float) -> dict[str, int]:
-        """The leases that must be renewed: of attempts that began before that time, and of what waits for a slot."""
+    def leases_to_renew(self, since_s: float) -> dict[str, int]:
+        """Return the leases to renew: of attempts that began before that time, and of waiting workflows."""
         runs = {each.workflow: each.lease for each in self._running.values() if each.born_s <= since_s}
         return {**self.claimed, **{each.workflow: each.lease for each in self.reporting.values()}, **runs}
 
-    def held_effects(self, since_s: float) -> list[str]:
-        """The same for effects."""
+    def effects_to_renew(self, since_s: float) -> list[str]:
+        """Return the effects whose leases are to be renewed."""
         running = [key for key, each in self._attempts.items() if each.is_effect and each.born_s <= since_s]
         return [*running, *self._effects]
 
     def lose(self, workflow: str, lease: int) -> None:
-        """Somebody else has taken the workflow over: whatever its attempt still says is late."""
+        """Cancel the attempt of a workflow that another worker has taken over: its result is late."""
         if self.claimed.get(workflow) == lease:
             del self.claimed[workflow]
         running = self._running.get(workflow)
@@ -140,7 +140,7 @@ class SharedRunner(Runner):
         self.leave_trace(workflow)
 
     def leave_trace(self, workflow: str) -> None:
-        """Whoever has it now traces it, unless something of it runs or waits here all the same."""
+        """End the trace here, unless something of the workflow runs or waits here all the same."""
         here = workflow in self._running or workflow in self.claimed or workflow in self.reporting
         if self._tracing is not None and not here:
             self._tracing.left(workflow)
@@ -160,7 +160,7 @@ class SharedRunner(Runner):
             self._pipeline.add(TakeUp(workflow, lease, self._settings.undo_attempts, self.claimed))
 
     def act(self, staged: Staged) -> None:
-        """As everywhere; whatever was reported of it is in the store."""
+        """Act on a durable change; its report is in the store."""
         workflow = staged.live.row.id
         self.reporting.pop(workflow, None)
         super().act(staged)
@@ -168,10 +168,10 @@ class SharedRunner(Runner):
         if current is not None and current.parked:
             _, line, _ = place_of(staged.live, self._pipeline.means)
             if line is not None:
-                self._pipeline.let_go(workflow)  # Whoever claims it reads it.
+                self._pipeline.let_go(workflow)  # The worker that claims it reads it.
                 self.parking.add(line, workflow, staged.live.row.machine, staged.live.row.created_us)
         if staged.reserved:
-            self.arm(workflow, staged.live.owed)  # It was claimed: its timers are this process's from now on.
+            self.arm(workflow, staged.live.owed)  # It was claimed: this process watches its timers from now on.
         if staged.kept:
             if staged.live.row.holder == self._pipeline.means.owner:
                 self.unwinds(workflow, staged.live.row.lease)
@@ -179,7 +179,7 @@ class SharedRunner(Runner):
                 self.left()
 
     def unwinds(self, workflow: str, lease: int) -> None:
-        """The workflow unwinds, and its lease is still ours: give it up when what runs for it has ended."""
+        """Release the lease of an unwinding workflow, after its attempts here have ended."""
         if workflow in self._leaving:
             self._kept[workflow] = lease
         else:

@@ -1,19 +1,19 @@
-"""What becomes of a workflow that was claimed: its timers are fired, its attempt is begun, or taken over from the dead.
+"""Reports on claimed workflows: fire their timers, begin their attempts, or take them over from dead workers.
 
-A claim is a lease with a token of its own. If the row has another token by the time this is decided, somebody else
-looks after the workflow, and there is nothing to do here (G4). What is not begun is given up with the same commit, with
-the time at which it is due next, so that a claim never keeps a workflow from others.
+A claim is a lease with a token of its own. If the row has another token by the time this is decided, another worker has
+the workflow, and there is nothing to do here (G4). A claim that begins nothing is released by the same commit, with the
+time of the next work. So it never keeps a workflow from others.
 """
 
 from interlock.runtime.effects import EffectBegun, EffectFailed
 from interlock.runtime.means import effect_line, later_us, place_of
 from interlock.runtime.pipeline import Group
-from interlock.runtime.reports import CRASHED, Report, crashed, due, fire_timers, gone
+from interlock.runtime.reports import CRASHED, Report, crashed, due, fire_timers, give_up_missing_step
 from interlock.runtime.staging import Staged, replace
 
 
 class TakeUp(Report):
-    """The workflow was claimed, under this lease."""
+    """A claim of a workflow, under this lease."""
 
     __slots__ = ("attempts_max", "claimed", "lease", "timers")
 
@@ -24,18 +24,18 @@ class TakeUp(Report):
         self.lease = lease
         self.attempts_max = attempts_max
         self.timers = timers
-        """It was claimed for its timers alone, by a worker without room."""
+        """Whether it was claimed for its timers alone, by a worker without room."""
         self.claimed = claimed
-        """What waits for a slot, and keeps its lease meanwhile."""
+        """Leases of workflows that wait for a slot."""
 
     def decide(self, group: Group) -> object:
-        """Do whatever is due."""
+        """Fire due timers, and begin or take over the attempt."""
         places = group.means.places
         self.claimed.pop(self.workflow, None)
         try:
             staged = group.stage(self.workflow)
         except Exception:
-            places.decline(self.workflow)  # A workflow that cannot be read must not keep a place for ever.
+            places.decline(self.workflow)  # An unreadable workflow must not keep a slot for ever.
             raise
         if staged is None or staged.live.row.lease != self.lease:
             places.decline(self.workflow)
@@ -43,7 +43,7 @@ class TakeUp(Report):
         visit = staged.live.snapshot.visit
         refused = fire_timers(staged, group)
         if staged.live.snapshot.visit == visit:
-            crashed(staged, group, self.attempts_max)  # Whoever held the lease before is taken for dead.
+            crashed(staged, group, self.attempts_max)  # The previous holder of the lease counts as dead.
         if staged.live.snapshot.visit == visit:
             self._begin(staged, group)
         else:
@@ -52,7 +52,7 @@ class TakeUp(Report):
 
     def _begin(self, staged: Staged, group: Group) -> None:
         places = group.means.places
-        current = None if gone(staged, group) else staged.live.owed.current
+        current = None if give_up_missing_step(staged, group) else staged.live.owed.current
         if self.timers or current is None or not due(current, group.now_us):
             places.decline(self.workflow)
             staged.owe(staged.live.owed, group.now_us)
@@ -71,7 +71,7 @@ class TakeUp(Report):
 
 
 class TakeUpEffect(EffectBegun):
-    """The effect was claimed, and there is a slot for it."""
+    """A claim of an effect with a slot."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class TakeUpEffect(EffectBegun):
         effect = self.effect
         declared = staged.live.bound.effects.get(effect.name)
         if declared is not None and effect.attempts >= declared.retry.attempts:
-            # Whoever made its last attempt has died over it.
+            # The worker that made its last attempt died during it.
             group.means.places.decline(effect.id)
             EffectFailed(effect, CRASHED, attempts_max=declared.retry.attempts).apply(staged, group)
             return
@@ -93,18 +93,18 @@ class TakeUpEffect(EffectBegun):
         if parks_s is None:
             super().apply(staged, group)
         else:
-            # Whoever comes by when its dependency can be called again takes it up.
+            # A worker takes it up when its dependency can be called again.
             group.means.places.decline(effect.id)
             staged.effects_again += ((replace(effect, wake_us=later_us(group.means, parks_s)), effect.attempts),)
             staged.touch()
 
 
 class Look(Report):
-    """The time of a timer has come while an attempt is under way here: nobody else can claim the workflow."""
+    """A due timer during an attempt that runs here: no other worker can claim the workflow."""
 
     __slots__ = ()
 
     def decide(self, group: Group) -> object:
-        """Fire what is due. Attempts are begun by whoever claims the workflow."""
+        """Fire due timers. The worker that claims the workflow begins its attempts."""
         staged = group.stage(self.workflow)
         return None if staged is None else fire_timers(staged, group)

@@ -1,7 +1,7 @@
-"""Waiting for a workflow that another process may move.
+"""Polls for workflows with waiters that another process may move.
 
-What moves here wakes its waiters at once. For all others the store is asked, soon after the wait began and then less
-and less often, for all of them together.
+A workflow that moves here wakes its waiters immediately. The others are polled together, soon after the wait began and
+then less and less often.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ log = logger_of("interlock.operators")
 
 FIRST_S = 0.05
 EVERY_S_MAX = 1.0
-"""The first look, and the longest time between two looks."""
+"""Seconds until the first look, and the longest time between two looks."""
 
 MOVED_HERE_S = 0.5
-"""A workflow that this process has just moved is looked for later: it mostly goes on moving here."""
+"""Seconds until a workflow that this process has just moved is polled: it mostly goes on moving here."""
 
 PAGE = 1_000
 
 
 class WaitPolls:
-    """Looks for the workflows that somebody waits for."""
+    """Polls the workflows that have waiters."""
 
     def __init__(self, store: SharedStore, waiters: Waiters, inside: Inside) -> None:
         self._store = store
@@ -33,17 +33,17 @@ class WaitPolls:
         self._inside = inside
         self._loop = asyncio.get_running_loop()
         self._looks: dict[str, tuple[float, float]] = {}
-        """By workflow: when to look next, and how long after that again."""
+        """By workflow: when to look next, and the interval after that."""
         self._added = asyncio.Event()
 
     def added(self, workflow: str) -> None:
-        """Somebody has begun to wait."""
+        """Poll a workflow that has a new waiter."""
         when_s = self._loop.time() + FIRST_S
         self._looks[workflow] = (min(when_s, self._looks.get(workflow, (when_s, 0.0))[0]), FIRST_S)
         self._added.set()
 
     def moved_here(self, workflow: str) -> None:
-        """This process has moved the workflow, and has told whoever waits for it."""
+        """Poll later a workflow that this process has moved: its waiters are awake."""
         if workflow in self._looks:
             self._looks[workflow] = (self._loop.time() + MOVED_HERE_S, MOVED_HERE_S)
 
@@ -54,7 +54,7 @@ class WaitPolls:
             if not self._looks:
                 self._added.clear()
                 await self._added.wait()
-            await asyncio.sleep(FIRST_S)  # Somebody may begin to wait at any time, and is looked for soon.
+            await asyncio.sleep(FIRST_S)  # New waiters may come at any time, and are polled soon.
             try:
                 await self._look()
             except MovedElsewhere as error:

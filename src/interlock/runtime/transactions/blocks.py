@@ -32,7 +32,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Acting:
-    """What both kinds of transaction are made of: the engine's part, and whether the block is still open."""
+    """The common part of both kinds of transaction: the decisions, and whether the block is still open."""
 
     def __init__(self, deciding: Deciding, bound: Callable[[AnyMachine], Bound]) -> None:
         self._deciding = deciding
@@ -42,22 +42,22 @@ class Acting:
     def sending(
         self, workflow: str, event: Event, *, key: str | None, if_allowed: bool, expect_version: int | None
     ) -> Asking[Moved[Enum]]:
-        """What sending an event asks."""
-        self._refuse_over()
+        """Return the requests of sending an event."""
+        self._refuse_ended()
         check_id(workflow, "the id of a workflow")
         envelope = Send(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
         return self._deciding.send(envelope)
 
     def starting(self, machine: AnyMachine, workflow: str, context: object) -> Asking[View[Enum, object]]:
-        """What starting a workflow asks."""
-        self._refuse_over()
+        """Return the requests of starting a workflow."""
+        self._refuse_ended()
         return self._deciding.start(Start(self._bound(machine), workflow, context))
 
-    def _refuse_over(self) -> None:
+    def _refuse_ended(self) -> None:
         if self.over:
             raise BadUsage(
-                "a transaction was used behind the end of its block.",
-                why="Its connection is its owner's again; nobody knows what transaction it is in.",
+                "a transaction was used after the end of its block.",
+                why="Its connection is its owner's again, and may be in another transaction.",
                 fix="Send inside the block: async with engine.transaction(connection) as tx: await tx.send(…).",
             )
 
@@ -78,21 +78,21 @@ class Transaction:
         if_allowed: bool = False,
         expect_version: int | None = None,
     ) -> Moved[Enum]:
-        """As `Engine.send`, in this transaction. What it says is true if the transaction commits.
+        """Send an event as `Engine.send`, in this transaction. The answer holds if the transaction commits.
 
         The workflow is locked until then. A refusal leaves the transaction as it was.
         """
         asking = self._acting.sending(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return await self._answered(asking)
+        return await self._exchange(asking)
 
     async def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
         """As `Engine.start`, in this transaction."""
         asking = self._acting.starting(machine, workflow, context)
-        return cast("View[StateT, ContextT]", await self._answered(asking))
+        return cast("View[StateT, ContextT]", await self._exchange(asking))
 
-    async def _answered(self, asking: Asking[ResultT]) -> ResultT:
+    async def _exchange(self, asking: Asking[ResultT]) -> ResultT:
         try:
             sql, values = next(asking)
             while True:
@@ -119,16 +119,16 @@ class BlockingTransaction:
     ) -> Moved[Enum]:
         """As `Transaction.send`, from any thread."""
         asking = self._acting.sending(workflow, event, key=key, if_allowed=if_allowed, expect_version=expect_version)
-        return self._answered(asking)
+        return self._exchange(asking)
 
     def start(
         self, machine: Machine[StateT, ContextT, EventT], workflow: str, context: ContextT
     ) -> View[StateT, ContextT]:
         """As `Transaction.start`, from any thread."""
         asking = self._acting.starting(machine, workflow, context)
-        return cast("View[StateT, ContextT]", self._answered(asking))
+        return cast("View[StateT, ContextT]", self._exchange(asking))
 
-    def _answered(self, asking: Asking[ResultT]) -> ResultT:
+    def _exchange(self, asking: Asking[ResultT]) -> ResultT:
         try:
             sql, values = next(asking)
             while True:
@@ -138,7 +138,7 @@ class BlockingTransaction:
 
 
 class TransactionBlock:
-    """A connection that is about to be lent: enter it with `async with`, or with `with`, as the connection is."""
+    """A borrowed connection: enter it with `async with`, or with `with`, as the connection is."""
 
     def __init__(self, acting: Acting, connection: object) -> None:
         refuse_unknown(connection)
@@ -148,7 +148,7 @@ class TransactionBlock:
         self._direct: AbstractContextManager[object] | None = None
 
     async def __aenter__(self) -> Transaction:
-        """Lend a connection of an event loop."""
+        """Borrow a connection of an event loop."""
         connection = awaited(self._lent)
         self._refuse_twice()
         self._awaited = connection.whole()
@@ -158,13 +158,13 @@ class TransactionBlock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Give it back; a transaction of the block's own is committed, or rolled back if the block raised."""
+        """Return the connection; commit a transaction of the block's own, or roll it back if the block raised."""
         self._acting.over = True
         assert self._awaited is not None
         return await self._awaited.__aexit__(kind, error, trace)
 
     def __enter__(self) -> BlockingTransaction:
-        """Lend a connection without an event loop."""
+        """Borrow a connection without an event loop."""
         connection = direct(self._lent)
         self._refuse_twice()
         self._direct = connection.whole()
@@ -174,7 +174,7 @@ class TransactionBlock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Give it back, as `__aexit__` does."""
+        """Return the connection, as `__aexit__` does."""
         self._acting.over = True
         assert self._direct is not None
         return self._direct.__exit__(kind, error, trace)

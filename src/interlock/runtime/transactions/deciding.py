@@ -1,11 +1,11 @@
-"""Deciding inside a transaction of the caller, without any input or output of its own.
+"""Decisions inside a transaction of the caller, without any input or output of their own.
 
 It is the data path for a group of one: the workflow is loaded, and locked if it is to be moved; the same envelopes
-decide; the same change is written. What is asked of the database is yielded, and the rows come back. So whoever has the
-connection may be in any thread, with or without an event loop.
+decide; the same change is written. Requests to the database are yielded, and the rows come back. So the connection may
+be used in any thread, with or without an event loop.
 
-Nothing begins here, because nobody knows whether the transaction will commit: what is owed is due at once, and workers
-take it up when it is there. For the same reason observers are told nothing.
+Nothing begins here, because it is unknown whether the transaction will commit. What is owed is due immediately, and
+workers take it up after the commit. For the same reason observers get no signals.
 """
 
 from enum import Enum
@@ -28,23 +28,23 @@ from interlock.store.transactional import Asking, Transactional, Transactions
 from interlock.store.values import Delivered, Row
 
 ATTEMPTS_MAX = 5
-"""How often a start is decided anew because somebody else has just started or removed the workflow."""
+"""How often a start is decided again because another process has just started or removed the workflow."""
 
 
 class Deciding:
-    """What a transaction of the caller can do to the workflows of one engine."""
+    """The operations of a caller's transaction on the workflows of one engine."""
 
     def __init__(self, inside: Inside, ids: Ids) -> None:
         self._inside = inside
         self._ids = ids
-        self._asked = _transactions(inside.store)
+        self._requests = _transactions(inside.store)
 
     def send(self, envelope: Send) -> Asking[Moved[Enum]]:
         """Apply the event, or raise the refusal; before that nothing is written."""
         return cast("Asking[Moved[Enum]]", self._passed(envelope))
 
     def start(self, envelope: Start) -> Asking[View[Enum, object]]:
-        """Begin the workflow, or find that it has begun."""
+        """Start the workflow, or find that it has begun."""
         return cast("Asking[View[Enum, object]]", self._passed(envelope))
 
     def _passed(self, envelope: Send | Start) -> Asking[object]:
@@ -59,10 +59,10 @@ class Deciding:
                 raise
             staged = group.staged.get(envelope.workflow)
             if staged is not None and isinstance(answer, Moved) and (answer.duplicate or answer.ignored):
-                staged.touch()  # The row is ours already, so the count is written at once.
+                staged.touch()  # The row is locked already, so the count is written immediately.
             if staged is None or not staged.touched:
                 return answer
-            written = yield from self._asked.write(staged.change(), hint=_due(staged, group.now_us))
+            written = yield from self._requests.write(staged.change(), hint=_due(staged, group.now_us))
             if written:
                 return answer
         raise VersionConflict(
@@ -71,14 +71,14 @@ class Deciding:
 
     def _group(self, envelope: Send | Start) -> Asking[Group]:
         workflow, key = envelope.workflow, envelope.key
-        # A start that finds the workflow changes nothing, and need not hold up anybody.
-        now_us, row = yield from self._asked.load(workflow, lock=not envelope.begins)
+        # A start that finds the workflow changes nothing, and need not lock it.
+        now_us, row = yield from self._requests.load(workflow, lock=not envelope.begins)
         live: dict[str, Live] = {}
         delivered: dict[tuple[str, str], Delivered] = {}
         if row is not None:
             live[workflow] = yield from self._read(row)
             if key is not None:
-                found = yield from self._asked.delivered(workflow, key)
+                found = yield from self._requests.delivered(workflow, key)
                 if found is not None:
                     delivered[workflow, key] = found
         means = Means(self._ids, Places(0, 0, 0))
@@ -91,8 +91,8 @@ class Deciding:
         if bound is None:
             raise unknown_machine(row)
         if not bound.is_compared(row):
-            noted = yield from self._asked.noted()
-            compare_version(bound, row.machine_version, row.state, noted)
+            notes = yield from self._requests.noted()
+            compare_version(bound, row.machine_version, row.state, notes)
         return bound.decidable(row)
 
 

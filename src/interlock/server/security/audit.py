@@ -1,8 +1,8 @@
-"""The audit log: who did what to what, when, and what it was before and after.
+"""The audit log: every action of an operator, with its target, time, and values before and after.
 
-Operator actions are written down before they are carried out, durably, and once more when they fail: nothing that an
-operator did can be missing, at the price that something that was about to happen when the process died is in the log
-too. It is append-only, kept for `retention`, and bounded. Secrets are masked before anything is written.
+An action is written durably before it is carried out, and again if it fails. No action can be missing; an action that
+the process's death prevented may be logged too. The log is append-only, kept for `retention`, and bounded. Secrets are
+masked before anything is written.
 """
 
 from collections.abc import AsyncGenerator
@@ -18,13 +18,13 @@ from interlock.seams import Clock, Ids, RandomIds
 from interlock.server.security.identity import Identity
 
 RETENTION: Final = timedelta(days=400)
-"""A year, and time to notice that it is over."""
+"""A year, and some weeks to review it."""
 
 VALUE_BYTES_MAX = 16_384
-"""Of `before` and of `after`; a larger value is replaced by its size."""
+"""Size of `before` and of `after`; a larger value is replaced by its size."""
 
 TEXT_CHARACTERS_MAX = 500
-"""Of an action, a target, a name."""
+"""Length of an action, a target or a name."""
 
 ENTRIES_READ_MAX = 10_000
 PRUNE_EVERY_S = 3_600.0
@@ -39,31 +39,31 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the key that was used; empty on the command line and without keys."""
     who: str
     action: str
-    """What was done, such as `breaker.force` or `keys.revoke`."""
+    """The kind of action, such as `breaker.force` or `keys.revoke`."""
     target: str
     before: msgspec.Raw = msgspec.Raw(b"null")
     after: msgspec.Raw = msgspec.Raw(b"null")
     failed: str = ""
-    """The code of the error, in the entry that says that an action was not carried out."""
+    """The code of the error, in the entry for an action that failed."""
 
 
 class Trail(Protocol):
-    """Where entries are kept. There is one for each kind of home, and one suite of tests for all."""
+    """A store of audit entries. There is one for each kind of home, and one suite of tests for all."""
 
     async def append(self, entry: Entry) -> None:
         """Write an entry; it is durable when this returns."""
         ...
 
     async def read(self, limit: int) -> list[Entry]:
-        """The newest entries, the newest first."""
+        """Return the newest entries, newest first."""
         ...
 
     async def prune(self, before: datetime) -> None:
-        """Let go of what is older; some of it may stay for a while."""
+        """Remove entries before this time; some may be removed later."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -80,7 +80,7 @@ class Audit:
     async def record(
         self, identity: Identity, action: str, target: str, before: object, after: object, *, failed: str = ""
     ) -> Entry:
-        """Write down one action; durable when this returns. `before` and `after` are any values that JSON can hold."""
+        """Write one action; it is durable when this returns. `before` and `after` are any values that JSON can hold."""
         now = datetime.fromtimestamp(self._clock.wall_s(), UTC)
         entry = Entry(
             id=self._ids.text(),
@@ -103,7 +103,7 @@ class Audit:
     async def action(
         self, identity: Identity, action: str, target: str, *, before: object, after: object
     ) -> AsyncGenerator[Entry]:
-        """Write an action down, then carry it out in the block; when the block fails, that is written down too."""
+        """Write an action, then run the block that carries it out; if the block raises, write its failure too."""
         entry = await self.record(identity, action, target, before, after)
         try:
             yield entry
@@ -113,36 +113,36 @@ class Audit:
             raise
 
     async def read(self, limit: int = 100) -> list[Entry]:
-        """The newest entries, the newest first."""
+        """Return the newest entries, newest first."""
         return await self._trail.read(min(limit, ENTRIES_READ_MAX))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._trail.close()
 
 
 class MemoryTrail:
-    """A trail that is gone with its process."""
+    """A trail in memory, which ends with its process."""
 
     def __init__(self, entries_max: int = ENTRIES_READ_MAX) -> None:
         self._entries: list[Entry] = []
         self._entries_max = entries_max
 
     async def append(self, entry: Entry) -> None:
-        """Keep an entry."""
+        """Append an entry."""
         self._entries.append(entry)
         del self._entries[: -self._entries_max]
 
     async def read(self, limit: int) -> list[Entry]:
-        """The newest entries."""
+        """Return the newest entries."""
         return self._entries[::-1][:limit]
 
     async def prune(self, before: datetime) -> None:
-        """Let go of what is older."""
+        """Remove entries before this time."""
         self._entries = [entry for entry in self._entries if entry.at >= before]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def _value(value: object) -> msgspec.Raw:
@@ -154,5 +154,5 @@ def _value(value: object) -> msgspec.Raw:
 
 
 def _bounded(text: str) -> str:
-    shown = redacted_text(text)
-    return shown if len(shown) <= TEXT_CHARACTERS_MAX else shown[: TEXT_CHARACTERS_MAX - 1] + "…"
+    masked = redacted_text(text)
+    return masked if len(masked) <= TEXT_CHARACTERS_MAX else masked[: TEXT_CHARACTERS_MAX - 1] + "…"

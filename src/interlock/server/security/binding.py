@@ -1,7 +1,7 @@
-"""Where a server without keys may listen: on this machine, and nowhere else.
+"""Check of the listen address: a server without keys listens only on loopback.
 
-An address is either known to be this machine's own or it is refused; names are not looked up, because what a name means
-can change after the question.
+An address that is not known to be loopback is refused. Names are not resolved, because a name's address can change
+after the check.
 """
 
 import ipaddress
@@ -14,18 +14,18 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]]+)(?::[0-9]{1,5})?"
 
 
 def check_address(host: str, *, keyed: bool) -> None:
-    """Raise BadUsage for an address that others can reach while there is no key."""
+    """Raise BadUsage for an address that other machines can reach while there are no keys."""
     if keyed or is_loopback(host):
         return
     raise BadUsage(
         f"the server has no API keys, so it does not listen on {host!r}.",
-        why="Without keys whoever reaches it may do everything; only 127.0.0.1, ::1 and localhost reach no further.",
+        why="Without keys every client may do everything; only 127.0.0.1, ::1 and localhost are loopback.",
         fix="Make a key first, interlock keys create --scope admin --home …, or leave --host out.",
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name or address is this machine's own for certain."""
+    """Return whether the name or address is certainly loopback."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -37,6 +37,6 @@ def is_loopback(host: str) -> bool:
 
 
 def name_of_host(header: str) -> str:
-    """The host in a Host header, without its port; empty for what is no such header."""
+    """Return the host in a Host header, without its port; empty for an invalid header."""
     found = _HOST.fullmatch(header)
     return found[1] if found else ""

@@ -1,9 +1,9 @@
-"""One small document that several processes read and change: the home of the API keys.
+"""A small document that several processes read and change: it stores the API keys.
 
-A lane has one owner, so a database of the home could not be changed by the command line while a server runs. A document
-can: it is read whole, and replaced whole if nobody has replaced it meanwhile. Readers see the old one or the new one.
-There is one for each kind of home: a file here, an object in `in_bucket`, a row in `in_postgres`; one suite of tests is
-for all of them.
+A lane has one owner, so the command line could not change a database of the home while a server runs. A document is
+read whole, and replaced whole unless another process has replaced it meanwhile. Readers see the old or the new content.
+There is one for each kind of home: a file here, an object in `in_bucket`, a row in `in_postgres`. One suite of tests
+covers all of them.
 """
 
 import asyncio
@@ -18,39 +18,39 @@ from typing import Protocol
 from interlock.errors import UnusableFile
 
 BYTES_MAX = 8 << 20
-"""Of a document. What is larger was not written here."""
+"""Size of a document. Interlock never writes a larger one."""
 
 PRIVATE = 0o600
 WRITABLE_BY_OTHERS = 0o022
 
 Edit = Callable[[bytes | None], bytes]
-"""From the document as it is, or None where there is none, to the document as it shall be. May run more than once."""
+"""Maps the current content, or None without a document, to the new content. May run more than once."""
 
 
 class Document(Protocol):
-    """A document, wherever it is kept."""
+    """A document in some store."""
 
     async def read(self) -> bytes | None:
-        """The newest content; None when there is none yet. Raises UnavailableError when it cannot be known."""
+        """Return the newest content; None without a document. Raises UnavailableError when it cannot be read."""
         ...
 
     async def change(self, edit: Edit) -> None:
-        """Replace the content by what `edit` makes of it, durably; if `edit` raises, everything stays as it was."""
+        """Replace the content by the result of `edit`, durably; if `edit` raises, nothing changes."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 class MemoryDocument:
-    """A document that is gone with its process."""
+    """A document in memory, which ends with its process."""
 
     def __init__(self) -> None:
         self._content: bytes | None = None
 
     async def read(self) -> bytes | None:
-        """The newest content."""
+        """Return the content."""
         return self._content
 
     async def change(self, edit: Edit) -> None:
@@ -58,13 +58,13 @@ class MemoryDocument:
         self._content = edit(self._content)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class FileDocument:
     """A document in a file that only its owner can read: locked while it is changed, and replaced by a rename.
 
-    It is read whole each time instead of asking for its time of change first: two changes within one tick of the file
+    It is read whole each time, without a check of its modification time first. Two changes within one tick of the file
     system's clock can have the same time, inode and size, and a revoked key would stay valid. Reading costs less than
     a request.
     """
@@ -73,16 +73,16 @@ class FileDocument:
         self._path = path
 
     async def read(self) -> bytes | None:
-        """The newest content. Raises UnusableFile for a file that others can write."""
+        """Return the newest content. Raises UnusableFile for a file that others can write."""
         with usable(self._path):
             return private_content(self._path)
 
     async def change(self, edit: Edit) -> None:
-        """Replace the content; waits for whoever is changing it."""
+        """Replace the content; waits for a change by another process."""
         await asyncio.to_thread(self._change, edit)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _change(self, edit: Edit) -> None:
         with usable(self._path):
@@ -93,7 +93,7 @@ class FileDocument:
 
 @contextmanager
 def usable(path: Path) -> Generator[None]:
-    """Turn what the file system refuses into UnusableFile."""
+    """Translate errors of the file system into UnusableFile."""
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ def usable(path: Path) -> Generator[None]:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold the lock of a file; a process that dies lets go of it."""
+    """Hold the lock of a file; the system releases it when the process dies."""
     descriptor = private_file(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -116,17 +116,17 @@ def locked(path: Path) -> Generator[None]:
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Open a file that only its owner can read, and make it if need be. A link is not followed."""
+    """Open a file that only its owner can read, and create it if needed. A symbolic link is not followed."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
     if os.geteuid() == 0:
-        # Made by root on behalf of a service that runs as another user: it must be able to read it.
+        # Created by root for a service that runs as another user, which must be able to read it.
         folder = path.parent.stat()
         os.fchown(descriptor, folder.st_uid, folder.st_gid)
     return descriptor
 
 
 def private_content(path: Path) -> bytes | None:
-    """What is in the file; None when there is none. Raises UnusableFile for one that others can write."""
+    """Return the content of the file; None if it does not exist. Raises UnusableFile for one that others can write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -136,19 +136,19 @@ def private_content(path: Path) -> bytes | None:
         if not stat.S_ISREG(found.st_mode) or found.st_mode & WRITABLE_BY_OTHERS:
             raise UnusableFile(
                 f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o}).",
-                why="Whoever can write it can make themselves an API key.",
+                why="A user who can write it can create an API key.",
                 fix=f"Look at what is in it, then run: chmod 600 {path}",
             )
         content = file.read(BYTES_MAX + 1)
     if len(content) > BYTES_MAX:
-        raise UnusableFile(f"{path} has more than {BYTES_MAX:,} bytes.", fix="Put it back from a backup.")
+        raise UnusableFile(f"{path} has more than {BYTES_MAX:,} bytes.", fix="Restore it from a backup.")
     return content
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: the content first, then the name, each of them on the disk."""
+    """Replace a file as a whole: sync the content, rename the file, sync the folder."""
     new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)  # Of somebody who died in between; we hold the lock.
+    new.unlink(missing_ok=True)  # Left by a process that died; this one holds the lock.
     with os.fdopen(private_file(new, os.O_WRONLY | os.O_EXCL), "wb") as file:
         file.write(data)
         file.flush()

@@ -1,7 +1,7 @@
-"""Headers of every response. CORS is off: no response allows a page of another origin to read it.
+"""Security headers of every response. CORS is off: no response allows a page of another origin to read it.
 
-JSON is never a page, so its policy allows nothing at all. Pages are ours: scripts and styles come from files of this
-server, nothing inline, nothing from elsewhere, and no other page may frame them.
+The policy of JSON allows nothing. Pages load scripts and styles from files of this server only, with nothing inline,
+and no other page may frame them.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _EVERYWHERE: Final[tuple[Header, ...]] = (
 API_HEADERS: Final[tuple[Header, ...]] = (
     *_EVERYWHERE,
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    # Contexts may be private, and a state is old a moment later.
+    # Contexts may be private, and a state is outdated a moment later.
     (b"cache-control", b"no-store"),
 )
 
@@ -39,9 +39,9 @@ PAGE_HEADERS: Final[tuple[Header, ...]] = (
 
 
 def challenge(error: NotAuthenticated | NotPermitted) -> Header:
-    """The WWW-Authenticate header that belongs to an error (RFC 6750)."""
+    """Return the WWW-Authenticate header of an error (RFC 6750)."""
     if isinstance(error, NotPermitted):
-        told = ', error="insufficient_scope"'
+        detail = ', error="insufficient_scope"'
     else:
-        told = ', error="invalid_token"' if error.presented else ""
-    return b"www-authenticate", f'Bearer realm="interlock"{told}'.encode()
+        detail = ', error="invalid_token"' if error.presented else ""
+    return b"www-authenticate", f'Bearer realm="interlock"{detail}'.encode()

@@ -1,6 +1,6 @@
-"""Who is asking: the identity that the guard gives to a request, and what it may do.
+"""`Identity`: the authenticated client of a request, and its permissions.
 
-Frozen, and without a secret: it may be logged, kept in the state of a request, and written to the audit log.
+It is frozen and holds no secret: it may be logged, kept with a request, and written to the audit log.
 """
 
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from interlock.server.security.scopes import LADDER, Limits, Scope
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, and what they may do."""
+    """The client of a request: its key, scopes and limits."""
 
     key: str
     """The id of the key; empty without one."""
     name: str
     scopes: frozenset[Scope]
-    """Everything that the key's scopes cover."""
+    """All scopes that the key's scopes cover."""
     limits: Limits = field(default_factory=Limits)
 
     @property
     def limited(self) -> bool:
-        """Whether it may not see everything."""
+        """Whether limits restrict it to some machines or ids."""
         return self.limits.limited
 
     def allows(self, machine: str | None, workflow: str | None) -> bool:
-        """Whether something may be seen at all: for the items of a listing or a stream."""
+        """Return whether a workflow is visible to it, as an item of a listing or a stream."""
         return self.limits.allow(machine, workflow)
 
     def require(
         self, scope: Scope, *, machine: str | None = None, workflow: str | None = None, whole: bool = False
     ) -> None:
-        """Raise NotPermitted unless it may do this to that; `whole` is about the whole home, for no limited key."""
+        """Raise NotPermitted unless it may act on this workflow; `whole` is for the whole home, without limits."""
         if scope not in self.scopes:
             raise NotPermitted(
                 f"{self} has no scope {scope}; it has {', '.join(each for each in LADDER if each in self.scopes)}.",
@@ -44,7 +44,7 @@ class Identity:
         if whole and self.limits.limited:
             raise NotPermitted(
                 f"{self} is limited to {self._limited_to()}, and this is about all workflows.",
-                why="What belongs to no single workflow cannot be shown or changed in part.",
+                why="The request concerns the whole home, which cannot be shown or changed in part.",
                 fix="Use a key without limits.",
             )
 
@@ -60,7 +60,7 @@ class Identity:
 
 
 LOCAL: Final = Identity("", "local", frozenset(Scope))
-"""Whoever reaches a server without keys, which listens on this machine alone."""
+"""Any client of a server without keys, which listens on loopback only."""
 
 MOUNTED: Final = Identity("", "mounted", frozenset(Scope))
-"""Whoever the program lets through that has mounted the server into its own."""
+"""Any client that is admitted by the program into which the server is mounted."""

@@ -1,7 +1,7 @@
-"""Keys and audit of a home in a bucket: an object that is swapped by its tag, and one object per entry.
+"""Keys and audit log of a home in a bucket: one object replaced by its tag, and one object per entry.
 
-The answer to a write cannot be trusted, only success can (see `interlock.lanes.objects.bucket`): after any other answer
-the object is read again, and what it holds decides. The condition on the tag makes a write that arrives late harmless.
+Only success of a write can be trusted (see `interlock.lanes.objects.bucket`). After any other answer the object is
+read again, and its content decides. The condition on the tag makes a write that arrives late harmless.
 """
 
 import asyncio
@@ -28,39 +28,39 @@ ResultT = TypeVar("ResultT")
 
 
 class BucketDocument:
-    """A document that is an object."""
+    """A document stored as an object."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
     async def read(self) -> bytes | None:
-        """The newest content."""
-        found = await _asked(lambda: self._bucket.get(DOCUMENT), "read the API keys")
+        """Return the newest content."""
+        found = await _call_bucket(lambda: self._bucket.get(DOCUMENT), "read the API keys")
         return None if found is None else found.data
 
     async def change(self, edit: Edit) -> None:
-        """Replace the content, as often as somebody else was faster."""
-        await _asked(lambda: self._change(edit), "change the API keys")
+        """Replace the content; retry after concurrent changes."""
+        await _call_bucket(lambda: self._change(edit), "change the API keys")
 
     async def close(self) -> None:
-        """Clients are shared by all databases of the bucket."""
+        """Do nothing: all databases of the bucket share its clients."""
 
     def _change(self, edit: Edit) -> None:
         wanted: bytes | None = None
         for _ in range(ATTEMPTS_MAX):
             found = self._bucket.get(DOCUMENT)
             if wanted is not None and found is not None and found.data == wanted:
-                return  # The write that seemed to have failed has been carried out.
+                return  # The write that seemed to fail was carried out.
             wanted = edit(None if found is None else found.data)
-            if self._written(found, wanted):
+            if self._try_write(found, wanted):
                 return
         raise UnavailableError(
             f"the API keys were changed by others {ATTEMPTS_MAX} times in a row.",
-            why="A change is made only upon the newest document.",
+            why="A change applies only to the newest document.",
             fix="Try again.",
         )
 
-    def _written(self, found: Found | None, data: bytes) -> bool:
+    def _try_write(self, found: Found | None, data: bytes) -> bool:
         try:
             if found is None:
                 self._bucket.create(DOCUMENT, data)
@@ -72,27 +72,27 @@ class BucketDocument:
 
 
 class BucketTrail:
-    """Entries as objects, named by their time."""
+    """Audit entries stored as objects, named by their time."""
 
     def __init__(self, bucket: Bucket, *, entries_max: int = ENTRIES_MAX) -> None:
         self._bucket = bucket
         self._entries_max = entries_max
 
     async def append(self, entry: Entry) -> None:
-        """Store an entry, under a name that nobody else uses."""
+        """Store an entry, under a unique name."""
         key = f"{ENTRIES}{_time(entry.at)}-{entry.id}.json"
-        await _asked(lambda: self._bucket.put(key, msgspec.json.encode(entry)), "write the audit log")
+        await _call_bucket(lambda: self._bucket.put(key, msgspec.json.encode(entry)), "write the audit log")
 
     async def read(self, limit: int) -> list[Entry]:
-        """The newest entries, the newest first."""
-        return await _asked(lambda: self._read(limit), "read the audit log")
+        """Return the newest entries, newest first."""
+        return await _call_bucket(lambda: self._read(limit), "read the audit log")
 
     async def prune(self, before: datetime) -> None:
-        """Remove what is older, and what is too much."""
-        await _asked(lambda: self._prune(f"{ENTRIES}{_time(before)}"), "prune the audit log")
+        """Remove entries before this time, and the oldest above the maximum."""
+        await _call_bucket(lambda: self._prune(f"{ENTRIES}{_time(before)}"), "prune the audit log")
 
     async def close(self) -> None:
-        """Clients are shared by all databases of the bucket."""
+        """Do nothing: all databases of the bucket share its clients."""
 
     def _read(self, limit: int) -> list[Entry]:
         newest = self._bucket.keys(ENTRIES)[::-1][:limit]
@@ -102,12 +102,12 @@ class BucketTrail:
     def _prune(self, before: str) -> None:
         keys = self._bucket.keys(ENTRIES)
         old = sum(key < before for key in keys)
-        gone = keys[: max(old, len(keys) - self._entries_max)]
-        if gone:
-            self._bucket.delete(gone)
+        expired = keys[: max(old, len(keys) - self._entries_max)]
+        if expired:
+            self._bucket.delete(expired)
 
 
-async def _asked(call: Callable[[], ResultT], what: str) -> ResultT:
+async def _call_bucket(call: Callable[[], ResultT], what: str) -> ResultT:
     def ask() -> ResultT:
         with answering(what):
             return call()

@@ -1,8 +1,8 @@
-"""Keys and audit of a home in PostgreSQL: a row that is swapped by its revision, and a table of entries.
+"""Keys and audit log of a home in PostgreSQL: one row replaced by its revision, and a table of entries.
 
-The two tables are made when the first of them is written, and not by a migration of the store: an engine without a
-server never needs them, and an older version of Interlock still opens a schema that has them, because nothing it knows
-has changed. Their columns need no change later either: what they hold is a document of its own, with a format in it.
+The tables are created by their first write, not by a migration of the store. An engine without a server never needs
+them, and an older version of Interlock can still open the schema. Their columns need no later change: they hold
+documents with a format of their own.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -46,7 +46,7 @@ CREATE INDEX IF NOT EXISTS security_audit_at ON {schema}.security_audit (at);
 
 
 class _Tables:
-    """A few connections, and the tables when they are needed."""
+    """A small pool of connections, and the tables, created when needed."""
 
     def __init__(self, url: str) -> None:
         address = parsed(url)
@@ -55,18 +55,18 @@ class _Tables:
         self._present = False
 
     async def present(self) -> bool:
-        """Whether the tables are there; that they are is remembered."""
+        """Return whether the tables exist; True is cached."""
         if not self._present:
             [(found,)] = await self.pool.read(PRESENT, self.schema)
             self._present = found == TABLES.count("CREATE TABLE")
         return self._present
 
     async def make(self) -> None:
-        """Make the tables unless they are there; whoever may not is told who can."""
+        """Create the tables unless they exist. Raises UnavailableError for a user without the right."""
         if await self.present():
             return
         [(there,)] = await self.pool.read(SCHEMA_PRESENT, self.schema)
-        # Where the schema is there the user needs no right to make one, which PostgreSQL would ask for all the same.
+        # With an existing schema the user needs no right to create one, which PostgreSQL would still require.
         schema = "" if there else f"CREATE SCHEMA IF NOT EXISTS {self.schema};"
         lock = f"SELECT pg_advisory_xact_lock(hashtextextended('interlock security {self.schema}', 0));"
         try:
@@ -74,14 +74,14 @@ class _Tables:
                 await link.script(f"{lock}{schema}{TABLES.format(schema=self.schema)}")
         except TransactionError as error:
             raise UnavailableError(
-                f"the tables of keys and audit could not be made in the schema {self.schema!r}: {error.what}",
-                why="The user of the address may not make tables there.",
+                f"the tables of keys and audit could not be created in the schema {self.schema!r}: {error.what}",
+                why="The user of the address may not create tables there.",
                 fix="Run `interlock keys create` once with a user who may, and grant this user the tables security_*.",
             ) from error
 
 
 class PostgresDocument:
-    """A document that is a row."""
+    """A document stored as a row."""
 
     def __init__(self, url: str) -> None:
         self._tables = _Tables(url)
@@ -97,35 +97,35 @@ class PostgresDocument:
         )
 
     async def read(self) -> bytes | None:
-        """The newest content."""
-        return (await self._found())[1] if await self._tables.present() else None
+        """Return the newest content."""
+        return (await self._load_row())[1] if await self._tables.present() else None
 
     async def change(self, edit: Edit) -> None:
-        """Replace the content, as often as somebody else was faster."""
+        """Replace the content; retry after concurrent changes."""
         await self._tables.make()
         wanted: bytes | None = None
         for _ in range(ATTEMPTS_MAX):
-            revision, content = await self._found()
+            revision, content = await self._load_row()
             if wanted is not None and content == wanted:
-                return  # The write whose outcome was unknown has been carried out.
+                return  # The write whose outcome was unknown was carried out.
             wanted = edit(content)
-            if await self._written(revision, wanted):
+            if await self._try_write(revision, wanted):
                 return
         raise UnavailableError(
             f"the API keys were changed by others {ATTEMPTS_MAX} times in a row.",
-            why="A change is made only upon the newest document.",
+            why="A change applies only to the newest document.",
             fix="Try again.",
         )
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._tables.pool.close()
 
-    async def _found(self) -> tuple[int | None, bytes | None]:
+    async def _load_row(self) -> tuple[int | None, bytes | None]:
         rows = await self._tables.pool.read(self._select, DOCUMENT)
         return (int(rows[0][0]), bytes(rows[0][1])) if rows else (None, None)
 
-    async def _written(self, revision: int | None, content: bytes) -> bool:
+    async def _try_write(self, revision: int | None, content: bytes) -> bool:
         try:
             if revision is None:
                 return bool(await self._tables.pool.write(self._insert, (DOCUMENT, content)))
@@ -135,13 +135,13 @@ class PostgresDocument:
 
 
 class PostgresTrail:
-    """Entries as rows."""
+    """Audit entries stored as rows."""
 
     def __init__(self, url: str, *, entries_max: int = ENTRIES_MAX) -> None:
         self._tables = _Tables(url)
         self._entries_max = entries_max
         table = f"{self._tables.schema}.security_audit"
-        # With its id an entry whose outcome was unknown is written once, however often it is tried.
+        # Its id makes the insert idempotent: an entry whose outcome was unknown is written once.
         self._insert = (
             f"INSERT INTO {table} (id, at, entry) VALUES ($1, $2, $3::text::json) ON CONFLICT (id) DO NOTHING"
         )
@@ -161,17 +161,17 @@ class PostgresTrail:
             await self._tables.pool.write(self._insert, values)
 
     async def read(self, limit: int) -> list[Entry]:
-        """The newest entries, the newest first."""
+        """Return the newest entries, newest first."""
         if not await self._tables.present():
             return []
         rows = await self._tables.pool.read(self._select, limit)
         return [msgspec.json.decode(cast("str", row[0]), type=Entry) for row in rows]
 
     async def prune(self, before: datetime) -> None:
-        """Delete what is older, and what is too much."""
+        """Delete entries before this time, and the oldest above the maximum."""
         if await self._tables.present():
             await self._tables.pool.write(self._delete, (before, self._entries_max))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._tables.pool.close()

@@ -1,10 +1,9 @@
-"""API keys: how one is made, what of it is stored, and how a presented one is proved.
+"""API keys: creation, stored form, and verification of a presented key.
 
-A key is `ilk_<id>_<secret>`. The id is no secret and finds the record; the secret has 256 random bits and is shown
-once. Stored is a BLAKE2b digest with a salt of its own. A slow hash protects what people choose, which can be guessed;
-nobody guesses 256 random bits, and a slow hash on every request would be a way to bring the server down. The salt makes
-each record a search of its own for whoever steals them all. Digests are compared in constant time, and an unknown id
-costs the same as a wrong secret.
+A key is `ilk_<id>_<secret>`. The id is public and finds the record; the secret has 256 random bits and is shown once.
+Stored is a BLAKE2b digest with a salt of its own. A slow hash protects passwords, which can be guessed. 256 random bits
+cannot be guessed, and a slow hash on every request would make the server easy to overload. The salt forces a separate
+search for each stolen record. Digests are compared in constant time, and an unknown id takes as long as a wrong secret.
 """
 
 import base64
@@ -28,15 +27,15 @@ SALT_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
 NAME_CHARACTERS_MAX = 100
 PRESENTED_CHARACTERS_MAX = 200
-"""A longer text is no key, and is not hashed."""
+"""A longer text is not a key, and is not hashed."""
 
 _FORM: Final = re.compile(r"ilk_([a-z2-7]{16})_([a-z2-7]{52})")
 _PURPOSE: Final = b"interlock key 1"
-"""Keeps these digests apart from any other use of the same hash."""
+"""Separates these digests from any other use of the same hash."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a key: everything but its secret."""
+    """The stored part of a key: everything but its secret."""
 
     id: str
     name: str
@@ -48,27 +47,27 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used: datetime | None = None
-    """To the hour: noted from time to time, and never while a request waits."""
+    """Rounded to the hour; stored from time to time, and never while a request waits."""
 
     def __repr__(self) -> str:
         return f"KeyRecord(id={self.id!r}, name={self.name!r}, scopes={[str(scope) for scope in self.scopes]})"
 
     def state(self, now: datetime) -> str:
-        """`active`, `expired` or `revoked`."""
+        """Return `active`, `expired` or `revoked`."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
 
 class CreatedKey(NamedTuple):
-    """A new key: what is stored, and the text that is shown once."""
+    """A new key: its record, and the text that is shown once."""
 
     record: KeyRecord
     key: Secret
 
 
 class Presented(NamedTuple):
-    """The two parts of a text that has the form of a key. Never shown."""
+    """The two parts of a text that has the form of a key. Its repr hides both."""
 
     id: str
     secret: bytes
@@ -86,7 +85,7 @@ def made(
     now: datetime,
     expires_at: datetime | None = None,
 ) -> CreatedKey:
-    """A new key. Raises BadUsage for a name or time that cannot be meant."""
+    """Create a key. Raises BadUsage for an invalid name, no scope, or an expiry in the past."""
     if len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
         raise BadUsage(
             f"{name[:NAME_CHARACTERS_MAX]!r} is not a name for a key.",
@@ -94,10 +93,12 @@ def made(
             fix=f"Use at most {NAME_CHARACTERS_MAX} printable characters.",
         )
     if not scopes:
-        raise BadUsage("a key without a scope could do nothing.", fix="Give one of read, send, operate and admin.")
+        raise BadUsage(
+            "scopes is empty: a key without a scope permits nothing.", fix="Pass one of read, send, operate and admin."
+        )
     if expires_at is not None and expires_at <= now:
-        raise BadUsage(f"the key would have expired at {expires_at.isoformat()}.", fix="Give a time to come.")
-    identity, secret = _written(secrets.token(ID_BYTES)), _written(secrets.token(SECRET_BYTES))
+        raise BadUsage(f"expires_at is in the past: {expires_at.isoformat()}.", fix="Pass a time in the future.")
+    identity, secret = _encode(secrets.token(ID_BYTES)), _encode(secrets.token(SECRET_BYTES))
     salt = secrets.token(SALT_BYTES)
     record = KeyRecord(
         id=identity,
@@ -113,21 +114,21 @@ def made(
 
 
 def presented(text: str) -> Presented | None:
-    """The parts of a key, or None for a text that has not the form of one."""
+    """Return the parts of a key; None for a text that does not have the form of one."""
     found = _FORM.fullmatch(text) if len(text) <= PRESENTED_CHARACTERS_MAX else None
     return None if found is None else Presented(found[1], found[2].encode())
 
 
 def digest_of(secret: bytes, salt: bytes) -> bytes:
-    """What is stored of a secret."""
+    """Return the digest that is stored of a secret."""
     return hashlib.blake2b(secret, digest_size=DIGEST_BYTES, salt=salt, person=_PURPOSE).digest()
 
 
 def proves(secret: bytes, salt: bytes, digest: bytes) -> bool:
-    """Whether it is the secret of that digest, in a time that says nothing about how far they agree."""
+    """Return whether the secret has this digest. Takes constant time."""
     return hmac.compare_digest(digest_of(secret, salt), digest)
 
 
-def _written(data: bytes) -> str:
-    # Lower-case letters and digits only: a double click takes the whole key, and no shell or URL has to quote it.
+def _encode(data: bytes) -> str:
+    # Lower-case letters and digits only: a double click selects the whole key, and no shell or URL has to quote it.
     return base64.b32encode(data).decode().rstrip("=").lower()

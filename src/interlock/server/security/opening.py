@@ -1,7 +1,7 @@
-"""From the address of a home to its keys and its audit log. Nothing is created before something is written.
+"""Open the keys and the audit log of a home by its address. Nothing is created before something is written.
 
-They live beside the workflows and never in their database, which has one owner: the command line reaches them while a
-server runs.
+They are stored beside the workflows, and not in their database, which has one owner: the command line can use them
+while a server runs.
 """
 
 from typing import Final, NamedTuple
@@ -21,10 +21,10 @@ from interlock.server.security.trails import FileTrail
 from interlock.sql.postgres.address import is_postgres, parsed
 
 FILE: Final = "interlock-keys.json"
-"""In the folder of a home on a disk."""
+"""File name, in the folder of a home on a disk."""
 
 FOLDER: Final = "interlock-security"
-"""Of a home in a bucket."""
+"""Folder name, in a home in a bucket."""
 
 
 class Security(NamedTuple):
@@ -34,18 +34,18 @@ class Security(NamedTuple):
     audit: Audit
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self.keys.close()
         await self.audit.close()
 
 
 def security_at(home: str, *, clock: Clock) -> Security:
-    """The keys and the audit log of a home. Raises BadUsage for what is none, which shows no secret."""
-    document, trail, shown = _places(home)
-    return Security(KeyStore(document, shown), Audit(trail, clock=clock))
+    """Return the keys and the audit log of a home. Raises BadUsage, without secrets, for an invalid address."""
+    document, trail, address = _open_parts(home)
+    return Security(KeyStore(document, address), Audit(trail, clock=clock))
 
 
-def _places(home: str) -> tuple[Document, Trail, str]:
+def _open_parts(home: str) -> tuple[Document, Trail, str]:
     if home == "memory:":
         return MemoryDocument(), MemoryTrail(), home
     if is_postgres(home):
@@ -60,13 +60,13 @@ def _places(home: str) -> tuple[Document, Trail, str]:
         from interlock.server.security.in_bucket import BucketDocument, BucketTrail  # noqa: PLC0415 -- as above.
 
         address = parse(below(home, FOLDER))
-        # Without the probe, which whoever opens the workflows has made: it would write each time keys are listed.
+        # Without the probe, which opening the workflows makes: it would write each time keys are listed.
         bucket = remote.open_bucket(address, request_timeout_s=LaneSettings().request_timeout_s)
         return BucketDocument(bucket), BucketTrail(bucket), redacted(home)
     if not home.startswith("lanes:///"):
         raise BadUsage(
             f"{redacted_text(redacted(home))!r} is not a home that can have API keys.",
-            why="Keys live beside workflows: in a folder, in a bucket, or in PostgreSQL.",
+            why="Keys are stored beside the workflows: in a folder, in a bucket, or in PostgreSQL.",
             fix="Write lanes:///var/shop, s3://bucket/shop or postgresql://host/shop.",
         )
     path = lane_path(f"{FolderCatalog(home).home}/{FILE}")

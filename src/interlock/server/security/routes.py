@@ -1,8 +1,8 @@
-"""Every route and who may use it, as one table, to be read by people and compared by tests with what is served.
+"""The scope of every route as one table, for readers and for the test that compares it with the served routes.
 
-A test walks what is served: a route that is not here, or is open to others than here, fails it. So nothing is opened by
-mistake in a place where it is not looked for. `subject` says how the limits of a key apply: to the machine or workflow
-that the route names, to each item that it lists or takes, or not at all, in which case a limited key may not use it.
+The test fails for a served route that is not here, or whose scope differs. No route can be opened by mistake.
+`subject` says how the limits of a key apply: to the machine or workflow in the path, to each item, or to the whole
+home, which a limited key may not use.
 """
 
 import re
@@ -13,14 +13,14 @@ from interlock.server.security.scopes import Scope
 
 
 class Subject(Enum):
-    """What a route is about, and so how limits apply."""
+    """The subject of a route, which decides how limits apply."""
 
     NOTHING = "nothing"
-    """No data of workflows: a page, a probe, the list of machines."""
+    """No data of workflows: a page, a probe, a webhook."""
     MACHINE = "machine"
     """The machine in the path."""
     WORKFLOW = "workflow"
-    """The workflow in the path, or that of the letter there; its machine is looked at too, once it is known."""
+    """The workflow in the path, or that of the dead letter there; its machine is checked too, once it is known."""
     ITEMS = "items"
     """Each item on its own: those outside the limits are left out of a listing, and refused in a batch."""
     HOME = "home"
@@ -28,12 +28,12 @@ class Subject(Enum):
 
 
 class Route(NamedTuple):
-    """A row of the table."""
+    """One row of the table."""
 
     method: str
     path: str
     scope: Scope | None
-    """None: no key is asked for."""
+    """None if no key is needed."""
     subject: Subject
 
 
@@ -53,7 +53,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("POST", "/v1/events:batch", _SEND, Subject.ITEMS),
     Route("GET", "/v1/stalled", _READ, Subject.ITEMS),
     Route("GET", "/v1/stream", _READ, Subject.ITEMS),
-    # The signature of the source is its key; a route for those who cannot send a bearer token.
+    # The signature of the source replaces the key, because a source cannot send a bearer token.
     Route("POST", "/v1/webhooks/{source}", None, Subject.NOTHING),
     Route("GET", "/v1/compensations", _READ, Subject.ITEMS),
     Route("GET", "/v1/dead-letters", _READ, Subject.ITEMS),
@@ -68,7 +68,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/v1/contention", _READ, Subject.ITEMS),
     Route("POST", "/v1/databases/{name}/transactions", _ADMIN, Subject.HOME),
     Route("GET", "/metrics", _READ, Subject.HOME),
-    # Probes and pages hold nothing of any workflow: a page asks for its data with the key that a person gives it.
+    # Probes and pages hold no workflow data: a page requests its data with the viewer's key.
     Route("GET", "/healthz", None, Subject.NOTHING),
     Route("GET", "/readyz", None, Subject.NOTHING),
     Route("GET", "/docs", None, Subject.NOTHING),
@@ -84,8 +84,8 @@ _BY_NAME: Final = {(route.method, _VALUE.sub("{}", route.path)): route for route
 
 
 def route_for(method: str, path: str) -> Route | None:
-    """The row for a route by its method and its path as a router writes it, with values in braces, however named.
+    """Return the row of a route by its method and path pattern; the names of values in braces do not matter.
 
-    None when there is none: such a route is not to be served.
+    Returns None for an unknown route, which must not be served.
     """
     return _BY_NAME.get(("GET" if method == "HEAD" else method, _VALUE.sub("{}", path)))

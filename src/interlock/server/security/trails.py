@@ -1,8 +1,7 @@
-"""The audit log in files of the home: one line per entry, appended under a lock and synced before anybody goes on.
+"""The audit log in files of the home: one line per entry, appended under a lock and synced.
 
-The current file is put aside when it is full; of those that were put aside so many are kept, so the log is bounded. A
-line that a crash has cut short was acknowledged to nobody: the next entry begins on a line of its own, and a reader
-leaves the broken one out.
+A full file is renamed, and FILES_KEPT renamed files are kept, so the log is bounded. A line that a crash cut short was
+never acknowledged: the next entry begins on a new line, and readers skip the broken one.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ from interlock.server.security.documents import locked, private_file, sync_folde
 NAME: Final = "interlock-audit"
 FILE_BYTES_MAX = 4 << 20
 FILES_KEPT = 15
-"""Beside the current one: 64 MiB at most, some hundred thousand entries."""
+"""Renamed files beside the current one: 64 MiB at most, some hundred thousand entries."""
 
 _ASIDE: Final = re.compile(rf"{NAME}-(\d+)\.jsonl")
 
 
 class FileTrail:
-    """Entries in files of a folder."""
+    """Audit entries in files of a folder."""
 
     def __init__(self, folder: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT) -> None:
         self._folder = folder
@@ -40,15 +39,15 @@ class FileTrail:
         await asyncio.to_thread(self._append, msgspec.json.encode(entry) + b"\n")
 
     async def read(self, limit: int) -> list[Entry]:
-        """The newest entries, the newest first."""
+        """Return the newest entries, newest first."""
         return await asyncio.to_thread(self._read, limit)
 
     async def prune(self, before: datetime) -> None:
-        """Remove files that were put aside and whose newest entry is older."""
+        """Remove renamed files whose newest entry is older."""
         await asyncio.to_thread(self._prune, before)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _append(self, line: bytes) -> None:
         with usable(self._current):
@@ -77,7 +76,7 @@ class FileTrail:
             path.unlink(missing_ok=True)
 
     def _aside(self) -> list[tuple[int, Path]]:
-        """Files that were put aside, the newest first."""
+        """Return the renamed files, newest first."""
         found = ((_ASIDE.fullmatch(path.name), path) for path in self._folder.glob(f"{NAME}-*.jsonl"))
         return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
@@ -90,7 +89,7 @@ class FileTrail:
                 try:
                     entries += list(_entries(path.read_bytes()))[::-1]
                 except FileNotFoundError:
-                    continue  # There is none yet, or it was removed meanwhile.
+                    continue  # It does not exist yet, or was removed meanwhile.
         return entries[:limit]
 
     def _prune(self, before: datetime) -> None:

@@ -1,1 +1,1 @@
-"""The driver for PostgreSQL: addresses, connections and their cap, and what becomes of the driver's errors."""
+"""The driver for PostgreSQL: addresses, connections and their cap, and the translation of its errors."""

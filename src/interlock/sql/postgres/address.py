@@ -39,7 +39,7 @@ _SECRETS = ("password", "sslpassword")
 
 
 class Address(NamedTuple):
-    """Where a schema is, and how to talk to it."""
+    """The address of a schema, with the options of its connections."""
 
     url: str
     """For the driver."""
@@ -47,7 +47,7 @@ class Address(NamedTuple):
     """For people: without anything secret."""
     schema: str = SCHEMA
     pgbouncer: bool = False
-    """Behind a pooler in transaction mode: nothing is kept between two transactions, not even prepared statements."""
+    """The server is reached through a pooler in transaction mode, which keeps no state between two transactions."""
     connections_max: int = CONNECTIONS_MAX
     statement_timeout_s: float = STATEMENT_TIMEOUT_S
     connect_timeout_s: float = CONNECT_TIMEOUT_S
@@ -55,7 +55,7 @@ class Address(NamedTuple):
 
 
 def is_postgres(url: str) -> bool:
-    """Whether the address is one of PostgreSQL."""
+    """Return whether the address is one of PostgreSQL."""
     return url.partition("://")[0] in SCHEMES and "://" in url
 
 
@@ -66,7 +66,7 @@ def parsed(url: str) -> Address:
         scheme, _, _, query, fragment = urlsplit(url)
     except ValueError:
         # What it says may quote the address, password and all.
-        raise _bad(shown, "cannot be read: its host is no name and no address") from None
+        raise _bad(shown, "cannot be read: its host is neither a name nor an address") from None
     if scheme not in SCHEMES:
         raise _bad(shown, "does not begin with postgresql://")
     if fragment:
@@ -82,7 +82,7 @@ def parsed(url: str) -> Address:
         else:
             close = difflib.get_close_matches(name, (*OPTIONS, *DRIVER_OPTIONS), n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
-            raise _bad(shown, f"has an option {_shown_name(name)} that nobody reads.{hint}".removesuffix("."))
+            raise _bad(shown, f"has an option {_shown_name(name)} that does not exist.{hint}".removesuffix("."))
     rest = url.partition("?")[0] + ("?" + "&".join(others) if others else "")
     return Address(
         rest,
@@ -97,7 +97,7 @@ def parsed(url: str) -> Address:
 
 def redacted(url: str) -> str:
     """The URL as it may be shown. Takes any text, also a wrong address."""
-    # First of all: a password that nobody has quoted may hold a slash, a question mark, a # and an @ of its own.
+    # Mask the password first: one that is not quoted may contain a slash, a question mark, a # and an @.
     url = re.sub(r"(?s)(?<=://)([^/@:?#\[]*):.*@", r"\1:***@", url)
     shown, mark, query = url.partition("#")[0].partition("?")
     options = [_shown_option(option) for option in query.split("&")] if mark else []

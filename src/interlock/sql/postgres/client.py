@@ -1,8 +1,8 @@
-"""A connection for statements of users: any text, one table's schema at a time, nothing left behind.
+"""A connection for statements of users: any text, in one schema at a time, without state after a call.
 
-It differs from the store's own connections in three ways. The planner is left alone: these are not our statements. The
-schema of the database is the only one where names are looked up. And prepared statements are bounded in number, because
-nobody can know how many texts a program has.
+It differs from the store's own connections in three ways. The planner keeps its settings: these are not our statements.
+Names are looked up in the schema of the database only. And the number of prepared statements is bounded, because a
+program may have any number of texts.
 
 Where a connection is shared by several schemas, or by a pooler, the settings go with each transaction instead.
 """
@@ -49,7 +49,7 @@ class Conflict(Exception):
 
 
 class Answer(NamedTuple):
-    """What a statement gave."""
+    """The result of a statement."""
 
     rows: list[Row]
     changed: int
@@ -86,7 +86,7 @@ class Client(Link):
         """Run one statement, in the transaction that is open or as one of its own.
 
         Raises Conflict when the server has undone it because of another one, and OutcomeUnknown when it is `writing`,
-        a transaction of its own, and nobody can say whether it happened.
+        a transaction of its own, and its outcome cannot be known.
         """
         kept = (schema, sql) in self._known
         try:
@@ -97,7 +97,7 @@ class Client(Link):
             old = cause is not None and is_stale(cause)
             if not old and (state is None or not state.startswith("42") or state == DENIED):
                 raise
-            # Somebody may have changed the table since it was prepared, and the server has undone what it did.
+            # The table may have changed since the statement was prepared, and the server has rolled it back.
             self._known.pop((schema, sql), None)
             if not kept:
                 raise
@@ -118,7 +118,7 @@ class Client(Link):
             )
 
     async def commit(self) -> None:
-        """Raises Conflict when the server has undone it instead, OutcomeUnknown when nobody can know."""
+        """Commit. Raises Conflict when the server has rolled back instead, OutcomeUnknown when it cannot be known."""
         self._refuse_lost("a commit")
         self._begun = False
         with said(writing=True):
@@ -196,7 +196,7 @@ class Client(Link):
             self._known.move_to_end((schema, sql))
             return known
         # Without a name the driver would send the text again each time, and read the answer by what it knew before: if
-        # the table has changed, the values are wrong. Behind a pooler a name may be another's, and nothing is kept.
+        # the table has changed, the values are wrong. With a pooler a name may be another client's, so none is kept.
         self._names += 1
         name = "" if self.pooled else f"interlock_{self._names}"
         statement = await self.driver.prepare(sql, name=name, timeout=self._timeout)
@@ -224,7 +224,7 @@ def _count(status: str, found: int) -> int:
 
 @contextlib.contextmanager
 def _decoded(*, writing: bool) -> Generator[None]:
-    """What the driver cannot read, such as the year 20000, was sent by a server that has run the statement."""
+    """Translate errors of decoding (the year 20000): the server has run the statement by then."""
     try:
         yield
     except (asyncpg.InterfaceError, asyncpg.PostgresError):
@@ -233,12 +233,12 @@ def _decoded(*, writing: bool) -> Generator[None]:
         if writing:
             raise OutcomeUnknown(
                 f"a statement was run, and a value that it returned cannot be read: {error}.",
-                why="PostgreSQL has values that Python has not, such as a time behind the year 9999.",
+                why="PostgreSQL has values that Python has not, such as a time after the year 9999.",
                 fix="Return it as text, or leave it out of RETURNING; look whether the statement has happened.",
-            ) from None  # It is no error of the arguments, as which it would be told.
+            ) from None  # A chained error would be reported as an error of the arguments.
         raise TransactionError(
             f"a value that a statement returned cannot be read: {error}.",
-            why="PostgreSQL has values that Python has not, such as a time behind the year 9999.",
+            why="PostgreSQL has values that Python has not, such as a time after the year 9999.",
             fix="Return it as text.",
         ) from None
 
@@ -263,7 +263,7 @@ def said(*, writing: bool) -> Generator[None]:
 
 
 def _refused(cause: BaseException, state: str | None) -> TransactionError | None:
-    """What the statement or its values did wrong; None for everything else."""
+    """Return the error for a mistake in the statement or its values; None for everything else."""
     first = str(cause).partition("\n")[0].rstrip(".")
     if state is not None and state.startswith("23"):
         return ConstraintViolation(f"the transaction violates a constraint: {first}.")

@@ -1,4 +1,4 @@
-"""Values on their way to PostgreSQL and back: the same Python types as on a lane, and the same refusals.
+"""Convert values for PostgreSQL and back: the same Python types as on a lane, and the same refusals.
 
 A parameter is checked by the lane's own encoder of its type before the driver sees it, so that what one engine takes
 the other takes too, and what is refused is refused in the same words. The driver keeps JSON as text; here it is a
@@ -29,12 +29,12 @@ class TypeOf(Protocol):
 
 
 def sends(kinds: Sequence[TypeOf]) -> tuple[Send | None, ...]:
-    """How each parameter is handed to the driver; None for one that goes as it is."""
+    """Return the conversion of each parameter for the driver; None for one that needs none."""
     return tuple([_send(kind.name) for kind in kinds])
 
 
 def receives(kinds: Sequence[TypeOf]) -> tuple[Receive | None, ...] | None:
-    """How each column is read; None when all of them are right as they are."""
+    """Return the conversion of each column; None when no column needs one."""
     found = tuple([_RECEIVED.get(kind.name) for kind in kinds])
     return found if any(found) else None
 
@@ -92,7 +92,7 @@ def _send_json(value: object, place: int) -> object:
     try:
         return json_text(value)
     except ValueError as error:
-        raise TransactionError(f"${place} is no JSON document: {error}.") from error
+        raise TransactionError(f"${place} is not a JSON document: {error}.") from error
 
 
 def _send_list(value: object, place: int, element: str) -> object:

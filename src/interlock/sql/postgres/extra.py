@@ -1,4 +1,4 @@
-"""The driver itself, or the command that installs it."""
+"""Import the driver, or raise with the command that installs it."""
 
 # pyright: reportMissingTypeStubs=false
 

@@ -1,11 +1,11 @@
-"""From the driver's exceptions to ours: what asyncpg raises never reaches a user.
+"""Translate the driver's exceptions into ours: a user never gets an exception of asyncpg.
 
-What matters to the caller is whether it can have happened. A server that answers with an error has rolled the
-transaction back. A connection that breaks while a statement is on its way says nothing at all: for a read that is
-UnavailableError, for a write OutcomeUnknown (G9), whatever the last message was: a backend that is terminated while it
-waits for its replicas has committed, and says so to nobody.
+The caller has to know whether the statement can have happened. A server that answers with an error has rolled the
+transaction back. A connection that breaks while a statement is on its way gives no answer: for a read that is
+UnavailableError, for a write OutcomeUnknown (G9), for any last message: a backend that is terminated while it waits for
+its replicas has committed, and sends no answer.
 
-A connection that cannot be opened is told apart too: a server that is full, starting or away may take the next one.
+A connection that cannot be opened has its own errors: a server that is full, starting or away may take the next one.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -51,7 +51,7 @@ UNPREPARED_STATES = ("26000", "42P05")
 UNTELLABLE_STATES = ("22", "54")
 """A value that PostgreSQL cannot keep: NUL and lone surrogates, no JSON, a number or time out of range, too long."""
 
-ADD_THE_OPTION = "Add ?pgbouncer=true to the address (&pgbouncer=true behind another option)."
+ADD_THE_OPTION = "Add ?pgbouncer=true to the address (&pgbouncer=true after another option)."
 
 
 class Blocked(TransactionError):
@@ -71,7 +71,7 @@ class NotNow(UnavailableError):
 
 
 class Away(NotNow):
-    """Nobody answers at the address. It may be a wrong one, unless somebody has answered there before."""
+    """No server answers at the address. The address may be wrong, unless a server has answered there before."""
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def state_of(error: BaseException) -> str | None:
 
 
 def is_stale(error: BaseException) -> bool:
-    """Whether a prepared statement is older than the schema; it was not executed, and can be prepared again."""
+    """Return whether a prepared statement is older than the schema; it was not executed, and can be prepared again."""
     return isinstance(error, (asyncpg.InvalidCachedStatementError, asyncpg.InvalidSQLStatementNameError))
 
 
@@ -158,7 +158,7 @@ def waited_too_long(error: NotNow, waited_s: float) -> UnavailableError:
 
 
 def can_fail_to_connect(error: BaseException) -> TypeGuard[Exception]:
-    """Whether the error is one of those that opening a connection raises."""
+    """Return whether the error is one of those that opening a connection raises."""
     return isinstance(
         error,
         (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ValueError),
@@ -190,7 +190,7 @@ def _broken(error: BaseException, *, writing: bool) -> UnavailableError:
     if writing:
         return OutcomeUnknown(
             f"the connection to PostgreSQL was lost while a commit was on its way: {_said(error)}.",
-            why="The server may have committed before the connection broke; nobody here can know.",
+            why="The server may have committed before the connection broke; the client cannot know.",
         )
     return LostConnection(
         f"the connection to PostgreSQL was lost: {_said(error)}.",
@@ -208,7 +208,7 @@ def _overdue(*, writing: bool) -> OutcomeUnknown | Overdue:
     # Not a lost connection: another one would be as slow.
     return Overdue(
         "PostgreSQL did not answer within statement_timeout_s.",
-        why="The server is busy, or somebody holds a lock on the tables. Nothing was changed.",
+        why="The server is busy, or another session holds a lock on the tables. Nothing was changed.",
         fix="Look at pg_stat_activity, or raise statement_timeout_s in the address.",
     )
 
@@ -228,7 +228,7 @@ def _said(error: BaseException) -> str:
 def _ended(said: str) -> UnavailableError:
     return UnavailableError(
         f"PostgreSQL ended a statement: {said}.",
-        why="The server's statement_timeout is over, or somebody has cancelled it. It did not happen.",
+        why="The server's statement_timeout is over, or another session has cancelled it. It did not happen.",
         fix="Raise the server's statement_timeout for this user, or look at what else the server is doing.",
     )
 
@@ -236,7 +236,7 @@ def _ended(said: str) -> UnavailableError:
 def _blocked(said: str) -> Blocked:
     return Blocked(
         f"another transaction holds a lock for too long: {said}.",
-        why="Waiting for it would stop everybody who waits behind this statement.",
+        why="Waiting for it would block all statements that wait after this one.",
         fix="Repeat it; if it stays so, look for idle transactions in pg_stat_activity.",
     )
 

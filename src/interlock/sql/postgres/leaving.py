@@ -1,12 +1,12 @@
-"""The marks of a database that has left a schema of PostgreSQL, or that is about to arrive there (decision 0018).
+"""Marks of a database that has left a schema of PostgreSQL, or that is about to arrive there (decision 0018).
 
-`interlock_moved` is the tombstone: it says where everything is, under which epoch, and is made by the very transaction
-that moves the tables aside. Names are looked up anew by every statement, prepared or not, so whoever comes later finds
-no table, then the tombstone. `interlock_arriving` marks a draft: its rows are in a schema of their own until they have
-arrived, so that nobody who knows the place from before can reach them. `interlock_arrived` remembers the last arrival.
+`interlock_moved` is the tombstone: it has the new URL and the epoch, and is created by the transaction that moves the
+tables aside. Every statement looks names up again, prepared or not, so a later statement finds no table, then the
+tombstone. `interlock_arriving` marks a draft: its rows are in a schema of their own until they have arrived, so that
+clients with the old URL cannot reach them. `interlock_arrived` records the last arrival.
 
-Whoever makes or drops tables takes a share of the gate first (`sql.postgres.turns`): the gate leaves with the tables,
-so a table cannot be made behind the back of a move.
+A transaction that creates or drops tables locks the gate in share mode first (`sql.postgres.turns`). The gate leaves
+with the tables, so a table cannot be created unnoticed during a move.
 """
 
 # ruff: noqa: S608 -- every name in these texts is our own, or quoted.
@@ -65,7 +65,7 @@ class Found(Protocol):
 
 
 class Marks(NamedTuple):
-    """What a schema says of its database: an empty `url` is no tombstone, an epoch of 0 no mark."""
+    """The marks in a schema: without a tombstone `url` is empty, and without a mark the epoch is 0."""
 
     url: str = ""
     epoch: int = 0
@@ -77,7 +77,7 @@ class Marks(NamedTuple):
 
 
 def is_missing(error: InterlockError) -> bool:
-    """Whether the server says that there is no such table: its database may have moved."""
+    """Return whether the server says that there is no such table: its database may have moved."""
     cause = error.__cause__
     if isinstance(cause, InterlockError):
         return is_missing(cause)
@@ -90,12 +90,12 @@ def quoted(name: str) -> str:
 
 
 def aside(schema: str, epoch: int) -> str:
-    """Where the tables are put that have left under this epoch."""
+    """Return the schema for the tables that have left under this epoch."""
     return _below(schema, f"__moved_{epoch}")
 
 
 def draft(schema: str, epoch: int) -> str:
-    """Where the tables are made that are about to arrive."""
+    """Return the schema for the tables that are about to arrive."""
     return _below(schema, f"__arriving_{epoch}")
 
 
@@ -164,11 +164,11 @@ SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname"""
 
 SHARE_GATE: Final = f"LOCK TABLE {GATE} IN ACCESS SHARE MODE"
-"""First in every transaction that may change the schema. It meets nobody but a mover that seals the schema."""
+"""The first statement of every transaction that may change the schema. It conflicts only with a mover's seal."""
 
 
 def leaving_script(schema: str, tables: Sequence[str], epoch: int) -> list[str]:
-    """What moves every table of a schema aside; the tombstone itself is written by the caller, with its values."""
+    """Return the statements that move every table of a schema aside; the caller writes the tombstone itself."""
     there = quoted(aside(schema, epoch))
     here = quoted(schema)
     return [
@@ -181,8 +181,8 @@ def leaving_script(schema: str, tables: Sequence[str], epoch: int) -> list[str]:
 async def arrive(link: Link, schema: str, epoch: int) -> bool:
     """Let the draft of this epoch become the database; False when it is not there, as when it has arrived already.
 
-    Everything happens in one transaction of the caller's, who rolls it back when the answer is False. Whoever has seen
-    the tombstone at the source may do this: after that nothing else can become of the draft.
+    Everything happens in one transaction of the caller, which rolls it back when the result is False. Any process that
+    has seen the tombstone at the source may do this: after the tombstone the draft can only arrive.
     """
     here, there = quoted(schema), quoted(draft(schema, epoch))
 

@@ -1,12 +1,12 @@
-"""One connection: statements are prepared once and cost one round trip after that.
+"""One connection, which prepares each statement once; after that a statement costs one round trip.
 
-Behind PgBouncer in transaction mode two round trips may reach two servers, so there nothing is prepared: each statement
-runs inside a transaction of its own, which keeps its round trips together. A statement that is prepared is named after
-its text, so whoever is behind a pooler and does not say so gets an error, and never the rows of another statement.
+Through PgBouncer in transaction mode two round trips may reach two servers, so nothing is prepared: each statement
+runs inside a transaction of its own, which keeps its round trips together. A prepared statement is named after its
+text, so a client that uses a pooler without the option gets an error, and never the rows of another statement.
 
-The planner is told to plan once and to use indexes: at the start of a connection, or of each transaction where a pooler
-refuses that. A group is an array whose length it cannot know, and a plan made while the tables were empty would read
-all of them for each row of a group, until the statistics catch up.
+Settings make the planner plan once and use indexes: at the start of a connection, or of each transaction where a pooler
+refuses that. A group is an array of unknown length, and a plan made while the tables were empty would read all of them
+for each row of a group, until the statistics catch up.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -64,11 +64,11 @@ class Driver(Protocol):
         ...
 
     def is_closed(self) -> bool:
-        """Whether it can not be used any more."""
+        """Return whether the connection is closed."""
         ...
 
     def terminate(self) -> None:
-        """End it at once."""
+        """Close the connection immediately."""
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the driver's.
@@ -84,7 +84,7 @@ class Link:
         self.idle_since_s = 0.0
         """By the event loop's clock; kept by the pool."""
         self.spent = False
-        """Whoever used it has left in the middle of something: it has to be ended."""
+        """True after a user left it in the middle of a statement: the pool has to close it."""
         self._pooled = address.pgbouncer
         self._timeout_s = address.statement_timeout_s
         self._prepared: dict[str, Prepared] = {}
@@ -92,7 +92,7 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """Whether it is still connected, as far as anybody knows, and nothing is under way on it."""
+        """Return whether it is connected, as far as the driver knows, and no statement is under way on it."""
         return not self.spent and not self.driver.is_closed()
 
     async def read(self, sql: str, values: Sequence[object]) -> list[Record]:
@@ -159,15 +159,14 @@ class Link:
     async def _run_in_transaction(
         self, begin: str, sql: str, values: Sequence[object], *, end: str = ""
     ) -> list[Record]:
-        """Nothing of it has happened before COMMIT. Without an `end` the transaction is still open afterwards."""
+        """Run in a transaction; nothing happens before COMMIT. Without an `end` the transaction stays open."""
         try:
             await self.driver.execute(begin + PLANNING_HERE, timeout=self._timeout_s)
             rows = await self.driver.fetch(sql, *values, timeout=self._timeout_s)
             if end:
                 await self.driver.execute(end, timeout=self._timeout_s)
         except BaseException as failure:
-            # Whoever was cancelled or has waited for too long does not wait for a ROLLBACK: the end of the connection
-            # is one.
+            # After a cancellation or a timeout, do not wait for a ROLLBACK: closing the connection rolls back.
             if isinstance(failure, TimeoutError) or not isinstance(failure, Exception):
                 self.spent = True
             elif not self.driver.is_closed():

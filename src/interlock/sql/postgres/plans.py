@@ -1,12 +1,12 @@
-"""How a user's statement has to run on PostgreSQL so that no update is lost: the isolation rule (D1).
+"""The isolation level of a user's statement on PostgreSQL, so that no update is lost (D1).
 
-READ COMMITTED looks at a row again after it has waited for it, but at nothing else: a subquery, a CTE or another table
-keeps what it saw before. So it is used only for a statement on one table without any of these, and everything else is
-SERIALIZABLE. A function that is not known may hide a query, and makes a statement SERIALIZABLE too.
+READ COMMITTED reads a row again after it has waited for it, and nothing else: a subquery, a CTE or another table keeps
+its earlier snapshot. So it is used only for a statement on one table without any of these, and everything else is
+SERIALIZABLE. An unknown function may contain a query, and makes a statement SERIALIZABLE too.
 
-The text is looked at as tokens and never changed. Whatever cannot be told is taken for the worse: too strict costs a
-retry, too loose costs an update. Statements that would leave something behind in a connection that others get after
-this one, or end the transaction around them, are refused.
+The text is read as tokens and never changed. A statement that is not recognised gets the stricter level: too strict
+costs a retry, too loose costs an update. Statements that would leave state in a connection, which other callers get
+next, or that would end the surrounding transaction, are refused.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Parameter(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one statement runs."""
+    """The plan for running one statement."""
 
     kind: Kind
     serializable: bool
@@ -109,10 +109,10 @@ _OPENING: Final = frozenset(
 """Words in front of a parenthesis that PostgreSQL never takes for the name of a function. Most key words can be one."""
 
 _OPENING_BEHIND: Final = {"CONFLICT": "ON", "FILTER": ")", "OVER": ")"}
-"""The same for words that can be a name, and are none behind this one."""
+"""The same for words that can be a name, but not after this word."""
 
 _QUERIES: Final = (["SELECT"], ["VALUES"], ["WITH"], ["TABLE"])
-"""Behind a parenthesis these make a query of it, whatever is in front: a call would need two."""
+"""After an opening parenthesis these begin a query: as arguments of a call they would need a second parenthesis."""
 
 _SIGNS: Final = frozenset("+-*/<>=~!@#%^&|?,()[]:.")
 _SPACE: Final = " \t\n\r\f"
@@ -120,7 +120,7 @@ _SPACE: Final = " \t\n\r\f"
 
 @lru_cache(maxsize=PLANS_MAX)
 def plan_of(sql: str) -> Plan:
-    """How to run it. Raises DialectError for what cannot be run as one statement of a transaction."""
+    """Return the plan of a statement. Raises DialectError for one that cannot run inside a transaction."""
     if len(sql) > TEXT_LENGTH_MAX:
         raise refuse(
             f"a statement of {len(sql):,} characters; the limit is {TEXT_LENGTH_MAX:,}.", fix="Use parameters."
@@ -177,9 +177,9 @@ def _refuse(tokens: Sequence[Token], words: Sequence[str]) -> None:
         reason = ("it makes something in a connection that others get after this call", "Make an ordinary table.")
     if reason is not None:
         raise refuse(f"{words[0]} cannot be run here: {reason[0]}.", fix=reason[1])
-    for token, behind in zip(tokens, words[1:], strict=False):
+    for token, following in zip(tokens, words[1:], strict=False):
         name = token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
-        if behind == "(" and name in _SESSION:
+        if following == "(" and name in _SESSION:
             raise refuse(
                 f"{name} cannot be run here: it belongs to a connection, which others get after this call.",
                 fix="Use RETURNING for numbers that the database gave, and `engine.lease` for locks.",
@@ -188,7 +188,7 @@ def _refuse(tokens: Sequence[Token], words: Sequence[str]) -> None:
 
 def _makes_temporary(tokens: Sequence[Token], words: Sequence[str]) -> bool:
     if words[0] == "CREATE":
-        named = [token.text.lower() for token, behind in zip(tokens, words[1:], strict=False) if behind == "."]
+        named = [token.text.lower() for token, following in zip(tokens, words[1:], strict=False) if following == "."]
         return bool(_TEMPORARY & set(words[:4])) or "pg_temp" in named
     place = words.index("INTO") if "INTO" in words and words[0] != "INSERT" else len(words)
     return bool(_TEMPORARY & set(words[place + 1 : place + 3]))
@@ -217,7 +217,7 @@ def _target(tokens: Sequence[Token], words: Sequence[str]) -> tuple[str | None, 
         case ["SELECT", *_] if words.count("FROM") == 1:
             place = words.index("FROM") + 1
             table, end = _name(tokens, words, place)
-            # A comma behind the table would be a second one; behind GROUP BY and ORDER BY it is none.
+            # A comma after the table would begin a second table; after GROUP BY and ORDER BY it does not.
             rest = list(words[end:])
             until = next((i for i, word in enumerate(rest) if word in _BEHIND_TABLES), len(rest))
             if "," in rest[:until] or (_BEYOND - {"FROM", "SELECT"}) & set(words) or words.count("SELECT") > 1:
@@ -231,8 +231,8 @@ def _changed(tokens: Sequence[Token], words: Sequence[str]) -> str | None:
     """The table that a statement changes, whatever else it looks at: its hot row has a name too."""
     for place, word in enumerate(words):
         if word in _CHANGES and (place == 0 or words[place - 1] != "FOR"):
-            behind = place + (2 if words[place + 1 : place + 2] in (["INTO"], ["FROM"]) else 1)
-            return _name(tokens, words, behind)[0]
+            following = place + (2 if words[place + 1 : place + 2] in (["INTO"], ["FROM"]) else 1)
+            return _name(tokens, words, following)[0]
     return None
 
 
@@ -256,7 +256,7 @@ def _name(tokens: Sequence[Token], words: Sequence[str], place: int) -> tuple[st
 
 
 def _is_simple(words: Sequence[str], end: int) -> bool:
-    """Whether nothing behind the table's name looks at another one, or twice at this one."""
+    """Return whether nothing after the table's name reads another table, or this one again."""
     if end < 0:
         return True  # A query that was looked at already.
     rest = words[end:]
@@ -269,7 +269,7 @@ def _is_simple(words: Sequence[str], end: int) -> bool:
 
 
 def _only_known_calls(words: Sequence[str], begin: int) -> bool:
-    """Whether everything in front of a parenthesis is of the language, or a function that looks at no table."""
+    """Return whether every word before a parenthesis is a key word, or a function that reads no table."""
     for place in range(max(begin, 1), len(words)):
         if words[place] != "(" or place == begin or words[place + 1 : place + 2] in _QUERIES:
             continue
@@ -289,7 +289,7 @@ def _only_known_calls(words: Sequence[str], begin: int) -> bool:
 
 
 def _key(tokens: Sequence[Token], words: Sequence[str]) -> tuple[Parameter | int | str, ...]:
-    """What chooses the row: the values of `column = value` behind WHERE, or of an upsert's key."""
+    """Return the values that choose the row: of `column = value` after WHERE, or of an upsert's key."""
     if words[0] == "INSERT":
         return _upserted(words)
     if "WHERE" not in words or "OR" in words:
@@ -318,7 +318,7 @@ def _upserted(words: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 def _listed(words: Sequence[str], place: int) -> list[str]:
-    """What stands between commas in the parentheses that open here."""
+    """Return the items between commas in the parentheses that open here."""
     found: list[str] = []
     depth = 0
     for word in words[place:]:

@@ -1,13 +1,13 @@
-"""The connections of one node: opened when they are needed, never more than the cap, opened again when they were lost.
+"""Connection pool of one node: opens on demand up to a cap, and reopens lost connections.
 
 A connection carries no state from one user to the next, so nothing is reset between them. When one is found dead the
-idle ones are thrown away too: they went to the same server, and each would cost its user a failure of its own. The
-share for compensation is a second, smaller cap: the last connections are given only to those who ask for the reserve
-(C16), so that undoing goes on when ordinary work has taken everything else.
+idle ones are closed too: they led to the same server, and each would cost its user a failure. The reserve for
+compensation is a second, smaller cap: the last connections go only to callers that ask for the reserve (C16), so that
+undos continue when ordinary work has taken all others.
 
-A server that takes no more connections is no failure for a node that has some: it waits for one of its own. A node that
-has none tries again for `connect_timeout_s` (see `reaching`). What a burst has opened is closed when it was idle for a
-minute.
+When the server takes no more connections, a node that has some does not fail: it waits for one of its own. A node
+without a connection tries again for `connect_timeout_s` (see `reaching`). Connections are closed after a minute of
+idleness.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ATTEMPTS_MAX = 3
 """What cannot have changed anything is repeated on another connection when its own was lost."""
 
 IDLE_S_MAX = 60.0
-"""A connection that nobody has used for so long is closed."""
+"""A connection that is idle for this long is closed."""
 
 CLOSE_ENOUGH_S = 0.001
 CLOSE_TIMEOUT_S = 5.0
@@ -80,14 +80,14 @@ class Pool:
             if isinstance(error, (LostConnection, OutcomeUnknown)) or not link.usable:
                 self._lost(link)
             elif isinstance(error, (asyncio.CancelledError, Overdue)):
-                # It is in the middle of something: nobody else may get it. The others are as good as before.
+                # A statement may still run on it, so no other caller may get it. The other connections are sound.
                 link.spent = True
             raise
         finally:
             self._give_back(link)
 
     async def close(self) -> None:
-        """Close the connections that nobody uses, and each of the others when it is given back."""
+        """Close the idle connections, and each of the others when it is released."""
         self._closed = True
         self._wake_all()
         if self._retiring is not None:
@@ -128,7 +128,7 @@ class Pool:
             await self._turn(pause_s, reserve=reserve)
 
     def _patience(self, until_s: float | None) -> float | None:
-        """Until when whoever was refused waits; None is until somebody gives a connection back."""
+        """Return when a refused caller stops waiting (loop time); None: when a connection is released."""
         now_s = asyncio.get_running_loop().time()
         refusal = self._reaching.refusal
         if refusal is None or self.open > self._opening:
@@ -162,7 +162,7 @@ class Pool:
                 self.open -= 1
                 self._wake()
         if (before is None) is not (self._reaching.refusal is None):
-            # Whoever waits has to know: from now on for a while only, or for connections of their own again.
+            # Waiting callers must recompute their timeout: it depends on whether the server refuses connections.
             self._wake_all()
         return link
 
@@ -231,7 +231,7 @@ class Pool:
         self._waiting.clear()
 
     def _wake(self) -> None:
-        """Let the first one go on who may have a connection: those who undo before the others."""
+        """Wake the first waiter that may have a connection; waiters for the reserve come first."""
         for wanted in (True, False):
             for place, (reserve, waiting) in enumerate(self._waiting):
                 if reserve is wanted and not waiting.done():

@@ -1,8 +1,8 @@
-"""When to try again to open a connection that the server has refused.
+"""Retry schedule for connections that the server has refused.
 
-Hundreds may wait for a server that is full or restarts. If each of them tried on its own, the server would be busy with
-refusing; so one of them tries at a time, and the pause between two tries grows, with jitter, up to a second. The first
-connection that is opened ends that, and everybody goes on as before.
+Hundreds of callers may wait for a server that is full or restarts. If each of them tried on its own, the server would
+be busy with refusals. So one of them tries at a time, and the pause between two tries grows, with jitter, up to a
+second. The first connection that is opened ends the schedule for all callers.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ PAUSE_S_MAX = 1.0
 
 
 class Reaching:
-    """Whether the server takes connections, as far as one node knows."""
+    """The retry state of one node: whether the server takes connections."""
 
     def __init__(self, chance: Chance) -> None:
         self.refusal: NotNow | None = None
@@ -28,16 +28,16 @@ class Reaching:
         self._next_s = 0.0
 
     def may_try(self, now_s: float) -> bool:
-        """Whether it is time to open a connection."""
+        """Return whether it is time to open a connection."""
         return self.refusal is None or (not self._trying and now_s >= self._next_s)
 
     def pause_s(self, now_s: float) -> float:
-        """How long to wait before asking again, unless something else happens."""
+        """Return the seconds to wait before asking again, unless the caller is woken earlier."""
         return PAUSE_S_MAX if self._trying else max(self._next_s - now_s, 0.0)
 
     @contextlib.contextmanager
     def trying(self) -> Generator[None]:
-        """Around one try. Whoever is the first after a refusal keeps the others from trying too."""
+        """Surround one attempt. The first caller after a refusal keeps the others from trying too."""
         first = self.refusal is not None
         self._trying = self._trying or first
         try:
@@ -53,7 +53,7 @@ class Reaching:
         self._tries = 0
 
     def refused(self, refusal: NotNow, now_s: float) -> None:
-        """The server has refused one. Raises the refusal where waiting makes no sense: nobody was ever there."""
+        """Record a refused connection. Raises the refusal when no server has ever answered at the address."""
         if isinstance(refusal, Away) and not self._reached:
             raise refusal
         longest_s = min(PAUSE_S_MAX, FIRST_PAUSE_S * 2.0 ** min(self._tries, 16))

@@ -1,8 +1,8 @@
-"""Which tables are plain: what a statement on one table says is all that happens (D1).
+"""Find plain tables, on which a statement has no effects beyond its own text (D1).
 
-A view, a rule, a trigger or a condition that calls a function of the user may look at other rows behind the back of a
-statement, so a statement on such a table is SERIALIZABLE whatever it looks like. The catalog is asked once per table
-and again after a while, because somebody else may add a trigger.
+A view, a rule, a trigger or a condition that calls a user's function may read other rows without being visible in the
+statement, so every statement on such a table is SERIALIZABLE. The catalog is queried once per table and again after a
+while, because another session may add a trigger.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,7 +48,7 @@ written in C looks at no table."""
 
 
 class Tables:
-    """What is known about the tables of one schema."""
+    """Cached facts about the tables of one schema."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,12 +61,12 @@ class Tables:
         self._changes += 1
 
     def known(self, table: str) -> bool | None:
-        """Whether it is plain; None when that has to be asked."""
+        """Return whether the table is plain, from the cache; None if unknown."""
         found = self._known.get(table)
         return None if found is None or found[1] < self._clock.monotonic_s() else found[0]
 
     async def ask(self, table: str, run: Callable[[str, Sequence[object]], Awaitable[Answer]]) -> bool:
-        """Whether it is plain, from the catalog. A table that is not there is not."""
+        """Return whether the table is plain, from the catalog. A missing table is not plain."""
         before = self._changes
         rows = (await run(PLAIN, (table, SIMPLE_NAMES))).rows
         plain = bool(rows) and rows[0][0] is True

@@ -1,12 +1,12 @@
-"""Taking turns after a conflict: whoever has lost once does not race again.
+"""Serialise transactions after a conflict, so that a transaction that has lost once does not race again.
 
-SERIALIZABLE lets everybody run and undoes those who met. That is right and fast while they rarely meet; when all of
-them want the same row, most work is thrown away, and some lose for ever. So after the first conflict a transaction
-waits for its turn: in this process behind a lock, and between processes behind a lock on a small table, which the
-server hands out in the order it was asked for. The lock is taken before the transaction looks at anything, so that it
-sees what the one before it has done. What conflicted a moment ago takes its turn at once the next time.
+SERIALIZABLE runs transactions concurrently and rolls conflicting ones back. That is fast while conflicts are rare. When
+all of them change the same row, most work is thrown away, and some transactions never succeed. So after the first
+conflict a transaction waits for its turn: in this process for a lock, and between processes for a lock on a small
+table, which the server grants in order of request. The lock is acquired before the transaction reads anything, so that
+it sees the changes of its predecessor. A recently conflicting transaction waits for its turn from the start.
 
-The rule stays with the server: a turn makes conflicts rare, SERIALIZABLE makes them harmless.
+SERIALIZABLE still guarantees correctness: turns only make conflicts rare.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ GATE: Final = "interlock_gate"
 
 
 class Turns:
-    """The turns of one database in one process, shared by everybody who has it open."""
+    """The turns of one database in one process, shared by all its users in the process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Turns:
         self.conflicts = 0
 
     def is_hot(self, call: Hashable) -> bool:
-        """Whether this call conflicted a moment ago."""
+        """Return whether this call conflicted a moment ago."""
         until_s = self._hot.get(call)
         if until_s is None:
             return False
@@ -67,7 +67,7 @@ class Turns:
 
 
 def pause_s(attempt: int, luck: float) -> float:
-    """How long to wait before the next attempt: full jitter, longer each time, never long."""
+    """Return the seconds before the next attempt: full jitter, longer each time, up to a small bound."""
     return luck * min(PAUSE_S_MAX, 0.001 * 2.0**attempt)
 
 

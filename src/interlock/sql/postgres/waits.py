@@ -1,16 +1,16 @@
-"""Who waits for whom on PostgreSQL, sampled from its views: tables and rows, for how long, at what cost (D9).
+"""Samples of lock waits on PostgreSQL, from its views: tables and rows, durations and costs (D9).
 
-A session that waits for a row waits for the transaction that has it, or in the line behind the first one who does:
-`pg_locks` shows both, for every user's sessions, and needs no right that anybody lacks. The row's key is read by its
+A session that waits for a row waits for the transaction that has it, or in a queue after the first one that does:
+`pg_locks` shows both, for every user's sessions, and needs no special privilege. The row's key is read by its
 place, in the sample's own snapshot. Of a row that moves on faster than that, the place is not visible any more or not
 yet; then it is the row of the same page that is being changed, if there is only one. A session that has waited before
 and follows its row has no place; it waits for the only row of its table that others wait for, if there is only one.
 
-A sample shows how many wait at a moment and for how long each has waited by then, and not how often somebody begins to.
+A sample shows how many sessions wait at a moment and how long each has waited, and not how often a wait begins.
 That is estimated by Little's law: the number that waits is the rate times the time each of them waits; a wait that is
 met by chance is half over. It is exact for waits of equal length and too low for others. A statement may wait several
 times for one row; it is one wait since its statement began, unless its user may not be looked at. Everything is
-bounded: samples, sessions in a sample, rows remembered, keys read at once, and how long a sample may take.
+bounded: samples, sessions in a sample, rows remembered, keys read together, and how long a sample may take.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -81,8 +81,8 @@ FROM waiting"""  # noqa: S608
 
 AT_PLACES = "ctid = ANY ($1::text[]::tid[])"
 
-# A row that is being changed has the transaction that does it in its visible version. What an old one has left there,
-# rolled back or only locked, is told by its age. Two rows are enough to know that there is more than one.
+# A row that is being changed has the transaction that changes it in its visible version. The mark of an old one,
+# rolled back or only a lock, is recognised by its age. Two rows are enough to know that there is more than one.
 ON_PAGE = """
 ctid >= ('(' || $1::bigint || ',0)')::tid AND ctid < ('(' || $1::bigint + 1 || ',0)')::tid
 AND xmax <> '0'::xid AND age(xmax) < 10000 LIMIT 2"""
@@ -113,7 +113,7 @@ class WaitedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the views have shown."""
+    """Collector of lock waits from the server's views."""
 
     seconds: float
     samples: int
@@ -199,7 +199,7 @@ class Sampler:
         """The keys that were waited for in each table, and in which sample."""
 
     async def totals(self) -> tuple[int, int, int]:
-        """The database's own counters: commits, rollbacks and deadlocks. They may be a second behind."""
+        """Return the database's own counters: commits, rollbacks and deadlocks. They may be a second old."""
         with told(writing=False):
             [row] = await self._driver.fetch(TOTALS)
         return int(row[0] or 0), int(row[1] or 0), int(row[2] or 0)
@@ -223,7 +223,7 @@ class Sampler:
         self._known = known
 
     def rows(self, seconds: float) -> list[WaitedRow]:
-        """What was seen, worst first."""
+        """Return the observed rows, worst first."""
         found: list[WaitedRow] = []
         for (table, key), seen in self._seen.items():
             waiting = seen.waiting / self.samples

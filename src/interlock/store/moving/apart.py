@@ -1,6 +1,6 @@
-"""A thread for what waits on a lane's file, so that no event loop does. Its calls run one after the other.
+"""A thread for calls that block on a lane's file, so that no event loop does. They run one after the other.
 
-Whoever is cancelled leaves its call to its end; what is asked for next, such as giving up a seal, comes behind it.
+The call of a cancelled task runs to its end; the next call, such as giving up a seal, comes after it.
 """
 
 import asyncio

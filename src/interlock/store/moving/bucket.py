@@ -1,8 +1,8 @@
-"""Workflows in a lane in a bucket, moved beside the engine that serves them, wherever that is.
+"""The source of a move in a bucket, read while an engine on any host serves its workflows.
 
-The mover follows the log in a file of its own. Nothing notes what is written, so between two steps forward everything
-is looked at (see `scanning`). The seal is a takeover: whoever had the lane can never acknowledge again, and opens it
-anew; when the mover dies before its tombstone is durable that engine finds everything as it was.
+The mover follows the log in a file of its own. Changes are not recorded, so after each step forward everything is
+scanned (see `scanning`). The seal is a takeover: the previous owner can never acknowledge again, and must open the lane
+anew. When the mover dies before its tombstone is durable, that engine finds everything unchanged.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -95,7 +95,7 @@ class BucketOrigin:
         self._short_s = await self._apart(lambda: hurry(self._url, clock=self._clock))
 
     async def touched(self, after: int, limit: int) -> list[Touched]:
-        """What is not as it was when it was looked at last."""
+        """Return the changes since the last scan."""
         self._notes = [note for note in self._notes if note[0] > after]
         if not self._notes:
             self._notes = await self._apart(self._looked)
@@ -144,7 +144,7 @@ class BucketOrigin:
         await self._apart(self._copy.close)
 
     async def held_us(self) -> int:
-        """How long an attempt may go on elsewhere that nobody there knows to be too late."""
+        """Return how long an attempt of an engine that does not know of the move may still run, in microseconds."""
         found = await self._apart(lambda: read_manifest(bucket_of(parse(self._url))))
         return 0 if found is None or found[0].owner is None else HELD_US
 

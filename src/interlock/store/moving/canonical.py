@@ -1,4 +1,4 @@
-"""What is moved, in a form that both places have, and its checksum.
+"""The canonical form of moved data, the same at source and target, and its checksum.
 
 A workflow in a lane has no lease and no column for its next timer: a lane has one owner, who knows both by heart. The
 form that is compared is therefore that of the store the workflow goes to, with the timer read from what it is owed.
@@ -47,7 +47,7 @@ class Note(NamedTuple):
 
 
 Aside = OwedEffect | Letter | LeaseRow | Note
-"""What is stored beside workflows and history, each under a key of its own."""
+"""The tables beside workflows and history, with the key of each."""
 
 
 class _Timer(msgspec.Struct):
@@ -62,7 +62,7 @@ _decode_timers = msgspec.json.Decoder(_Timers).decode
 
 
 def arriving(number: int, row: Row) -> Numbered:
-    """A workflow of a lane as a shared store keeps it: nobody holds it, and its next timer stands beside it."""
+    """Return a workflow of a lane as a shared store keeps it: without a lease, and with the time of its next timer."""
     timer_us = min((timer.at_us for timer in _timers_of(row.owed)), default=None)
     return Numbered(number, msgspec.structs.replace(row, timer_us=timer_us, lease=0, holder=""))
 
@@ -97,12 +97,12 @@ def bytes_of(value: Numbered | Happened | Aside) -> int:
 
 
 def key_of(value: Aside) -> str:
-    """What it is stored under."""
+    """Return its key."""
     return value.name if isinstance(value, (LeaseRow, Note)) else value.id
 
 
 class Digests:
-    """The checksum of what has arrived, kept up to date. Workflows cost 16 bytes each, and history nothing."""
+    """The running checksum of the copied rows. Workflows cost 16 bytes each, and history nothing."""
 
     def __init__(self) -> None:
         self.workflows = 0
@@ -113,7 +113,7 @@ class Digests:
         self._aside: dict[str, dict[str, int]] = {}
 
     def put_row(self, number: int, digest: int) -> None:
-        """A workflow is as it is now; 0: it is gone."""
+        """Set the digest of a workflow; 0 removes it."""
         block = self._rows.setdefault(number // BLOCK, bytearray(16 * BLOCK))
         begin = 16 * (number % BLOCK)
         before = int.from_bytes(block[begin : begin + 16])
@@ -122,7 +122,7 @@ class Digests:
         self.workflows += (digest > 0) - (before > 0)
 
     def add_events(self, count: int, total: int) -> None:
-        """So many rows of history were added, or with a minus were taken away."""
+        """Count added rows of history; a negative count for removed ones."""
         self.events += count
         self._events_sum = (self._events_sum + total) % MODULUS
 

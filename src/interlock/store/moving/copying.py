@@ -1,9 +1,8 @@
-"""Bringing a draft to the state of its source, part by part, in any order and as often as one likes.
+"""Copying the source into a draft, part by part, in any order and repeatedly.
 
-What is transferred is the state of workflows, never what was done to them. History is told by its first and last
-version: it is only ever added to at its end and pruned from its beginning. Whatever is written is read back and
-compared, so that the checksum of the draft is that of the source as it was read; what changes at the source afterwards
-is noted there, and comes again.
+The state of workflows is transferred, never the operations on them. History is identified by its first and last
+version: it is only appended to and pruned from its beginning. All written rows are read back and compared, so that the
+checksum of the draft is that of the source as it was read. Later changes are recorded at the source and copied again.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from interlock.store.moving.source import ASIDE, Source, Span
 from interlock.store.values import Happened
 
 CHUNK = 1_000
-"""Workflows that are copied at once: their histories are held in memory together."""
+"""Workflows per copy step: their histories are in memory together."""
 
 ALL = 2**62
 """A version above all others."""
@@ -37,13 +36,13 @@ class Copying:
     def __init__(self, source: Source, draft: Draft, apart: Apart) -> None:
         self.digests = Digests()
         self.bytes: Counter[str] = Counter()
-        """What was read, by table."""
+        """Amounts read, by table."""
         self.source = source
         self._draft = draft
         self._apart = apart
 
     async def chunk(self, after: int, *, fresh: bool) -> int | None:
-        """Bring over the next workflows behind a number; returns the last one's, None when there are none.
+        """Copy the next workflows after a number; return the last one's number, None at the end.
 
         Unless the draft is fresh it is compared with what an earlier mover has left there.
         """
@@ -79,7 +78,7 @@ class Copying:
         return Read(left, read.events)
 
     async def _found(self, after: int, last: int) -> tuple[dict[int, Numbered], dict[str, list[Happened]]]:
-        """What an earlier mover has left of these numbers; it counts until it is taken out."""
+        """Rows of an earlier mover with these numbers; they count until they are removed."""
         found = {each.number: each for each in await self._draft.rows_between(after, last)}
         histories = await self._draft.events_of([each.row.id for each in found.values()])
         for number, each in found.items():
@@ -94,15 +93,15 @@ class Copying:
         rows, spans = await self._apart(self._read_rows, numbers)
         here = await self._draft.spans(rows.values())
         cuts: dict[str, int] = {}
-        behind: dict[int, int] = {}
+        after_versions: dict[int, int] = {}
         for number, each in rows.items():
             span, known = spans[number], here.get(each.row.id, Span())
             keep_from, add_behind = difference(span, known)
             if keep_from > known.first and known.size:
                 cuts[each.row.id] = keep_from
             if add_behind < span.last:
-                behind[number] = add_behind
-        events = await self._apart(self._read_events, behind)
+                after_versions[number] = add_behind
+        events = await self._apart(self._read_events, after_versions)
         gone = [number for number in numbers if number not in rows]
         await self._exchange(list(rows.values()), events, gone=gone, cuts=cuts)
 
@@ -111,9 +110,13 @@ class Copying:
             rows = self.source.rows(sorted(numbers))
             return rows, self.source.spans(rows)
 
-    def _read_events(self, behind: dict[int, int]) -> list[Happened]:
+    def _read_events(self, after_versions: dict[int, int]) -> list[Happened]:
         with self.source.moment():
-            return [each for number, version in behind.items() for each in self.source.events_behind(number, version)]
+            return [
+                each
+                for number, version in after_versions.items()
+                for each in self.source.events_behind(number, version)
+            ]
 
     async def _exchange(
         self,
@@ -159,7 +162,7 @@ class Copying:
 
 
 def difference(source: Span, draft: Span) -> tuple[int, int]:
-    """From which version on the draft may keep its history, and behind which one it needs the source's."""
+    """Return the first version of history that the draft may keep, and after which one it needs the source's."""
     whole = source.size == source.last - source.first + 1 and draft.size == draft.last - draft.first + 1
     if not source.size or not draft.size:
         return ALL, 0
@@ -171,7 +174,7 @@ def difference(source: Span, draft: Span) -> tuple[int, int]:
 def compared(
     what: str, sent: Iterable[Numbered | Happened | Aside], found: Iterable[Numbered | Happened | Aside]
 ) -> list[int]:
-    """The digests of what is read back. Raises CorruptionError when it is not what was sent."""
+    """Return the digests of the rows read back. Raises CorruptionError when they differ from those sent."""
     expected = {digest_of(each): each for each in sent}
     digests: list[int] = []
     for each in found:

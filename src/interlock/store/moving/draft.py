@@ -1,8 +1,8 @@
-"""Workflows that are on their way into a schema of PostgreSQL: made beside it, taken there in one step, or thrown away.
+"""The draft of arriving workflows in PostgreSQL: built beside the schema, moved there in one step, or removed.
 
-There is one mover at a time. Whoever takes a draft over writes its own name into the mark, and every transaction of a
-mover begins with its name there: one that was taken over, or that came back from a long sleep, changes nothing any more
-(G4). What was written is read back before it is committed, so that whatever stands in the draft was compared.
+There is one mover at a time. A mover that takes a draft over writes its own name into the mark, and every transaction
+of a mover first checks that name. A mover that was replaced, or that wakes after a long pause, changes nothing any more
+(G4). Written rows are read back before they are committed, so that all rows of a draft were compared.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -24,7 +24,7 @@ from interlock.store.postgres.statement import micros
 from interlock.store.values import Happened
 
 PLANNING = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
-"""Everything is looked up by an index: nobody has counted the rows of a table that is just being filled."""
+"""Every lookup uses an index: a table that is just being filled has no statistics."""
 
 
 class Copier(Driver, Protocol):
@@ -38,7 +38,7 @@ class Copier(Driver, Protocol):
 
 
 class Exchange(NamedTuple):
-    """What one transaction does to a draft."""
+    """The changes of one transaction of a draft."""
 
     rows: Sequence[Numbered] = ()
     events: Sequence[Happened] = ()
@@ -49,7 +49,7 @@ class Exchange(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What stands in the draft afterwards, as it was read back."""
+    """The content of the draft afterwards, as it was read back."""
 
     rows: list[Numbered]
     events: list[Happened]
@@ -72,7 +72,7 @@ class Draft:
 
     @staticmethod
     async def connected(address: Address, mover: str) -> "Draft":
-        """Connect to where it is, or will be, under a name that nobody else has."""
+        """Connect to the target under a unique mover name."""
         return Draft(address, cast("Copier", await driver_of(address, {"jit": "off"})), mover)
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ class Draft:
             self.driver.terminate()
 
     async def read(self, sql: str, *values: object) -> list[Record]:
-        """Ask something. Behind a pooler a question and its answer are in one session only within a transaction."""
+        """Run a query. Through a pooler a query and its answer share a session only within a transaction."""
         with told(writing=False):
             if self._within or not self.address.pgbouncer:
                 return await self.driver.fetch(sql, *values)
@@ -95,7 +95,7 @@ class Draft:
                     await self.driver.execute("COMMIT")  # Of what has failed it is a ROLLBACK.
 
     async def take(self, epoch: int) -> None:
-        """Be the mover from now on."""
+        """Take the draft over as its mover."""
         await self.read(f"UPDATE {self.address.schema}.{ARRIVING} SET mover = $1 WHERE epoch = $2", self._mover, epoch)
 
     @contextlib.asynccontextmanager
@@ -116,7 +116,7 @@ class Draft:
             yield
         except BaseException:
             if not self.driver.is_closed():
-                with contextlib.suppress(Exception):  # What it was about is told by the error that is on its way.
+                with contextlib.suppress(Exception):  # The error that is being raised is the cause.
                     await self.driver.execute("ROLLBACK")
             raise
         finally:
@@ -130,7 +130,7 @@ class Draft:
             return await self.exchange_within(change)
 
     async def exchange_within(self, change: Exchange) -> Exchanged:
-        """The same inside a transaction that somebody else has begun."""
+        """Exchange inside a transaction that the caller has begun."""
         gone, cut = await self._taken_out(change)
         await self._stage(staging.WORKFLOWS, staging.staged_rows(change.rows), replacing="id")
         await self._stage(staging.EVENTS, staging.staged_events(change.events))
@@ -183,7 +183,7 @@ WHERE workflow_id = cut_id AND version < below RETURNING {columns.HAPPENED}"""
         return _numbered(await self.read(f"{self._rows} WHERE number > $1 AND number <= $2", after, last))
 
     async def events_of(self, ids: Sequence[str]) -> dict[str, list[Happened]]:
-        """The history of these workflows, as the draft has it."""
+        """Return the draft's history of these workflows."""
         found: dict[str, list[Happened]] = {}
         for record in await self.read(f"{self._events} WHERE workflow_id = ANY($1::text[])", list(ids)):
             each = columns.happened_of(record)
@@ -191,7 +191,7 @@ WHERE workflow_id = cut_id AND version < below RETURNING {columns.HAPPENED}"""
         return found
 
     async def spans(self, rows: Iterable[Numbered]) -> dict[str, Span]:
-        """How much history the draft has of these workflows."""
+        """Return the draft's span of history of these workflows."""
         sql = f"""SELECT e.workflow_id, count(*), min(e.version), max(e.version)
 FROM unnest($1::text[], $2::bigint[]) AS n(id, number)
 JOIN {self.schema}.workflows w ON w.id = n.id AND w.number = n.number
@@ -201,7 +201,7 @@ JOIN {self.schema}.workflow_events e ON e.workflow_id = w.id GROUP BY 1"""
         return {record[0]: Span(record[1], record[2], record[3]) for record in found}
 
     async def put_aside(self, table: str, keys: Sequence[str], values: Mapping[str, Aside]) -> list[Aside]:
-        """Let what stands under these keys be this and nothing else; returns it as the draft has it."""
+        """Replace the records of these keys; return them as the draft has them."""
         staged = staging.ASIDE[table]
         key = staged.names[0]
         async with self.turn():
@@ -225,7 +225,7 @@ JOIN {self.schema}.workflow_events e ON e.workflow_id = w.id GROUP BY 1"""
         return int(last)
 
     async def sums(self) -> Sums:
-        """What is quickly counted of everything."""
+        """Return quick totals of all rows."""
         [rows] = await self.read(f"SELECT count(*), coalesce(sum(revision), 0)::bigint FROM {self.schema}.workflows")
         [events] = await self.read(
             f"SELECT count(*), coalesce(sum(version), 0)::bigint FROM {self.schema}.workflow_events"
@@ -233,19 +233,19 @@ JOIN {self.schema}.workflow_events e ON e.workflow_id = w.id GROUP BY 1"""
         return Sums(*rows, *events)
 
     async def time_us(self) -> int:
-        """What the database's clock says."""
+        """Return the database's time."""
         [(time_us,)] = await self.read(f"SELECT {micros('clock_timestamp()')}")
         return int(time_us)
 
     async def analyze(self) -> None:
-        """Let PostgreSQL count what has arrived."""
+        """Run ANALYZE on the tables of the draft."""
         with told(writing=False):
             await self.driver.execute(f"ANALYZE {self.schema}.workflows; ANALYZE {self.schema}.workflow_events")
 
     async def complete(self, *, report: str, time_us: int, skew_us: int, held_us: int) -> None:
-        """Everything is here: write down what it is. From now on only the source's tombstone is missing.
+        """Mark the draft complete, with its report. From now on only the source's tombstone is missing.
 
-        `held_us` is for how long nobody here takes up what may still run at the source.
+        `held_us` is how long no engine here takes up work that may still run at the source.
         """
         async with self.turn():
             await self.read(
@@ -263,7 +263,7 @@ def _refuse_taken_over(marked: Sequence[Record], shown: str) -> None:
         raise UnavailableError(
             f"another mover has taken over the move to {shown}, or it was taken back.",
             why="Two movers would write over each other; the later one goes on with what the earlier one has done.",
-            fix="Look for the other mover; run the command again if there is none.",
+            fix="Look for the other mover; run the command again if no mover runs.",
         )
 
 

@@ -1,7 +1,7 @@
-"""What a move would take, measured on a sample of this source and this target.
+"""The estimate of a move, measured on a sample of this source and this target.
 
-The sample is really copied, into tables that are made like those of a draft and rolled back with them, so that indexes,
-checks and the way to the server count. Nothing of it is left behind.
+The sample is really copied into tables like those of a draft, so that indexes, checks and the network count. They are
+rolled back afterwards.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ ARRIVES = 0.25
 
 
 class Guess(NamedTuple):
-    """What it would take."""
+    """Return the estimate of the move."""
 
     amounts: tuple[Amount, ...]
     copy_s: float
@@ -131,4 +131,4 @@ def _notes(now_us: int, time_us: int | None) -> tuple[str, ...]:
     if behind_s <= 0:
         return ()
     bound = f"at most {CLOCK_BEHIND_S_MAX:g} s" if behind_s <= CLOCK_BEHIND_S_MAX else "and that is too much"
-    return (f"The database's clock is {behind_s:.1f} s behind the workflows, who have to wait for it ({bound}).",)
+    return (f"The database's clock is {behind_s:.1f} s before the workflows, who have to wait for it ({bound}).",)

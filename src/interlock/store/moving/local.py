@@ -1,7 +1,7 @@
-"""Workflows in a lane on a local disk, moved beside the engine that serves them, in its process or another.
+"""The source of a move on a local disk, read while an engine of this or another process serves its workflows.
 
-Nobody asks that engine anything: it notes what it writes because its file says so, and waits for the seal as it would
-wait for any other lock on the file.
+The mover does not talk to that engine. Triggers in the file record its changes, and it waits for the seal as for any
+other lock on the file.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from interlock.store.moving.origin import Left, Touched, no_workflows
 from interlock.store.moving.source import Source
 
 SEAL_WAIT_S = 5.0
-"""How long the mover waits for the group that is just being written."""
+"""Longest wait of the mover for the group that is being written."""
 
 
 class LocalSeal:
@@ -70,7 +70,7 @@ class LocalOrigin:
         await self._apart(self._leaving.watch, tables)
 
     async def touched(self, after: int, limit: int) -> list[Touched]:
-        """What they have noted. Raises UnavailableError when they were taken away: then nobody knows what was."""
+        """Return the recorded changes. Raises UnavailableError when the triggers were removed: some may be missing."""
         return await self._apart(self._touched, after, limit)
 
     def _touched(self, after: int, limit: int) -> list[Touched]:
@@ -78,7 +78,7 @@ class LocalOrigin:
         if not found and not watched(self._leaving.connection):
             raise UnavailableError(
                 f"nothing notes any more what is written to {self._leaving.path}.",
-                why="The move was taken back by somebody else. Nothing has moved.",
+                why="Another process has taken the move back. Nothing has moved.",
                 fix="Run the same again if it shall go on: it compares everything that is there already.",
             )
         return found
@@ -104,7 +104,7 @@ class LocalOrigin:
         await self._apart(sealed.__exit__, None, None, None)
 
     async def held_us(self) -> int:
-        """How long an attempt may go on elsewhere that nobody there knows to be too late."""
+        """Return how long an attempt of an engine that does not know of the move may still run, in microseconds."""
         return HELD_US if await self._apart(owner_of, self._leaving.path) is not None else 0
 
 

@@ -1,6 +1,6 @@
-"""Where workflows are moved from, as a mover sees it: what it reads, what it is told of, and how it ends.
+"""The source of a move, as the mover uses it: rows, recorded changes, the seal and the tombstone.
 
-A lane on a disk notes what is written and is sealed by a lock; one in a bucket is looked at, and sealed by a takeover.
+A lane on a disk records changes and is sealed by a lock; one in a bucket is scanned, and sealed by a takeover.
 The mover does not know which of them it has.
 """
 
@@ -24,7 +24,7 @@ class Left(NamedTuple):
 
 
 class Sealed(Protocol):
-    """A source that nobody writes to. What is not left is as it was when the seal ends."""
+    """A source without writers. If it was not left, the end of the seal changes nothing."""
 
     source: Source
 
@@ -34,12 +34,12 @@ class Sealed(Protocol):
 
 
 class Origin(Protocol):
-    """A source of workflows, beside whoever serves them."""
+    """A source of workflows, used while an engine serves them."""
 
     source: Source
 
     async def left(self) -> Left | None:
-        """Where the workflows have gone, if they have."""
+        """Return the new place of the workflows, if they have left."""
         ...
 
     async def watch(self, tables: Mapping[str, Sequence[str]]) -> None:
@@ -47,7 +47,7 @@ class Origin(Protocol):
         ...
 
     async def touched(self, after: int, limit: int) -> list[Touched]:
-        """What was written, behind that note."""
+        """Return the changes after that number."""
         ...
 
     async def forget(self, upto: int) -> None:
@@ -59,11 +59,11 @@ class Origin(Protocol):
         ...
 
     def sealed(self) -> AbstractAsyncContextManager[Sealed]:
-        """Nobody writes meanwhile: those who want to wait. It ends with the mover, whatever ends that."""
+        """Block all writers during the context; they wait. The seal ends with the mover, also if it dies."""
         ...
 
     async def held_us(self) -> int:
-        """How long an attempt may go on elsewhere that nobody there knows to be too late; 0 where nobody is alive.
+        """Return how long an attempt at the source may still run, in microseconds; 0 without a live engine.
 
         Asked before it is left.
         """

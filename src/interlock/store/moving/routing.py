@@ -1,8 +1,8 @@
-"""From the name of a machine to the move of its workflows: the catalog says where they live, and is told of the move.
+"""Moves of workflows by the name of a machine: the catalog has their address, and gets the new one.
 
-A home has one store for all of its machines, which share its notes, leases and keys. So whoever names one of them moves
-all of them, and the plan says so; `workflows` names them all. Whoever asks again for a move that is over is told so: an
-engine that followed may have ended it.
+A home has one store for all of its machines, which share its notes, leases and keys. So a move of one machine moves all
+of them, and the plan says so; `workflows` names them all. A repeated call for a completed move returns its result: an
+engine that followed may have finished it.
 """
 
 import shlex
@@ -35,7 +35,7 @@ class WorkflowsRoute(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether an earlier move has brought them to the target: nothing is left to do."""
+        """Return whether an earlier move has brought them to the target: nothing is left to do."""
         return _is_same(self.source, self.target)
 
     @property
@@ -49,7 +49,7 @@ class WorkflowsRoute(NamedTuple):
 
 
 async def find_workflows(name: str, target: str, *, home: str | None, clock: Clock) -> WorkflowsRoute | None:
-    """Where the workflows of a machine live now. None when nobody at the home has such a machine.
+    """Find the current place of a machine's workflows. Return None when the home has no such machine.
 
     Raises BadUsage for a name that a machine and a database share, unless it is `workflows`, which no database has.
     """
@@ -82,7 +82,7 @@ async def find_workflows(name: str, target: str, *, home: str | None, clock: Clo
 
 
 async def plan_for_workflows(route: WorkflowsRoute, *, clock: Clock) -> Plan:
-    """What the move would be. Changes nothing."""
+    """Return the plan of the move. Changes nothing."""
     if route.is_there:
         raise _live_there(route.home, route.target)
     return await plan_workflows(route.source, route.target, epoch=route.epoch, clock=clock)

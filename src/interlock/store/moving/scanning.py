@@ -1,9 +1,9 @@
-"""What has changed between two looks at a store, told by what every write leaves behind.
+"""Changes between two scans of a store, found by revisions and versions.
 
-A copy of a lane in a bucket is brought forward page by page: nothing notes there which rows were written. But every
-write of a workflow counts its revision up, and history is told by its first and last version and its number of rows,
-which a pruning changes. What stands beside them is little, and is compared as a whole. So a look reads all workflows
-and an index over history, a third of a second for a hundred thousand of them.
+A copy of a lane in a bucket is brought forward page by page, without a record of the written rows. But every write of a
+workflow increments its revision, and history is identified by its first and last version and its number of rows, which
+a pruning changes. The other tables are small and compared as a whole. So a scan reads all workflows and an index over
+history, a third of a second for a hundred thousand of them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CHUNK = 1_000
 
 
 class Scanning:
-    """What a store was like when it was looked at last."""
+    """The state of a store at its last scan."""
 
     def __init__(self) -> None:
         self._workflows: dict[int, int] = {}
@@ -27,7 +27,7 @@ class Scanning:
         self._told = 0
 
     def look(self, source: Source) -> list[Touched]:
-        """What is not as it was, or is not there any more, as notes that are numbered on from the last look."""
+        """Return changed and removed rows as notes, numbered on from the last scan."""
         with source.moment():
             workflows = _workflows(source)
             changed: list[tuple[str, object]] = [("workflows", key) for key in _changed(self._workflows, workflows)]

@@ -1,7 +1,7 @@
-"""What is read from the lane that workflows leave, over a connection of the mover's own.
+"""Reads from the lane that workflows leave, over a connection of the mover's own.
 
-A lane may be living meanwhile: each method sees one moment. History is only ever added to, and pruned from its
-beginning, so that what is missing elsewhere is told by the first and the last version.
+The lane may be in use meanwhile: each method reads one snapshot. History is only appended to, and pruned from its
+beginning, so that its first and last version show what is missing elsewhere.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -28,7 +28,7 @@ WATCHED: Mapping[str, Sequence[str]] = {
     "leases": ("name",),
     "notes": ("name",),
 }
-"""The tables of a store that are moved, and by what a mover is told of a change: all of a workflow by its number."""
+"""The moved tables, with the column that identifies a change: for all tables of a workflow its number."""
 
 BY_NUMBER = frozenset({"workflows", "workflow_events"})
 ASIDE = tuple(name for name in WATCHED if name not in BY_NUMBER)
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What is quickly counted of everything, at both places alike."""
+    """Quick totals of all rows, the same at both places."""
 
     workflows: int
     revisions: int
@@ -70,7 +70,7 @@ class Source:
 
     @contextlib.contextmanager
     def moment(self) -> Generator[None]:
-        """Everything that is read inside is as it was at one moment; within a transaction it is anyway."""
+        """Read one snapshot during the context; within a transaction that is already so."""
         if self._connection.in_transaction:
             yield
             return
@@ -85,7 +85,7 @@ class Source:
         return written_time_us(self._connection)
 
     def machines(self) -> dict[str, int]:
-        """How many workflows there are of each machine."""
+        """Count the workflows of each machine."""
         rows = self._run("SELECT workflow_type, count(*) FROM workflows GROUP BY workflow_type ORDER BY workflow_type")
         return {str(machine): int(count) for machine, count in rows}
 
@@ -95,7 +95,7 @@ class Source:
         return int(last)
 
     def rows_between(self, after: int, limit: int) -> list[Numbered]:
-        """The next workflows behind a number."""
+        """Return the next workflows after a number."""
         return _numbered(self._run(f"{_ROWS} WHERE number > ? ORDER BY number LIMIT ?", (after, limit)))
 
     def events_between(self, after: int, last: int) -> dict[int, list[Happened]]:
@@ -113,34 +113,34 @@ class Source:
         return found
 
     def spans(self, numbers: Iterable[int]) -> dict[int, Span]:
-        """How much history these workflows have."""
+        """Return the span of history of these workflows."""
         return {number: Span(*self._run(_SPAN, (number,))[0]) for number in numbers}
 
     def revisions(self) -> list[tuple[int, int]]:
-        """How often each workflow was written."""
+        """Return the revision of each workflow."""
         return [
             (int(number), int(revision)) for number, revision in self._run("SELECT number, revision FROM workflows")
         ]
 
     def all_spans(self) -> dict[int, Span]:
-        """How much history every workflow has, by an index alone."""
+        """Return the span of history of every workflow, from an index alone."""
         sql = """SELECT workflow, count(*), min(version), max(version)
 FROM workflow_events INDEXED BY workflow_events_by_version GROUP BY workflow"""
         return {int(number): Span(*values) for number, *values in self._run(sql)}
 
     def events_behind(self, number: int, version: int) -> list[Happened]:
-        """The history of a workflow behind a version."""
+        """Return the history of a workflow after a version."""
         found = self._run(f"{_EVENTS} WHERE workflow = ? AND version > ? ORDER BY version", (number, version))
         return [happened_of(values[1:]) for values in found]
 
     def aside(self, table: str, keys: Sequence[str]) -> dict[str, Aside]:
-        """What stands under these keys."""
+        """Return the records of these keys."""
         made, sql = _MADE[table], f"SELECT * FROM {table} WHERE {_KEYS[table]} = ?"
         found = ((key, values) for key in keys for values in self._run(sql, (key,)))
         return {key: made(*values) for key, values in found}
 
     def keys_aside(self, table: str, after: str, limit: int) -> list[str]:
-        """The next keys behind one."""
+        """Return the next keys after one."""
         key = _KEYS[table]
         return [str(found) for (found,) in self._run(
             f"SELECT {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?", (after, limit))]  # fmt: skip
@@ -151,7 +151,7 @@ FROM workflow_events INDEXED BY workflow_events_by_version GROUP BY workflow"""
         return int(count)
 
     def sums(self) -> Sums:
-        """What is quickly counted of everything: it reads the workflows, and an index over history."""
+        """Return quick totals of all rows: it reads the workflows, and an index over history."""
         [rows] = self._run("SELECT count(*), coalesce(sum(revision), 0) FROM workflows")
         [events] = self._run(
             "SELECT count(*), coalesce(sum(version), 0) FROM workflow_events INDEXED BY workflow_events_by_version"

@@ -1,4 +1,4 @@
-"""How rows get into a draft: by COPY into a table of the transaction's own, and from there as the store writes them.
+"""Writing rows into a draft: by COPY into a temporary table, and from there as the store writes them.
 
 The second step is in SQL, with the same expressions that the store's own statements have: JSON is kept for people, and
 letter by letter where PostgreSQL would give it back otherwise; times are exact.
@@ -142,7 +142,7 @@ def staged_events(events: Sequence[Happened]) -> list[Values]:
 
 
 def staged_aside(value: Aside) -> Values:
-    """What stands aside as it is copied."""
+    """Return a record beside workflows as a row for COPY."""
     if isinstance(value, (LeaseRow, Note)):
         return tuple(value)
     assert isinstance(value, (OwedEffect, Letter))

@@ -1,8 +1,8 @@
 """Moving the workflows of a home to PostgreSQL while they run (decision 0018).
 
-The source's own commit decides: until its tombstone is durable the workflows run where they are, and whatever stands at
-the target is a draft that nobody can open; from then on they live at the target, and whoever comes next finishes what
-is left. Everything of a home moves together, for machines share its notes, leases and keys.
+The source's own commit decides. Until its tombstone is durable the workflows run where they are, and the target is a
+draft that cannot be opened. From then on they live at the target, and the next mover or engine finishes the rest. All
+machines of a home move together, because they share its notes, leases and keys.
 
 A step that was running at the source is owed at the target as after a crash: its row says that an attempt has begun,
 and it is due, so that the first engine there takes it up with the same key (G5). If the engine at the source is alive
@@ -48,14 +48,14 @@ ROUNDS_MAX = 50
 """Rounds of catching up. A source that is written faster than it is read is sealed all the same, a little longer."""
 
 SEALED_S_MAX = 10.0
-"""Nobody waits for a target that does not answer: the seal is given up, and the workflows go on where they are."""
+"""Longest seal in seconds. If the target does not answer in time, the seal is given up and nothing moves."""
 
 SUMS_S_MAX = 0.15
-"""Everything is counted once more under the seal if that takes no longer than this; it was counted before anyway."""
+"""Longest count under the seal, in seconds: all rows are counted again if that takes no longer."""
 
 
 async def machines_at(source: str, *, clock: Clock) -> dict[str, int]:
-    """The machines whose workflows live at a home, with how many there are: they move together."""
+    """Return the machines with workflows at a home, with their counts: they move together."""
     if is_postgres(source):
         return await machines_there(source)
     apart = Apart()
@@ -65,13 +65,13 @@ async def machines_at(source: str, *, clock: Clock) -> dict[str, int]:
 
 async def refuse_if_left(source: str, *, clock: Clock) -> None:
     """Raise MovedElsewhere when the place has a tombstone, which a catalog may not know of."""
-    if not is_postgres(source):  # Whoever looks for machines there has seen it.
+    if not is_postgres(source):  # Reading the machines of a schema checks it.
         async with _origin(source, Apart(), clock) as origin:
             _refuse_left(await origin.left(), source)
 
 
 async def plan_workflows(source: str, target: str, *, epoch: int, clock: Clock, ids: Ids | None = None) -> Plan:
-    """What a move would be. Nothing is changed: what is tried at the target to measure it is rolled back."""
+    """Return the plan of a move. Nothing is changed: the measurement at the target is rolled back."""
     if is_postgres(source):
         return await plan_return(source, target, epoch=epoch, clock=clock)
     address, apart = _postgres(target), Apart()
@@ -190,13 +190,13 @@ class _Move:
         return await self._leave(counts=counted_s <= SUMS_S_MAX, resumed=not begun.fresh)
 
     async def finish(self) -> Moved:
-        """The source has left: let the target be the store, if nobody has yet."""
+        """Make the target the store after the source has left, unless that has happened."""
         self._watch("arrive", 0, 1)
         await arrive(_link(self._draft), self._draft.address, self._epoch)
         self._at("arrive/after")
         marks = await marks_of(self._draft.read, self._draft.address.schema)
         if marks.arriving is None or marks.arriving.epoch != self._epoch or not marks.arriving.report:
-            # It has moved on since, or somebody has removed the mark: what was moved is not known here any more.
+            # It has moved on since, or the mark was removed: the report of this move is lost.
             return self._moved((), checksum="", seal_ms=0.0, resumed=True)
         self._watch("done", 1, 1)
         return msgspec.structs.replace(msgspec.json.decode(marks.arriving.report, type=Moved), resumed=True)
@@ -239,12 +239,12 @@ class _Move:
             if len(notes) < NOTES_MAX:
                 break
         if total and not sealed:
-            async with self._draft.turn():  # Whoever takes the draft over meanwhile waits, and needs none of these.
+            async with self._draft.turn():  # A mover that takes the draft over waits, and needs none of these.
                 await self._origin.forget(self._place)
         return total
 
     async def _count_ahead(self) -> float:
-        """How long it takes to count everything at both places."""
+        """Return how long it takes to count all rows at both places."""
         began_s = self._clock.monotonic_s()
         await self._apart(self._origin.source.sums)
         await self._draft.sums()
@@ -351,7 +351,7 @@ def _link(draft: Draft) -> Link:
 def _postgres(target: str) -> Address:
     if not is_postgres(target):
         raise BadUsage(
-            f"{redacted(target)!r} is no place that workflows can be moved to; postgresql://host/database is.",
+            f"{redacted(target)!r} is not a place that workflows can be moved to; postgresql://host/database is.",
             why="Workflows are moved when one process is not enough for them, to a store that many share.",
             fix="Name an address of PostgreSQL: postgresql://user@host/shop?schema=orders.",
         )
@@ -361,7 +361,7 @@ def _postgres(target: str) -> Address:
 def _sealed_too_long(shown: str) -> UnavailableError:
     return UnavailableError(
         f"{shown} did not take the last changes within {SEALED_S_MAX:g} s.",
-        why="Everybody who writes waits meanwhile, so the seal was given up. Nothing has moved; the workflows go on.",
+        why="All writers wait meanwhile, so the seal was given up. Nothing has moved; the workflows go on.",
         fix="Run the same again, when the target answers faster: it goes on from here.",
     )
 

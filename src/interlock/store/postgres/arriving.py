@@ -1,14 +1,14 @@
-"""The way into a schema: a place beside it is made ready, and becomes the store in one transaction, or goes again.
+"""Arrival of workflows in a schema: a draft beside it becomes the store in one transaction, or is removed.
 
 A store that is there already must be empty: two stores are not made one, for the notes, the leases and the keys of the
-API of each are about itself. Its tables are put aside when the draft begins, so that whoever has it open can neither
-start a workflow there that would be in the way, nor claim one that has not arrived; they stay where they were put.
+API of each are its own. Its tables are put aside when the draft begins, so that an engine that has it open can neither
+start a conflicting workflow there, nor claim one that has not arrived. They are kept aside.
 
 An engine that is alive at the source learns within a second that its workflows have left. Meanwhile an attempt of its
-may be under way, so the workflow is held for that long: nobody begins it again, and no undo overtakes it (G5).
+may be running, so the workflow is leased for that long: no engine begins it again, and no undo overtakes it (G5).
 
-G8: no time may go back for a workflow. The database's clock may be behind the time of the source; then the arrival
-waits until it is not, which is milliseconds among clocks that are kept, and a bound away from an error otherwise.
+G8: no time may go back for a workflow. If the database's clock is earlier than the source's, the arrival waits for it:
+milliseconds with synchronised clocks. Above a bound it raises an error.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -27,7 +27,7 @@ from interlock.store.postgres.migrating import LOCK, make_store
 from interlock.store.postgres.statement import micros
 
 CLOCK_BEHIND_S_MAX = 5.0
-"""How far the database's clock may be behind the source's. Nobody serves the workflows while it catches up."""
+"""Seconds that the database's clock may lag the source's. No engine serves the workflows while it catches up."""
 
 BY_NUMBER = "arriving_by_number"
 """An index that only a draft has."""
@@ -42,23 +42,23 @@ _MARK = """CREATE TABLE IF NOT EXISTS {schema}.workflows_arriving (
 
 _HOLD = """UPDATE {schema}.workflows SET lease_owner = $2, lease_until = now() + $1 * interval '1 microsecond'
 WHERE wake_at IS NOT NULL AND wake_at <= now() AND position('"started":true'::bytea IN owed) > 0"""
-"""By what the runtime writes of an attempt that has begun; a payload is not written in letters there."""
+"""Matches the bytes that the runtime writes for a started attempt; a payload cannot contain them as plain text."""
 
 LEFT_BEHIND = "left behind"
-"""Who holds a workflow whose attempt may still run where it came from. It renews nothing, so that this ends soon."""
+"""Lease owner of a workflow whose attempt may still run at the source. It never renews, so the lease ends soon."""
 
 
 class Begun(NamedTuple):
     """A draft that is ready."""
 
     fresh: bool
-    """Nothing is in it yet."""
+    """It is still empty."""
     arrived: bool
     """It has arrived already, by a move with this number."""
 
 
 async def begin(link: Link, address: Address, *, epoch: int, source: str) -> Begun:
-    """Make the draft, or find the one that an earlier mover has left. Raises BadUsage where something is in the way."""
+    """Create the draft, or find the one of an earlier mover. Raises BadUsage where the target is in use."""
     schema, draft = address.schema, draft_of(address)
     async with _transaction(link, f"interlock {schema}") as driver:
         present = await driver.fetch("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1", schema)
@@ -106,7 +106,7 @@ async def refuse_used(driver: Driver, address: Address, marks: Marks, epoch: int
 
 
 def _known(arriving: Arriving, address: Address, *, epoch: int, source: str) -> Begun | None:
-    """What an earlier mover has left here; None when it is over and has nothing to do with this one."""
+    """Return the draft of an earlier mover; None for a completed move of another number."""
     if arriving.epoch == epoch and arriving.source == source:
         return Begun(fresh=False, arrived=arriving.arrived)
     if arriving.arrived:
@@ -119,7 +119,7 @@ def _known(arriving: Arriving, address: Address, *, epoch: int, source: str) -> 
 
 
 async def arrive(link: Link, address: Address, epoch: int) -> bool:
-    """Let the draft of that move be the store. Only for who has seen the source's tombstone. False: it was before."""
+    """Make the draft of that move the store; return False if it was before. Requires the source's tombstone."""
     schema, draft = address.schema, draft_of(address)
     coming = _draft_in(await marks_of(_reading(link), schema), epoch)
     if coming is None:
@@ -129,12 +129,12 @@ async def arrive(link: Link, address: Address, epoch: int) -> bool:
         marks = await marks_of(driver.fetch, schema)
         if _draft_in(marks, epoch) is None:  # Since the first look another process may have let it arrive.
             return False
-        held = f"SELECT skew_us, held_us FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE"
-        rows = await driver.fetch(held, epoch)
+        lock_mark = f"SELECT skew_us, held_us FROM {schema}.{ARRIVING} WHERE epoch = $1 FOR UPDATE"
+        rows = await driver.fetch(lock_mark, epoch)
         await refuse_used(driver, address, marks._replace(gone=None), epoch)
         if marks.present:
             await _put_aside(driver, address, epoch, "made")
-        # A lease ends by the clock of whoever keeps it: it is as long as it was promised, not as long ago.
+        # A lease ends by the clock of its keeper: shift it, so that it keeps its remaining time.
         await driver.fetch(
             f"UPDATE {draft}.leases SET until = until + $1 * interval '1 microsecond' WHERE until IS NOT NULL",
             rows[0][0],
@@ -152,7 +152,7 @@ UPDATE {schema}.{ARRIVING} SET arrived = true, mover = '' WHERE epoch = {epoch};
 
 
 async def take_back(link: Link, address: Address, epoch: int, mover: str) -> bool:
-    """Let nobody else go on with a draft. Whether it was complete: then its source may be leaving at this moment."""
+    """Take a draft over from other movers. Return whether it was complete: then its source may be leaving."""
     async with _transaction(link, f"interlock {address.schema}") as driver:
         if _draft_in(await marks_of(driver.fetch, address.schema), epoch) is None:
             return False
@@ -161,9 +161,9 @@ async def take_back(link: Link, address: Address, epoch: int, mover: str) -> boo
 
 
 async def throw_away(link: Link, address: Address, epoch: int, mover: str) -> bool:
-    """Take a draft back, and put the store that was there before in its place again. False: there is none.
+    """Remove a draft, and restore the previous store. Return False without a draft.
 
-    Only for who has made it theirs (`take_back`), and knows since then that the source has not left.
+    Only after `take_back`, and after a check that the source has not left.
     """
     schema, draft = address.schema, draft_of(address)
     async with _transaction(link, f"interlock {schema}") as driver:
@@ -174,7 +174,7 @@ async def throw_away(link: Link, address: Address, epoch: int, mover: str) -> bo
             raise UnavailableError(
                 f"another mover has taken over the move to {address.shown}.",
                 why="It goes on with the draft, and the workflows may have left by now: nothing was thrown away.",
-                fix="Look for the other mover; take the move back again when there is none.",
+                fix="Look for the other mover; take the move back again when no mover runs.",
             )
         await driver.execute(f"DROP SCHEMA IF EXISTS {draft} CASCADE; DROP TABLE {schema}.{ARRIVING};")
         if rows[0][0]:
@@ -189,7 +189,7 @@ def _draft_in(marks: Marks, epoch: int) -> Arriving | None:
 
 @contextlib.asynccontextmanager
 async def trial(link: Link, address: Address) -> AsyncGenerator[str]:
-    """A schema with the tables of a draft, to measure in: it is never committed."""
+    """Create a schema with the tables of a draft, to measure in; it is never committed."""
     schema, driver = beside(address, "trial"), link.driver
     with told(writing=False):
         await driver.execute("BEGIN")
@@ -204,7 +204,7 @@ async def trial(link: Link, address: Address) -> AsyncGenerator[str]:
 
 
 async def _put_aside(driver: Driver, address: Address, epoch: int, what: str = "before") -> str:
-    """Take the tables of an empty store out of the way; they are kept."""
+    """Move the tables of an empty store aside; they are kept."""
     aside = beside(address, f"{what}_{epoch}")
     await driver.execute(f"CREATE SCHEMA {aside}; {moving_tables(address.schema, aside)}")
     return aside
@@ -219,10 +219,10 @@ async def _wait_for_clock(link: Link, time_us: int, shown: str) -> None:
 
 
 def refuse_behind(behind_s: float, shown: str) -> None:
-    """Raise UnavailableError when the database's clock is so far behind that nobody would wait for it."""
+    """Raise UnavailableError when the database's clock lags more than `CLOCK_BEHIND_S_MAX`."""
     if behind_s > CLOCK_BEHIND_S_MAX:
         raise UnavailableError(
-            f"the clock of {shown} is {behind_s:.1f} s behind the time of the workflows.",
+            f"the clock of {shown} is {behind_s:.1f} s before the time of the workflows.",
             why="Times in a history never go back, so the workflows would have to wait until it has caught up.",
             fix=f"Set the clocks right (NTP), or come again when they are less than {CLOCK_BEHIND_S_MAX:g} s apart.",
         )
@@ -247,7 +247,7 @@ async def _transaction(link: Link, lock: str) -> AsyncGenerator[Driver]:
             yield driver
     except BaseException:
         if link.usable:
-            with contextlib.suppress(Exception):  # What it was about is told by the error that is on its way.
+            with contextlib.suppress(Exception):  # The error that is being raised is the cause.
                 await driver.execute("ROLLBACK")
         raise
     with told(writing=True):

@@ -1,9 +1,9 @@
-"""Claims: which process looks after a workflow that is due. An extension of the protocol for stores that are shared.
+"""Claims of due workflows by one process. An extension of the protocol for shared stores.
 
-Whoever claims takes rows that are due and that nobody looks after, and skips those that another claim is just taking:
-two never get the same row. All times are the database's. A claim raises the workflow's token and its revision, not its
-version: whatever an earlier holder decided upon is lost when it is committed (G4), however late it arrives. A holder
-that renews in time keeps the row; one that is silent past its lease is assumed dead, and the row is due again.
+A claim takes due rows without a lease, and skips rows that another claim has locked: two never get the same row. All
+times are the database's. A claim raises the workflow's token and its revision, not its version: whatever an earlier
+holder decided upon is lost when it is committed (G4), however late it arrives. A holder that renews in time keeps the
+row; one that is silent past its lease is assumed dead, and the row is due again.
 
 A lease belongs to one visit of a state: a commit that leaves the state ends it.
 """
@@ -23,7 +23,7 @@ CLAIMED_MAX = 1_000
 """The most that one claim takes."""
 
 TIME = columns.ROW_WIDTH
-"""Where the database's time stands in the answer to a claim."""
+"""Index of the database's time in the rows of a claim."""
 
 
 class Claims:
@@ -40,13 +40,13 @@ SET lease_owner = $2, lease_until = now() + $4 * interval '1 second', lease_toke
     revision = w.revision + 1
 FROM due WHERE w.id = due.id
 RETURNING {columns.row_of_table("w")}, {micros("clock_timestamp()")}"""
-        # By workflows_to_wake, machine by machine: what is due of a machine that nobody runs is in nobody's way.
+        # By workflows_to_wake, machine by machine: due workflows of a machine without an engine delay no others.
         self._claim = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
     WHERE w.wake_at IS NOT NULL AND w.workflow_type = $1 AND {due} <= now()
     {{}}{taken.replace("{}", due)}"""
-        # By workflows_by_state: what is undone does not wait behind steps (C9).
+        # By workflows_by_state: undos do not wait for steps (C9).
         self._claim_in = f"""
 WITH due AS MATERIALIZED (
     SELECT w.id FROM {schema}.workflows w
@@ -88,16 +88,16 @@ UPDATE {schema}.workflow_effects e SET lease_until = NULL FROM held WHERE e.id =
         self._renew_effects = f"""WITH {_held_effects(schema)}
 UPDATE {schema}.workflow_effects e SET lease_until = now() + $3 * interval '1 second' FROM held WHERE e.id = held.id"""
         self._renew = f"""
-WITH {_held(schema)}, renewed AS (
+WITH {_leased(schema)}, renewed AS (
     UPDATE {schema}.workflows w SET lease_until = now() + $4 * interval '1 second' FROM held WHERE w.id = held.id)
-{_gone(schema)}"""
+{_lost(schema)}"""
         self._release = f"""
-WITH {_held(schema)}, released AS (
+WITH {_leased(schema)}, released AS (
     UPDATE {schema}.workflows w SET lease_until = NULL FROM held WHERE w.id = held.id)
-{_gone(schema)}"""
+{_lost(schema)}"""
 
     async def due(self, machines: Sequence[str]) -> Due:
-        """When there is something to claim."""
+        """Return when there is work to claim."""
         rows = await self._pool.read(self._due, list(machines))
         if not rows:
             return Due(self._time.now_us(), {}, None)
@@ -116,7 +116,7 @@ WITH {_held(schema)}, released AS (
         ids: Sequence[str] = (),
         refused: Collection[Stored] = (),
     ) -> list[Row]:
-        """Take up to `limit` workflows that are due and that nobody looks after, the longest due first."""
+        """Claim up to `limit` due workflows without a lease, the longest due first."""
         values: list[object] = [machine, owner, min(limit, CLAIMED_MAX), lease_s]
         if ids:
             sql = self._claim_named
@@ -135,28 +135,28 @@ WITH {_held(schema)}, released AS (
     async def claim_effects(
         self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
-        """Take up to `limit` effects that are due and that nobody is trying, soonest first."""
+        """Claim up to `limit` due effects without a lease, soonest first."""
         values: list[object] = [owner, min(limit, CLAIMED_MAX), lease_s, list(machines)]
         rows = await self._pool.write(*_without(refused, self._claim_effects, values))
         return sorted(map(columns.effect_of, rows), key=lambda effect: (effect.wake_us, effect.id))
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
-        """Hold on to workflows, given with their tokens; returns those that this owner has lost.
+        """Renew the leases of workflows, by token; return those that this owner has lost.
 
-        One that is being written at this moment is neither renewed nor lost: nobody else can claim it meanwhile.
+        A row that is locked by a writer is neither renewed nor lost: no other engine can claim it meanwhile.
         """
         return await self._change(self._renew, leases, owner, lease_s)
 
     async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
-        """Hold on to effects that this owner is trying."""
+        """Renew the leases of this owner's running effects."""
         await self._pool.write(self._renew_effects, (list(effects), owner, lease_s))
 
     async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
-        """Give effects up that this owner has claimed."""
+        """Release effects that this owner has claimed."""
         await self._pool.write(self._release_effects, (list(effects), owner))
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
-        """Give workflows up before their lease is over; returns those that this owner had lost before."""
+        """Release the leases of workflows; return those that this owner had lost before."""
         return await self._change(self._release, leases, owner)
 
     async def _change(self, sql: str, leases: Mapping[str, int], *others: object) -> set[str]:
@@ -167,7 +167,7 @@ WITH {_held(schema)}, released AS (
 
 
 def _without(refused: Collection[Stored], sql: str, values: Sequence[object]) -> tuple[str, tuple[object, ...]]:
-    """A claim and its values; only where something is refused does it cost anything to leave that to others."""
+    """Return a claim and its values; the condition on refused versions is added only if there are any."""
     if not refused:
         return sql.replace("{}", ""), (*values,)
     first = len(values) + 1
@@ -178,7 +178,7 @@ def _without(refused: Collection[Stored], sql: str, values: Sequence[object]) ->
     return sql.replace("{}", besides), (*values, *map(list, zip(*refused, strict=True)))
 
 
-def _held(schema: str) -> str:
+def _leased(schema: str) -> str:
     return f"""held AS MATERIALIZED (
     SELECT w.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token) JOIN {schema}.workflows w ON w.id = h.id
     WHERE w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL
@@ -192,7 +192,7 @@ def _held_effects(schema: str) -> str:
     ORDER BY e.id FOR NO KEY UPDATE SKIP LOCKED)"""
 
 
-def _gone(schema: str) -> str:
+def _lost(schema: str) -> str:
     return f"""SELECT h.id FROM unnest($1::text[], $2::bigint[]) AS h(id, token)
 LEFT JOIN {schema}.workflows w ON w.id = h.id
 WHERE (w.lease_token = h.token AND w.lease_owner = $3 AND w.lease_until IS NOT NULL) IS NOT TRUE"""

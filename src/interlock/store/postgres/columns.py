@@ -1,7 +1,7 @@
-"""Between a store's values and the arrays and columns of the statements.
+"""Conversion between a store's values and the arrays and columns of the statements.
 
-A group becomes one array per column. What comes back is read by place. JSON stands in its column as PostgreSQL keeps
-it, for people; the engine is given exactly the text it wrote.
+A group becomes one array per column. Results are read by index. JSON is stored as jsonb, for users; the engine gets
+exactly the text that it wrote.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ def row_of_table(table: str) -> str:
 ROW = row_of_table("workflows")
 ROW_WIDTH = 21
 ENTERED_AT = 10
-"""Where the time of entering stands in `ROW`."""
+"""Index of the time of entry in `ROW`."""
 
 HAPPENED = ", ".join((
     "workflow_id",
@@ -75,7 +75,7 @@ NO_LETTER = (None,) * (len(LETTER) - 3)
 
 
 def parts_of(changes: Sequence[Change]) -> Parts:
-    """What the group has."""
+    """Return the parts that the group has."""
     history = any(change.history for change in changes)
     single = history and all(map(_is_single, changes))
     return Parts(
@@ -95,7 +95,7 @@ def _has_effects(change: Change) -> bool:
 
 
 def _is_single(change: Change) -> bool:
-    """Whether its history, if it has any, is one row that says where the workflow stands."""
+    """Return whether its history is at most one row, with the state of the workflow."""
     if not change.history:
         return True
     last, row = change.history[-1], change.row
@@ -129,14 +129,14 @@ def arrays_of(changes: Sequence[Change], parts: Parts) -> Columns:
 
 
 def row_of(values: Record) -> Row:
-    """The workflow in the columns `ROW`; what stands behind them is left out."""
+    """Return the workflow in the columns `ROW`; later columns are ignored."""
     every: tuple[Any, ...] = tuple(values)
     context, counts = every[4].encode(), every[14:17]
     return Row(*every[:4], context, *every[5:14], counts, *every[17:ROW_WIDTH])  # type: ignore[call-arg]
 
 
 def happened_of(values: Record) -> Happened:
-    """What happened, from the columns `HAPPENED`."""
+    """Return the row of history in the columns `HAPPENED`."""
     every: tuple[Any, ...] = tuple(values)
     payload, context = (every[5] or "").encode(), every[6].encode()
     return Happened(*every[:5], payload, context, *every[7:9], every[9] or b"")  # type: ignore[call-arg]
@@ -155,7 +155,7 @@ def letter_of(values: Record) -> Letter:
 
 
 def delivered_of(version: int, to_state: str, digest: bytes | None) -> Delivered:
-    """What a key was used for."""
+    """Return the recorded use of a key."""
     return Delivered(version, to_state, digest or b"")
 
 
@@ -217,13 +217,13 @@ def _event(happened: Happened) -> tuple[Any, ...]:
 
 
 def _effects(change: Change) -> Iterable[tuple[Any, ...]]:
-    workflow, held = change.row.id, change.effects_held
+    workflow, leased_effects = change.row.id, change.effects_held
     new = [(True, each, None) for each in change.effects]
     for put, each, known in (*new, *((None, each, known) for each, known in change.effects_again)):
         context = each.context.decode() or None
         yield (
             workflow, put, each.id, each.workflow, each.version, each.name, each.attempts, each.wake_us, context,
-            each.id in held, known,
+            each.id in leased_effects, known,
         )  # fmt: skip
     for dead in change.effects_dead:
         yield (workflow, False, dead.id, *NO_EFFECT, dead.attempts)
@@ -239,5 +239,5 @@ def _letters(change: Change) -> Iterable[tuple[Any, ...]]:
             workflow, True, each.id, each.kind, each.workflow, each.name, each.attempts, each.error, each.since_us,
             each.version, each.key, context, any(dead.id == each.key for dead in change.effects_dead),
         )  # fmt: skip
-    for gone in change.letters_gone:
-        yield (workflow, False, gone, *NO_LETTER)
+    for letter_id in change.letters_gone:
+        yield (workflow, False, letter_id, *NO_LETTER)

@@ -1,9 +1,8 @@
-"""The database's time, told without asking it each time (G8).
+"""The database's time without a query for each read (G8).
 
-Each commit brings the time at which the server made it; who only reads asks for it every few seconds. From then on the
-process's own monotonic clock counts on. The answer was on its way for a while, so what is told here is behind the
-database's clock by one way of the network, and not ahead of it: whoever writes this time and whoever reads it later, in
-whichever process, sees no time go back.
+Each commit returns the server's time; an engine that only reads queries it every few seconds. From then on the
+process's monotonic clock counts on. The answer took one network trip, so this time lags the database's clock by that
+and never leads it: no process that reads a written time later sees time go back.
 """
 
 from interlock.seams import Clock
@@ -11,11 +10,11 @@ from interlock.seams import Clock
 MICROSECONDS = 1_000_000
 
 HEARD_US = 5 * MICROSECONDS
-"""How long a time is counted on. In five seconds two clocks part by less than an answer takes to arrive."""
+"""Longest time to count on. In five seconds two clocks drift apart by less than one network trip."""
 
 
 class DatabaseTime:
-    """What the database's clock says, at the latest known."""
+    """The database's time, counted on from its last known value."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,11 +30,11 @@ class DatabaseTime:
 
     @property
     def stale(self) -> bool:
-        """Whether it is time to ask again."""
+        """Return whether the time must be read again."""
         return self._monotonic_us() - self._heard_us > HEARD_US
 
     def now_us(self) -> int:
-        """The time, which never goes back."""
+        """Return the time, which never goes back."""
         assert self._offset_us is not None, "the database was asked for its time when it was opened"
         self._last_us = max(self._last_us, self._monotonic_us() + self._offset_us)
         return self._last_us

@@ -1,9 +1,9 @@
-"""Hints that something is due: NOTIFY, said by whoever leaves work that it does not do itself.
+"""Hints of due work: a NOTIFY from an engine that leaves work to others.
 
-A hint carries nothing and is only a hint: polling alone is correct. That is why it is said in a transaction of its own
-and not within a group: a NOTIFY takes a lock over the whole server when its transaction commits. Listening needs a
-session, so behind a pooler nothing is heard; the connection for it is opened when somebody first listens, and again
-when it was lost. It never is in a transaction, so it holds nothing back.
+A hint is optional: polling alone is correct. It is sent in a transaction of its own and not within a group, because a
+NOTIFY takes a lock over the whole server when its transaction commits. Listening needs a session, so no hints arrive
+through a pooler. The connection is opened by the first listener, and again when it was lost. It is never in a
+transaction, so it holds no locks.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from interlock.sql.postgres.link import Link, connected
 from interlock.sql.postgres.pool import CLOSE_TIMEOUT_S, Pool
 
 LEFT = "left"
-"""Said when a workflow unwinds while somebody's attempt is under way."""
+"""Payload when a workflow unwinds while an engine's attempt is running."""
 
 AGAIN_S = 1.0
-"""How long a lost connection stays lost before it is opened again."""
+"""Seconds before a lost connection is opened again."""
 
 
 CHANNEL_BYTES_MAX = 63
@@ -29,7 +29,7 @@ DIGEST_BYTES = 8
 
 
 def channel(schema: str) -> str:
-    """The channel of a schema's hints."""
+    """Return the channel of a schema's hints."""
     name = f"interlock_{schema}"
     if len(name) <= CHANNEL_BYTES_MAX:
         return name
@@ -39,7 +39,7 @@ def channel(schema: str) -> str:
 
 
 class Listening(Protocol):
-    """What the driver's connection can do beyond statements."""
+    """The driver's methods for notifications."""
 
     async def add_listener(self, channel: str, callback: Callable[..., None], /) -> None:
         """Call back with every notification of the channel."""
@@ -51,33 +51,33 @@ class Listening(Protocol):
 
 
 class Hints:
-    """Saying and hearing, for one store."""
+    """The sender and listener of one store."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._channel = channel(pool.address.schema)
-        self._heard = asyncio.Event()
+        self._hinted = asyncio.Event()
         self._left = False
         self._link: Link | None = None
         self._closed = False
 
     async def say(self, what: str = "") -> None:
-        """Tell everybody who listens."""
+        """Notify all listeners."""
         await self._pool.write("SELECT pg_notify($1::text, $2::text)", (self._channel, what))
 
     async def heard(self) -> bool:
-        """Wait until somebody has said something since this was last asked; whether it was about what was left."""
+        """Wait for a hint since the last call; return whether one was `LEFT`."""
         if self._pool.address.pgbouncer:
             await asyncio.get_running_loop().create_future()
         while not self._closed and (self._link is None or not self._link.usable):
             await self._listen()
-        await self._heard.wait()
-        self._heard.clear()
+        await self._hinted.wait()
+        self._hinted.clear()
         left, self._left = self._left, False
         return left
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._closed = True
         if self._link is not None and self._link.usable:
             try:
@@ -95,20 +95,20 @@ class Hints:
             link.driver.terminate()
             return
         ears = cast("Listening", link.driver)
-        ears.add_termination_listener(self._told)
+        ears.add_termination_listener(self._notified)
         try:
-            await ears.add_listener(self._channel, self._told)
+            await ears.add_listener(self._channel, self._notified)
         except Exception:  # noqa: BLE001 -- lost again already: whatever the driver says, it is opened anew.
             link.driver.terminate()
             await asyncio.sleep(AGAIN_S)
             return
         except BaseException:
-            link.driver.terminate()  # Nobody listens any more, and nobody else knows the connection.
+            link.driver.terminate()  # The listener was cancelled, and no other task has the connection.
             raise
         self._link = link
-        self._left = True  # Whatever was said while nobody listened: it may have been about what was left.
-        self._heard.set()
+        self._left = True  # A hint that was missed meanwhile may have been LEFT.
+        self._hinted.set()
 
-    def _told(self, *told: object) -> None:
-        self._left = self._left or told[-1:] == (LEFT,)
-        self._heard.set()
+    def _notified(self, *arguments: object) -> None:
+        self._left = self._left or arguments[-1:] == (LEFT,)
+        self._hinted.set()

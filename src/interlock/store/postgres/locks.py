@@ -1,8 +1,8 @@
 """Leases in PostgreSQL: one statement for each operation, by the database's clock, with no state in the connection.
 
-An acquisition first looks whether somebody has the lease, and then writes nothing: those who wait cost a read each
-time. The insert decides between those who find it free at the same time; they queue at the row for as long as a
-statement takes. Whoever lost that race saw the row as it was before, and asks again to be told who won.
+An acquisition first reads whether another owner has the lease, and then writes nothing: a waiting caller costs one read
+per attempt. The insert decides between concurrent callers that find it free; they queue at the row for one statement. A
+caller that lost that race saw the row as it was before, and repeats the statement to get the winner.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -17,7 +17,7 @@ from interlock.store.postgres.statement import micros
 Write = Callable[[str, Sequence[object]], Awaitable[list[Record]]]
 
 ASKED_MAX = 20
-"""How often an acquisition asks who was quicker, before it says that nobody can tell."""
+"""Attempts of an acquisition to read the winner, before it raises UnavailableError."""
 
 
 class PostgresLeases:
@@ -48,20 +48,20 @@ UPDATE {table} SET until = {end} WHERE name = $1 AND token = $2 AND until IS NOT
 UPDATE {table} SET until = NULL WHERE name = $1 AND token = $2 AND until IS NOT NULL RETURNING token"""
 
     async def acquire(self, name: str, owner: str, lease_s: float) -> Granted | Held:
-        """Give the lease to the owner, unless somebody else has it."""
+        """Grant the lease to the owner, unless another owner has it."""
         for _ in range(ASKED_MAX):
             for token, holder, since_us, now_us in await self._write(self._acquire, (name, owner, lease_s)):
                 return Granted(token) if token is not None else Held(holder, since_us, now_us)
         raise UnavailableError(
             f"lease {name!r} changed hands {ASKED_MAX} times while it was asked for.",
-            why="Each time somebody else was quicker, and had given it up when it was asked who that was.",
-            fix="Ask again; give fewer a reason to want it at the same moment.",
+            why="Each time another owner acquired it first, and had released it before its name could be read.",
+            fix="Try again; reduce the number of concurrent callers.",
         )
 
     async def renew(self, name: str, token: int, lease_s: float) -> bool:
-        """Have it for so long from now on."""
+        """Extend the lease to `lease_s` from now."""
         return bool(await self._write(self._renew, (name, token, lease_s)))
 
     async def release(self, name: str, token: int) -> bool:
-        """Give it up."""
+        """Release the lease."""
         return bool(await self._write(self._release, (name, token)))

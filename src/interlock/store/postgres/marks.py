@@ -1,9 +1,9 @@
-"""What a schema says of workflows that are on their way to it, or have left it.
+"""Marks of a schema: workflows that are arriving, or that have left.
 
 Two tables of their own, so that nothing that is open has to know them: `workflows_arriving` while a move is under way
 (and afterwards, with the time of the arrival), `workflows_moved` when the workflows live elsewhere. While they arrive,
-the tables are made in a schema beside it, and there are none here: who opens the store is refused, and who has it open
-from before is told to come again later. The tables move here in one transaction, when their source has left.
+the tables are created in a schema beside it and are missing here. Opening the store is refused, and calls of an engine
+that has it open raise UnavailableError. The tables move here in one transaction, when their source has left.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ VIEWS = ("workflow_states", "workflow_leases", "workflows_due")
 SEQUENCE = "workflow_numbers"
 
 NO_TABLE = ("42P01", "3F000")
-"""The states of a statement about a table, or a schema, that is not there."""
+"""SQLSTATEs of a statement about a missing table or schema."""
 
 LOOKS_MAX = 3
 """Moves that may end between the look at the catalog and the read of the marks, before the look gives up."""
@@ -52,12 +52,12 @@ class Arriving(NamedTuple):
 
     epoch: int
     source: str
-    """As it may be shown."""
+    """Without secrets."""
     complete: bool
-    """Everything is here that the source has, which it is sealed with: only the source's tombstone is missing."""
+    """The draft is complete and the source sealed: only the source's tombstone is missing."""
     arrived: bool
     report: str
-    """What was moved, in the words of the mover."""
+    """The report of the move, as the mover wrote it."""
     time_us: int
     """The last time of the source (G8)."""
 
@@ -70,7 +70,7 @@ class Gone(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """What a schema says."""
+    """The marks of a schema."""
 
     arriving: Arriving | None = None
     gone: Gone | None = None
@@ -137,17 +137,17 @@ def refuse_marked(marks: Marks, shown: str) -> None:
 
 
 def on_the_way(arriving: Arriving, shown: str) -> UnavailableError:
-    """The error for a store that is not there yet."""
+    """Return the error for a store whose workflows are arriving."""
     return UnavailableError(
         f"workflows are arriving at {shown} from {arriving.source} (move {arriving.epoch}).",
-        why="Until they are all here and their old place is sealed nobody may use the store. Nothing was changed.",
-        fix="Come again when the move is over. If nobody moves any more, run `interlock route` again to finish or "
+        why="The store cannot be used until all workflows are here and their old place is sealed. Nothing was changed.",
+        fix="Try again when the move is over. If no mover runs any more, run `interlock route` again to finish or "
         "abandon it.",
     )
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether a statement failed because its tables are not there: they may be on their way, or have left."""
+    """Return whether a statement failed because its tables are missing: they may be arriving, or have left."""
     cause: BaseException | None = error
     while cause is not None:
         if (state_of(cause) or "") in NO_TABLE:

@@ -1,4 +1,4 @@
-"""Bringing a schema to what this version of Interlock knows: numbered files, each applied once, all under one lock.
+"""Migrations of a schema: numbered files, each applied once, all under one lock.
 
 A schema is migrated in one transaction, which holds an advisory lock of its own: of many processes that start together
 one applies and the others find everything done. What was applied is recorded with the digest of its file. A schema with
@@ -53,7 +53,7 @@ def known() -> list[Migration]:
 
 
 async def pending(link: Link, schema: str) -> list[Migration]:
-    """The migrations that the schema has not seen yet. Raises UnusableFile for one that is newer or not a store's."""
+    """Return the migrations that are not applied yet. Raises UnusableFile for a newer or foreign schema."""
 
     async def look() -> list[Migration]:
         return await _pending(link, schema)
@@ -68,7 +68,7 @@ async def _pending(link: Link, schema: str) -> list[Migration]:
         if "workflows" in tables:
             raise UnusableFile(
                 f"the schema {schema!r} has a table 'workflows' that no store has made.",
-                why="Somebody else has used that schema before.",
+                why="Another program has used that schema before.",
                 fix="Name another schema in the address: postgresql://host/shop?schema=workflows.",
             )
         return all_known
@@ -98,9 +98,9 @@ async def migrated(link: Link, address: Address) -> list[Migration]:
             await driver.execute("BEGIN")
         with told(writing=False):
             await driver.fetch(LOCK, f"interlock {schema}")
-        # Somebody else may have done it while this one waited for the lock.
+        # Another process may have migrated while this one waited for the lock.
         with told(writing=False):
-            # Behind a tombstone, and while workflows arrive, there are no tables, and nobody may make new ones.
+            # After a tombstone, and while workflows arrive, the tables are missing and must not be created.
             refuse_marked(await marks_of(driver.fetch, schema), address.shown)
             [(present,)] = await driver.fetch(PRESENT, schema)
             await driver.execute(_recording(schema, present=bool(present)))
@@ -129,7 +129,7 @@ async def make_store(driver: Driver, schema: str) -> None:
 
 
 def script(schema: str, migrations: list[Migration]) -> str:
-    """What `migrate` would run, as one text that psql can run too."""
+    """Return the SQL that `migrate` would run, as one text for psql."""
     parts = [f"BEGIN;\n{_recording(schema)}"]
     for each in migrations:
         record = (

@@ -1,7 +1,7 @@
-"""From an address to a store in PostgreSQL: the schema is brought up to date, the clock is heard, nothing else is kept.
+"""Opening a store in PostgreSQL: migrate the schema, then read the database's clock.
 
-Workflows that have left are followed by whoever asked, and those that are on their way are waited for. Who has seen the
-tombstone that led here may finish an arrival that its mover did not live to see.
+Moved workflows raise MovedElsewhere, which the caller follows; arriving ones raise UnavailableError. A caller that
+followed a tombstone may finish an arrival whose mover died.
 
 One connection is opened, because an address that cannot be reached is best found now; the others come when they are
 needed.

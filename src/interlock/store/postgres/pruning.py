@@ -1,7 +1,7 @@
 """Pruning in PostgreSQL: a batch is one statement, and safe beside any number of engines.
 
-It looks by `workflows_by_state` at so many rows and no more, locks those that may go and that nobody holds, and deletes
-them with their history. A workflow that is final gets no history any more, so nothing can be left behind. Plain deletes
+It reads `limit` rows by `workflows_by_state`, locks those that match and are not locked, and deletes them with their
+history. A final workflow gets no further history, so none is left over. Plain deletes
 in the order of age are followed by autovacuum; decision 0008 has the figures, and why there are no partitions.
 """
 
@@ -34,7 +34,7 @@ class PostgresPruning:
         schema = self._schema
         conditions = ["w.state = $2", "NOT w.active", "w.wake_at IS NULL"]
         if not old.owing:
-            # Hashed: nobody can look for effects by their workflow, and there are only those that are owed.
+            # Hashed: effects have no index by workflow, and only owed ones exist.
             conditions += [
                 f"(w.id IN (SELECT workflow_id FROM {schema}.workflow_effects)) IS NOT TRUE",
                 f"NOT EXISTS (SELECT FROM {schema}.dead_letters d WHERE d.workflow_id = w.id)",

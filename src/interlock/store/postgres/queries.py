@@ -1,4 +1,4 @@
-"""What a store asks PostgreSQL, each question with the index that answers it.
+"""The queries of a store, each with the index that serves it.
 
 The texts are made once per schema, so that each is prepared once per connection.
 """
@@ -47,8 +47,8 @@ WHERE (wake_at, id) > ({moment("$1::bigint")}, $2) ORDER BY wake_at, id LIMIT $3
         self.letters = f"""
 SELECT {LETTERS} FROM {schema}.dead_letters
 WHERE (since, id) > ({moment("$1::bigint")}, $2) AND ($3::text IS NULL OR kind = $3) ORDER BY since, id LIMIT $4"""
-        # Looks at all of them, from the first page to the last: a sample of everything. An ordinary scan is what the
-        # planner is told to avoid on these connections, and an index would lead it all over the table.
+        # A sample of 100 %, to read the table from the first page to the last. These connections disable sequential
+        # scans, and an index scan would read pages in random order.
         self.living = f"""
 SELECT workflow_type, machine_version, state, count(*) FROM {schema}.workflows TABLESAMPLE SYSTEM (100)
 GROUP BY workflow_type, machine_version, state"""

@@ -1,12 +1,12 @@
-"""What became of a group whose outcome is unknown, settled for ever (G9).
+"""Resolution of a group whose outcome is unknown (G9). The answer is final.
 
 The connection was lost, and the statement may have been carried out, may be waiting in a pooler, or may be running at
-this moment. So it is not enough to look: whoever decides again could be overtaken by the first try. The rows that are
+this moment. A read alone is not enough: the first try could overtake a second decision. The rows that are
 still at the revision that was decided upon are written: their revision goes up, and the first try, however late it
 comes, finds another one and is lost. That waits for a row that the first try is just writing. Of the rows that have
-moved on, history tells by the envelope whether it was the group that moved them, and so does the row itself, as long as
-nobody else has written it. What has no history and was written over since is taken for not happened: what is reported
-of attempts and effects names the attempt, so that deciding it again does nothing twice.
+moved on, the envelope in history shows whether the group moved them, and so does the row itself until its next write. A
+change without history that was overwritten since counts as not committed: reports of attempts and effects name the
+attempt, so that deciding it again does nothing twice.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -27,7 +27,7 @@ LEFT JOIN {schema}.workflows w ON w.id = k.id
 WHERE e.envelope = $3::uuid OR w.envelope = $3::uuid"""
 
 LOCK_WAIT_MS = 2_000
-"""How long it waits for rows that somebody is writing."""
+"""Milliseconds that it waits for rows that another transaction is writing."""
 
 
 class Settling:
@@ -55,8 +55,8 @@ RETURNING w.id"""
             rows = await self._pool.write(self._fence, (ids, [change.expected for change in changes], created))
         except Blocked as blocked:
             raise UnavailableError(
-                "somebody holds a workflow of a group whose outcome is unknown.",
-                why="Its row is locked by an open transaction, and only afterwards it can be said what happened.",
+                "another transaction has locked a workflow of a group whose outcome is unknown.",
+                why="The outcome can be read only after that transaction has ended.",
                 fix="It is tried again; keep transactions that send events short.",
             ) from blocked
         fenced = {row[0] for row in rows}
@@ -64,7 +64,7 @@ RETURNING w.id"""
         return await self._found(self._happened, left, envelope)
 
     async def look_aside(self, changes: Sequence[Change], envelope: str, epoch: int) -> set[str]:
-        """The same for workflows that have left with a move: the tables were put aside, and nobody writes there."""
+        """Resolve a group of workflows that have left with a move, from the tables that were put aside unchanged."""
         aside = beside(self._pool.address, f"moved_{epoch}")
         return await self._found(_HAPPENED.format(schema=aside), changes, envelope)
 

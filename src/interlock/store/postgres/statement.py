@@ -1,17 +1,17 @@
-"""The grouped statement: a whole group of changes in one round trip, however many there are.
+"""The grouped statement: a whole group of changes in one round trip.
 
 Everything comes in arrays, one parameter per column, so that no group meets the ceiling of 65,535 parameters. The order
-inside the statement is what keeps it correct and awake:
+inside the statement keeps it correct and free of lock waits:
 
 1. `locked` takes the rows that are still at the revision that was decided upon, in the order of their ids, and skips
-   those that somebody else has locked: it never waits, so an open transaction of a caller blocks nobody else, and two
+   those that another transaction has locked. It never waits, so a caller's open transaction blocks no group, and two
    groups cannot deadlock. A change with a delivery key that was used before is not locked at all.
 2. `moved` writes those, `begun` inserts the new ones in the order of their ids. Only there a statement may have to
-   wait, for somebody who is starting the same workflow in an open transaction; that wait is bounded.
+   wait, for an open transaction that starts the same workflow; that wait is bounded.
 3. Every other write is filtered by who has won: losers leave neither history, nor effects, nor letters.
 
 Membership is asked as `(x IN (SELECT …)) IS TRUE`: PostgreSQL answers that with a hash table. As a join it would be a
-nested loop over both sides, because nobody can know the length of an array beforehand. Parts that a group has no use
+nested loop over both sides, because the planner does not know the length of an array. Parts that a group has no use
 for are left out of its statement, so there are a few dozen texts, each prepared once.
 """
 
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from interlock.store.postgres.leasing import LEASE, Lease
 
 LOCK_WAIT_MS = 100
-"""How long a group waits for those who start the same workflow in a transaction that is still open."""
+"""Milliseconds that a group waits for open transactions that start the same workflow."""
 
 CHANGE = (
     ("id", "text"),
@@ -43,14 +43,14 @@ CHANGE = (
     ("lease_token", "bigint"),
     ("hold", "smallint"),
 )
-"""What every change has."""
+"""Columns of every change."""
 
 BEGIN = (
     ("workflow_type", "text"),
     ("entered_at", "bigint"),
     ("digest", "bytea"),
 )
-"""Beside a change: what only a workflow that begins has to be told."""
+"""Beside a change: columns that only the start of a workflow needs."""
 
 COUNTS = (("duplicates", "bigint"), ("ignored", "bigint"), ("refused", "bigint"))
 
@@ -111,7 +111,7 @@ WON = {
 
 
 class Parts(NamedTuple):
-    """What a group has, of what a group may have."""
+    """The optional parts that a group has."""
 
     moves: bool
     starts: bool
@@ -137,10 +137,10 @@ class Parts(NamedTuple):
 
 @cache
 def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
-    """The statement for groups with these parts.
+    """Return the statement for groups with these parts.
 
     Returns the database's time and the ids that were lost. With `bounded` it waits no longer than `LOCK_WAIT_MS` for
-    others, nor does any statement behind it in its transaction.
+    others, nor does any later statement in its transaction.
     """
     columns = parts.change
     at = 1 + len(columns)
@@ -172,17 +172,17 @@ def group_statement(schema: str, parts: Parts, *, bounded: bool = True) -> str:
         tables += _aside(schema, "dead_letters", LETTER, at, won, {})
     lost = f"ARRAY(SELECT c.id FROM change c WHERE (c.id IN ({won})) IS NOT TRUE)"
     # Every parameter must be seen with its type, also by a group that has no use for it.
-    given = f"({envelope}, {lease.owner}, {lease.seconds}) IS NULL"
-    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}, {given}"
+    typed = f"({envelope}, {lease.owner}, {lease.seconds}) IS NULL"
+    return f"WITH {', '.join(tables)}\nSELECT {micros('clock_timestamp()')}, {lost}, {typed}"
 
 
 def micros(column: str) -> str:
-    """A time as microseconds since the epoch."""
+    """Return SQL for a time as microseconds since the epoch."""
     return f"(extract(epoch FROM {column}) * 1000000)::bigint"
 
 
 def moment(column: str) -> str:
-    """Microseconds since the epoch as a time; exactly, which to_timestamp is not."""
+    """Return SQL for microseconds since the epoch as a time; exact, which to_timestamp is not."""
     return f"('epoch'::timestamptz + {column} * interval '1 microsecond')"
 
 
@@ -242,7 +242,7 @@ def _starts(schema: str, lease: Lease, envelope: str, *, bounded: bool) -> list[
 
 
 def _last(schema: str, won: str, envelope: str, parts: Parts) -> str:
-    """The one row of history of each change: where its workflow stands, and what led there."""
+    """Return SQL for the one row of history of each change, from its state and event."""
     keys = ", key, key_digest" if parts.keys else ""
     values = "c.id, c.version, c.from_state, c.state, c.event, c.payload_json, c.context_json, c.context_written"
     return f"""happened AS (
@@ -287,7 +287,7 @@ def _aside(
     if table == "workflow_effects":
         known = " AND (p.known = t.attempts) IS NOT FALSE"
     else:
-        # As it was before this statement: the letter of an effect that somebody else has tried meanwhile is too late.
+        # As it was before this statement: the letter of an effect that another engine has tried meanwhile is too late.
         tried = f"SELECT FROM {schema}.workflow_effects e WHERE e.id = p.key AND e.attempts = p.attempts"
         tied = f" AND (NOT p.tied OR EXISTS ({tried}))"
     return [

@@ -1,7 +1,7 @@
 """A store in PostgreSQL, shared with any number of processes.
 
-A change is lost when its workflow was moved by somebody else meanwhile, and also when somebody else is holding its row
-at this moment: the statement never waits for a row. Whoever decided loads it and decides again.
+A change is lost when another writer has changed its workflow meanwhile, and also when another transaction has locked
+its row: the statement never waits for a row. The engine loads it and decides again.
 
 Reads go to the database each time: nothing is answered from memory (`shared`). Times of leases and claims are the
 database's own; `now_us` follows its clock. A lost connection is opened again by itself: a read is repeated, a write
@@ -29,7 +29,7 @@ from interlock.store.postgres.queries import Queries
 from interlock.store.postgres.settling import Settling
 from interlock.store.postgres.transactions import PostgresTransactions
 from interlock.store.postgres.turns import Turns
-from interlock.store.postgres.writing import NOBODY, Writing
+from interlock.store.postgres.writing import NO_HOLDER, Writing
 from interlock.store.shared import Due, Holder, Stored
 from interlock.store.values import Change, Delivered, Found, Happened, Letter, OwedEffect, Row, refuse_twice
 
@@ -60,55 +60,55 @@ class PostgresStore:
         self.pruning = PostgresPruning(self._schema, self._safely)
 
     async def begin(self) -> None:
-        """Ask the database for its time."""
+        """Read the database's time."""
         [(server_us,)] = await self._pool.read(self._queries.time)
         self._time.heard(int(server_us))
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """One statement for the whole group."""
-        return await self.commit_as(changes, NOBODY)
+        """Commit the whole group in one statement."""
+        return await self.commit_as(changes, NO_HOLDER)
 
     async def commit_as(self, changes: Sequence[Change], holder: Holder) -> list[str]:
-        """The same, and what is to be held is leased to the holder by it (see `leasing`)."""
+        """Commit the group, and lease the workflows that it holds to the holder (see `leasing`)."""
         self._refuse_closed()
         refuse_twice(changes)
         return await self._finished(self._commit(list(changes), holder)) if changes else []
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of these workflows."""
+        """Return the rows of these workflows."""
         rows = await self._read(self._queries.load, list(ids))
         return {row.id: row for row in map(columns.row_of, rows)}
 
     async def delivered(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Delivered]:
-        """What these delivery keys were used for."""
+        """Return the recorded uses of these delivery keys."""
         workflows, names = [workflow for workflow, _ in keys], [key for _, key in keys]
         rows = await self._read(self._queries.delivered, workflows, names)
         return {(row[0], row[1]): columns.delivered_of(row[2], row[3], row[4]) for row in rows}
 
     async def settle(self, changes: Sequence[Change], envelope: str) -> set[str]:
-        """Which changes of a group whose outcome is unknown have happened; the others never will (see `settling`)."""
+        """Return which changes of a group with an unknown outcome were committed (see `settling`)."""
         self._refuse_closed()
         try:
             return await self._finished(self._settling.settle(changes, envelope))
-        except MovedElsewhere as gone:
-            return await self._settled_aside(changes, envelope, gone)
+        except MovedElsewhere as moved:
+            return await self._settled_aside(changes, envelope, moved)
 
-    async def _settled_aside(self, changes: Sequence[Change], envelope: str, gone: MovedElsewhere) -> set[str]:
-        """It was written before the workflows left, or never will be: what they left behind does not change any more.
+    async def _settled_aside(self, changes: Sequence[Change], envelope: str, moved: MovedElsewhere) -> set[str]:
+        """Settle a group after a move, from the tables that were put aside and never change again.
 
-        Raises MovedElsewhere when that is not to be had.
+        Raises MovedElsewhere when those are not available.
         """
         try:
-            return await self._settling.look_aside(changes, envelope, gone.epoch)
+            return await self._settling.look_aside(changes, envelope, moved.epoch)
         except TransactionError:
-            raise gone from None
+            raise moved from None
 
     async def history(self, workflow: str, *, after: int = 0, limit: int = 1_000) -> list[Happened]:
-        """The history behind a version."""
+        """Return the history after a version."""
         return [columns.happened_of(row) for row in await self._read(self._queries.history, workflow, after, limit)]
 
     async def find(self, machine: str, state: str | None, *, after: str | None, limit: int) -> Found:
-        """The workflows of a machine, in the order of their creation, or of one state in the order of their arrival."""
+        """Return the workflows of a machine in the order of creation, or of one state in the order of entry."""
         begin = cursors.parsed(after) or cursors.Cursor(BEFORE_ALL_US, 0)
         if state is None:
             found = await self._read(self._queries.find, machine, begin.number, limit + 1)
@@ -121,24 +121,24 @@ class PostgresStore:
         return Found(tuple(map(columns.row_of, page)), end)
 
     async def stalled(self, machine: str, before_us: dict[str, int], *, limit: int) -> list[Row]:
-        """The active workflows that have been in their state for too long."""
+        """Return the active workflows that have been in their state for too long."""
         rows = await self._read(self._queries.stalled, machine, list(before_us), list(before_us.values()), limit)
         return [columns.row_of(row) for row in rows]
 
     async def effects(self, *, after: OwedEffect | None = None, limit: int) -> list[OwedEffect]:
-        """The effects that are owed."""
+        """Return the owed effects, soonest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.wake_us, after.id)
         return [columns.effect_of(row) for row in await self._read(self._queries.effects, *begin, limit)]
 
     async def letters(
         self, kind: str | None = None, *, after: Letter | None = None, limit: int = 1_000
     ) -> list[Letter]:
-        """The dead letters, oldest first."""
+        """Return the dead letters, oldest first."""
         begin = (BEFORE_ALL_US, "") if after is None else (after.since_us, after.id)
         return [columns.letter_of(row) for row in await self._read(self._queries.letters, *begin, kind, limit)]
 
     async def living(self) -> dict[tuple[str, int, str], int]:
-        """How many workflows there are by machine, version and state."""
+        """Count the workflows by machine, version and state."""
         return {(row[0], row[1], row[2]): row[3] for row in await self._read(self._queries.living)}
 
     async def note(self, name: str, text: str) -> None:
@@ -147,11 +147,11 @@ class PostgresStore:
         await self._finished(self._note(name, text))
 
     async def noted(self) -> dict[str, str]:
-        """Everything that was noted."""
+        """Return all notes by name."""
         return {row[0]: row[1] for row in await self._read(self._queries.noted)}
 
     async def due(self, machines: Sequence[str]) -> Due:
-        """When there is something to claim (see `claims`)."""
+        """Return when there is work to claim (see `claims`)."""
         self._refuse_closed()
         return await self._explained(self._claims.due(machines))
 
@@ -167,7 +167,7 @@ class PostgresStore:
         ids: Sequence[str] = (),
         refused: Collection[Stored] = (),
     ) -> list[Row]:
-        """Take workflows that are due and that nobody looks after (see `claims`)."""
+        """Claim due workflows without a lease (see `claims`)."""
         self._refuse_closed()
         claim = self._claims.claim(
             machine,
@@ -184,46 +184,46 @@ class PostgresStore:
     async def claim_effects(
         self, machines: Sequence[str], *, owner: str, limit: int, lease_s: float, refused: Collection[Stored] = ()
     ) -> list[OwedEffect]:
-        """Take effects that are due and that nobody is trying (see `claims`)."""
+        """Claim due effects without a lease (see `claims`)."""
         self._refuse_closed()
         claim = self._claims.claim_effects(machines, owner=owner, limit=limit, lease_s=lease_s, refused=refused)
         return await self._finished(claim)
 
     async def renew(self, leases: Mapping[str, int], *, owner: str, lease_s: float) -> set[str]:
-        """Hold on to workflows, given with their tokens; returns those that were lost."""
+        """Renew the leases of workflows, by token; return those that were lost."""
         self._refuse_closed()
         return await self._finished(self._claims.renew(leases, owner=owner, lease_s=lease_s))
 
     async def renew_effects(self, effects: Collection[str], *, owner: str, lease_s: float) -> None:
-        """Hold on to effects that are being tried."""
+        """Renew the leases of running effects."""
         self._refuse_closed()
         await self._finished(self._claims.renew_effects(effects, owner=owner, lease_s=lease_s))
 
     async def release(self, leases: Mapping[str, int], *, owner: str) -> set[str]:
-        """Give workflows up; returns those that were lost before."""
+        """Release the leases of workflows; return those that were lost before."""
         self._refuse_closed()
         return await self._finished(self._claims.release(leases, owner=owner))
 
     async def release_effects(self, effects: Collection[str], *, owner: str) -> None:
-        """Give effects up that this owner has claimed and not begun."""
+        """Release effects that this owner claimed and did not begin."""
         self._refuse_closed()
         await self._finished(self._claims.release_effects(effects, owner=owner))
 
     async def hint(self, *, left: bool = False) -> None:
-        """Tell those who listen that something is due, or was left."""
+        """Notify listening engines of due work, or that a workflow left its state."""
         self._refuse_closed()
         await self._finished(self._hints.say(LEFT if left else ""))
 
     async def hinted(self) -> bool:
-        """Wait for hints of anybody; whether one was about what was left."""
+        """Wait for a hint; return whether one had `left`."""
         return await self._hints.heard()
 
     def now_us(self) -> int:
-        """The database's time, which never goes back."""
+        """Return the database's time, which never goes back."""
         return self._time.now_us()
 
     async def close(self) -> None:
-        """Finish what is on its way and close the connections."""
+        """Finish running calls and close the connections."""
         self._closed = True
         while self._under_way:
             await asyncio.wait(self._under_way)
@@ -255,9 +255,9 @@ class PostgresStore:
 
     async def _read(self, sql: str, *values: object) -> list[Record]:
         self._refuse_closed()
-        return await self._explained(self._asked(sql, values))
+        return await self._explained(self._query(sql, values))
 
-    async def _asked(self, sql: str, values: Sequence[object]) -> list[Record]:
+    async def _query(self, sql: str, values: Sequence[object]) -> list[Record]:
         try:
             if self._time.stale:
                 await self.begin()
@@ -266,7 +266,7 @@ class PostgresStore:
             raise _unusable(error) from error
 
     async def _explained(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Where the tables are not there any more: whether the workflows have left, or are on their way here."""
+        """Run work; where the tables are missing, raise the error of workflows that have left or are arriving."""
         try:
             return await work
         except InterlockError as error:
@@ -275,7 +275,7 @@ class PostgresStore:
             raise
 
     async def _finished(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Whoever waits may be cancelled; what is on its way is finished, and those behind it keep their order."""
+        """Finish the work even if the caller is cancelled, so that later calls keep their order."""
         task = asyncio.ensure_future(self._explained(work))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -286,7 +286,7 @@ class PostgresStore:
             raise closed()
 
     def transactions(self) -> PostgresTransactions:
-        """What is asked inside a transaction of the caller (B11)."""
+        """Return the statements for a transaction of the caller (B11)."""
         return PostgresTransactions(self._schema)
 
 

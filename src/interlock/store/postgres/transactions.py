@@ -1,7 +1,7 @@
-"""What is asked inside a transaction of the caller: the workflow, its delivery key, and the grouped statement.
+"""Statements inside a transaction of the caller: the workflow, its delivery key, and the grouped statement.
 
 The row is locked first, and waited for: in the caller's own transaction it is the caller who waits, by the caller's own
-`lock_timeout`. The key is looked up in a statement of its own behind that, because a statement sees what was committed
+`lock_timeout`. The key is looked up in a later statement of its own, because a statement sees what was committed
 when it began, which is before the wait. Then the group of one change is written as any other, by the same statement,
 but without its bound on waiting: that is a setting, and would stay for the rest of the caller's transaction.
 """
@@ -11,13 +11,13 @@ but without its bound on waiting: that is a setting, and would stay for the rest
 from interlock.store.postgres import columns
 from interlock.store.postgres.hints import LEFT, channel
 from interlock.store.postgres.statement import group_statement, micros
-from interlock.store.postgres.writing import NOBODY, values_of
+from interlock.store.postgres.writing import NO_HOLDER, values_of
 from interlock.store.transactional import Asking, Found
 from interlock.store.values import KEEP, Change, Delivered
 
 
 class PostgresTransactions:
-    """What is asked, for one schema."""
+    """The statements for one schema."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -32,13 +32,13 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
         self._hint = f", pg_notify('{channel(schema)}', '{{}}')::text"
 
     def load(self, workflow: str, *, lock: bool) -> Asking[Found]:
-        """The workflow as it is now; with `lock` it stays like that until the transaction ends."""
+        """Load the workflow; with `lock` its row is locked until the transaction ends."""
         [(now_us, *values)] = yield self._lock if lock else self._load, (workflow,)
         row = None if values[0] is None else columns.row_of(values)
         return Found(now_us, row)
 
     def delivered(self, workflow: str, key: str) -> Asking[Delivered | None]:
-        """What the key was used for."""
+        """Load the recorded use of the key."""
         rows = yield self._delivered, (workflow, key)
         return columns.delivered_of(*rows[0]) if rows else None
 
@@ -48,9 +48,9 @@ WHERE e.workflow_id = $1::text AND e.key = $2::text"""
         return {row[0]: row[1] for row in rows}
 
     def write(self, change: Change, *, hint: bool) -> Asking[bool]:
-        """Write it; False when somebody else was faster, and nothing was written."""
+        """Write the change; return False when another writer was faster, and nothing was written."""
         parts = columns.parts_of([change])
         statement = group_statement(self._schema, parts, bounded=False)
-        told = self._hint.format(LEFT if change.hold == KEEP else "") if hint else ""
-        [row] = yield statement + told, values_of([change], parts, NOBODY)
+        hint_sql = self._hint.format(LEFT if change.hold == KEEP else "") if hint else ""
+        [row] = yield statement + hint_sql, values_of([change], parts, NO_HOLDER)
         return not row[1]

@@ -1,6 +1,6 @@
-"""Groups of one process: those that share a workflow one after the other, in the order given; the others together.
+"""Order of groups in one process: groups that share a workflow run one after the other, others concurrently.
 
-Another process would be skipped and told to decide again. Within one process that would be waste, and a change that
+A group of another process is skipped and decided again. Within one process that would be waste, and a change that
 builds upon another one under way would be lost without need (G1).
 """
 
@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """Who is writing which workflow."""
+    """The queue of groups for each workflow."""
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Future[None]] = {}
 
     @asynccontextmanager
     async def turn(self, workflows: Iterable[str]) -> AsyncGenerator[None]:
-        """Wait for everybody who came before and writes one of the workflows. Takes its place at once."""
+        """Wait for all earlier groups with one of these workflows. The place in the queue is taken immediately."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         before: set[asyncio.Future[None]] = set()
         names = list(workflows)

@@ -1,9 +1,9 @@
 """The writing of one group, mostly by one statement.
 
-It takes more than one when the group is very large, and when it is blocked by somebody who has started one of its
-workflows in a transaction that is still open. Then the group is halved until the one who is blocked is alone; that
-change is lost like any other, and everybody else goes on. Each statement is a transaction of its own, so from the
-second one on a failure no longer means that nothing happened, and is told as an unknown outcome (G9).
+It takes more than one when the group is very large, and when an open transaction that has started one of its workflows
+blocks it. Then the group is halved until the blocked change is alone; that change is lost, and the others are written.
+Each statement is a transaction of its own, so from the second one on a failure no longer means that nothing happened,
+and raises OutcomeUnknown (G9).
 """
 
 import uuid
@@ -19,10 +19,10 @@ from interlock.store.shared import Holder
 from interlock.store.values import Change
 
 GROUP_MAX = 10_000
-"""Changes in one statement; a larger group is several, for a statement is held in memory as a whole."""
+"""Changes in one statement; a larger group is split, because a statement is kept in memory as a whole."""
 
-NOBODY = Holder("", 0.0, str(uuid.UUID(int=0)))
-"""Who commits a group without an engine."""
+NO_HOLDER = Holder("", 0.0, str(uuid.UUID(int=0)))
+"""The holder of a group that is committed without an engine."""
 
 
 def values_of(changes: Sequence[Change], parts: Parts, holder: Holder) -> list[object]:

@@ -1,7 +1,7 @@
-"""The engine on a store, in virtual time, with everything that can go wrong; one seed is one story.
+"""Simulation of the engine on a store, in virtual time, with injected faults.
 
-A seed decides who sends what when, how the world outside behaves, which commits fail and how, and when the process is
-killed. The same seed is the same story. It needs no extra.
+A seed decides the calls of the clients, the faults of the gateway and of commits, and the kills of the process. The
+same seed gives the same story. It needs no extra.
 """
 
 from interlock.testing.engines.run import run_campaign, simulate

@@ -1,8 +1,7 @@
-"""G5 and B9: what the world outside saw against what is stored.
+"""Checks of G5 and B9: the calls of the gateway against the stored histories.
 
-One key per run for ever; a result is that of its own visit; nothing is done for what was not committed; whatever may
-have happened is the outcome or is undone, newest first and never before it has ended; effects run; timers fire by their
-policy.
+A run keeps one key for ever. A result belongs to its own visit. No call is made for an uncommitted transition. A deed
+is the outcome or is undone, newest first and never before its run has ended. Effects run; timers fire by their policy.
 """
 
 import itertools
@@ -33,11 +32,11 @@ ATTEMPTS_MAX = {"charge": 4, "reserve": 3, "weigh": 3, "pay": 3, "pack": 3, "shi
 )
 UNWOUND = {"cancelled", "failed"}
 SLACK_S = 4.0
-"""How much later than its time a timer may fire: a store that refuses is asked again, a dead engine is noticed."""
+"""How much later than due a timer may fire: the engine retries a refused commit, or must be restarted first."""
 
 
 class Seed(Protocol):
-    """What the checks look at: a seed that has come to its end."""
+    """The completed simulation that the checks read."""
 
     story: Story
     gateway: Gateway
@@ -51,7 +50,7 @@ class Seed(Protocol):
 
 
 def check_acts(simulation: Seed, rows: Mapping[str, Row]) -> None:
-    """Everything about what was done outside."""
+    """Check all calls of steps, undos and effects."""
     story, calls = simulation.story, simulation.gateway.calls
     _check_keys(story, calls)
     _check_counted(simulation)
@@ -132,7 +131,7 @@ def _check_results(simulation: Seed, workflow: str, history: list[Happened], cal
         elif row.event in of.PIPELINE_RESULTS:
             name = of.PIPELINE_RESULTS[row.event]
             by = str(getattr(bound.codec.decode_context(row.context), name))
-        if name is not None and by != "nobody" and keys.get((name, visit)) != by:
+        if name is not None and by != "client" and keys.get((name, visit)) != by:
             simulation.story.complain(f"G5: version {row.version} is the result of another run of {name}", workflow)
         if row.event not in of.INTERNAL:
             visit = row.version
@@ -158,7 +157,7 @@ def _check_order(story: Story, workflow: str, calls: list[Visit]) -> None:
 
 
 def _check_deeds(simulation: Seed, row: Row, history: list[Happened], calls: list[Visit]) -> None:
-    """Whatever was done is the outcome, is undone, or stands in the undo log."""
+    """Every deed is the outcome, is undone, or stands in the undo log."""
     gateway, story = simulation.gateway, simulation.story
     applied = {_by(simulation, row.id, each) for each in history}
     logged = {run.key for run in decode_owed(row.owed).past}
@@ -172,7 +171,7 @@ def _check_deeds(simulation: Seed, row: Row, history: list[Happened], calls: lis
         elif undone is not None:
             story.complain(f"G5: {call.name} of visit {call.visit} was undone without an unwinding", row.id)
         elif call.key not in applied and call.key not in logged:
-            story.complain(f"G5: {call.name} of visit {call.visit} was done, and nobody knows of it", row.id)
+            story.complain(f"G5: {call.name} of visit {call.visit} was done, and no record of it is stored", row.id)
 
 
 def _by(simulation: Seed, workflow: str, row: Happened) -> str:
@@ -207,13 +206,15 @@ def _check_timer(simulation: Seed, entered: Happened, fired: int, begin_s: float
     if state == "fixed":
         # The life in which it fires opened when it was due, or later than that.
         least_s, most_s = of.AFTER_S, max(of.AFTER_S, lives[-1].opened_s - begin_s)
-        told_s = waited_s
+        counted_s = waited_s
     elif state == "anew":
         least_s = most_s = of.AFTER_S
-        told_s = end_s - max(begin_s, lives[-1].opened_s)
+        counted_s = end_s - max(begin_s, lives[-1].opened_s)
     else:
         least_s, most_s = of.AFTER_S, of.AFTER_S + ends * simulation.settings.timers_saved_s
-        told_s = up_s
-    if not least_s - 0.001 <= told_s <= most_s + SLACK_S + 0.1 * ends:
-        story.complain(f"B9: a timer of {state!r} fired after {told_s:.3f} s of {least_s:g} to {most_s:g} s", workflow)
+        counted_s = up_s
+    if not least_s - 0.001 <= counted_s <= most_s + SLACK_S + 0.1 * ends:
+        story.complain(
+            f"B9: a timer of {state!r} fired after {counted_s:.3f} s of {least_s:g} to {most_s:g} s", workflow
+        )
     story.counts[f"timers: {state}"] += 1

@@ -1,7 +1,7 @@
-"""What must hold in every seed, looked for in what was answered, what is stored, and what the world outside saw.
+"""Invariants of every seed, checked against answers, stored rows and the calls of the gateway.
 
-Each promise is cited by its name. An answer is checked when it is given, against what is durable then; the rest at the
-end, when the faults have stopped and everything that was owed has had its time. `acting` has the checks of G5.
+Each guarantee is cited by its name. An answer is checked on arrival, against what is durable then. The rest is checked
+at the end, when the faults have stopped and pending work has completed. `acting` has the checks of G5.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def check_answer(story: Story, bound: Bound, op: Op) -> None:
     answer, history = op.answer, story.history.get(op.workflow, [])
     if isinstance(answer, View | Moved):
         if not 0 < answer.version <= len(history):
-            story.complain(f"G2: {op.name} was told version {answer.version}, which is not durable", op.workflow)
+            story.complain(f"G2: {op.name} received version {answer.version}, which is not durable", op.workflow)
         elif isinstance(answer, Moved) and answer.ignored:
             _check_refused(story, bound, op, str(answer.state.value))
         else:
@@ -47,35 +47,35 @@ def check_answer(story: Story, bound: Bound, op: Op) -> None:
 def _check_error(story: Story, op: Op, history: list[Happened]) -> None:
     answer = op.answer
     if isinstance(answer, GuardRejected):
-        if answer.state not in _seen(history, op):
+        if answer.state not in _durable_states(history, op):
             story.complain(f"G7: {op.name} was rejected in {answer.state!r}, where it never was", op.workflow)
     elif isinstance(answer, VersionConflict):
         if op.version_before == op.version_after == op.expect_version:
             story.complain(f"G7: {op.name} was refused although the version was as expected", op.workflow)
     elif isinstance(answer, KeyReused):
         if not any(row.key == op.key for row in history):
-            story.complain(f"B5: {op.name} was told that its key was used, and it was not", op.workflow)
+            story.complain(f"B5: {op.name} received KeyReused, but its key was not used", op.workflow)
     elif isinstance(answer, WorkflowNotFound):
         if op.version_before:
-            story.complain(f"G2: {op.name} was told that there is no such workflow", op.workflow)
+            story.complain(f"G2: {op.name} received WorkflowNotFound for a durable workflow", op.workflow)
     elif not isinstance(answer, UnavailableError):
-        story.complain(f"{op.name} was told {answer!r}", op.workflow)
+        story.complain(f"{op.name} received {answer!r}", op.workflow)
 
 
 def _check_shown(story: Story, op: Op, answer: View[Any, Any] | Moved[Any], row: Happened) -> None:
     if str(answer.state.value) != row.to_state:
         story.complain(
-            f"G7: {op.name} was told {answer.state}, and version {row.version} is {row.to_state}", op.workflow
+            f"G7: {op.name} received {answer.state}, and version {row.version} is {row.to_state}", op.workflow
         )
     if op.event is None or not isinstance(answer, Moved):
         return
     name = wire_name(type(op.event))
-    # An unwinding without undos is over at once: the row of the event is then the one before.
+    # An unwinding without undos ends in the same commit: the row of the event is then the one before.
     near = story.history[op.workflow][max(0, row.version - 2) : row.version]
     if not any(each.event == name and each.key == op.key for each in near):
-        story.complain(f"G2: {op.name} was told version {row.version}, which is another event's", op.workflow)
+        story.complain(f"G2: {op.name} received version {row.version}, which is another event's", op.workflow)
     if answer.duplicate and op.key is None:
-        story.complain(f"B5: {op.name} is no duplicate of version {row.version}", op.workflow)
+        story.complain(f"B5: {op.name} is not a duplicate of version {row.version}", op.workflow)
     if not answer.duplicate and op.expect_version is not None and near[-1].version < op.expect_version:
         story.complain(f"B2: {op.name} moved another version than it expected", op.workflow)
 
@@ -83,19 +83,19 @@ def _check_shown(story: Story, op: Op, answer: View[Any, Any] | Moved[Any], row:
 def _check_refused(story: Story, bound: Bound, op: Op, state: str) -> None:
     """G7: a refusal saw a state that was durable, and that has no such transition."""
     assert op.event is not None
-    if state not in _seen(story.history.get(op.workflow, []), op):
+    if state not in _durable_states(story.history.get(op.workflow, []), op):
         story.complain(f"G7: {op.name} was refused in {state!r}, where it was not at that time", op.workflow)
     elif can(bound.table, bound.node_of(state).state, type(op.event)):
         story.complain(f"G7: {op.name} was refused in {state!r}, from where it has a transition", op.workflow)
 
 
-def _seen(history: list[Happened], op: Op) -> set[str]:
-    """The states that were durable at some time between the question and the answer."""
+def _durable_states(history: list[Happened], op: Op) -> set[str]:
+    """Return the states that were durable at some time between the call and its answer."""
     return {row.to_state for row in history[max(0, op.version_before - 1) : op.version_after]}
 
 
 def check(simulation: Seed) -> None:
-    """Everything that must hold at the end."""
+    """Check everything that must hold at the end."""
     story, loop, store = simulation.story, simulation.loop, simulation.store
     workflows = sorted({op.workflow for op in story.ops})
     rows = loop.run(store.load(workflows))
@@ -148,19 +148,19 @@ def _check_deliveries(story: Story, workflow: str, history: list[Happened]) -> N
         if name in {"CANCEL", "CHARGED"} and workflow.startswith("s"):
             continue  # Timers and steps send these too.
         if not applied[name] <= found <= applied[name] + unknown[name]:
-            told = f"{applied[name]} were answered as applied, and {unknown[name]} are unknown"
-            story.complain(f"G2: {name} without a key stands in history {found} times; {told}", workflow)
+            answers = f"{applied[name]} were answered as applied, and {unknown[name]} are unknown"
+            story.complain(f"G2: {name} without a key stands in history {found} times; {answers}", workflow)
 
 
 def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> None:
-    """B5: every answer is counted, and none is made up.
+    """B5: the counts of a workflow equal its answers.
 
-    Those of the last second may be lost with the process, with a snapshot that had to make room (unless `kept`), or
-    with one that was read again because a key had been used.
+    Counts of the last second may be lost with the process, with an evicted snapshot (unless `kept`), or with one that
+    was loaded again because a key had been used.
     """
     answers = [op.answer for op in story.ops if op.workflow == workflow and op.event is not None]
     moved = [answer for answer in answers if isinstance(answer, Moved)]
-    told = {
+    expected = {
         "duplicate": sum(answer.duplicate for answer in moved),
         "ignored": sum(answer.ignored for answer in moved),
         "refused": sum(isinstance(answer, InvalidTransition | GuardRejected) for answer in answers),
@@ -169,18 +169,18 @@ def check_counts(story: Story, workflow: str, counts: Counts, *, kept: bool) -> 
     keyless = all(op.key is None for op in story.ops if op.workflow == workflow)
     exact = kept and keyless and len(story.lives) == 1 and not story.faults
     story.counts["workflows whose counts are exact"] += exact
-    for name, times in told.items():
+    for name, times in expected.items():
         counted: int = getattr(counts, name)
         if counted > times + unknown or (exact and counted != times):
-            story.complain(f"B5: {counted} events are counted as {name}, and {times} were told so", workflow)
+            story.complain(f"B5: {counted} events are counted as {name}, but {times} were answered so", workflow)
     if counts.applied != story.version(workflow) - 1:
         story.complain(f"B5: {counts.applied} events are counted as applied", workflow)
 
 
 def check_flat(story: Story, inside: Inside, loop: VirtualLoop, *, others: int = 0) -> None:
-    """C16: when everything is done nothing is left: no slot, task, waiter, limit or entry in a heap.
+    """C16: when all work is done, no slot, task, waiter, limit or heap entry is left.
 
-    `others` are the tasks of whoever else lives in this event loop.
+    `others` is the number of tasks in this event loop that do not belong to the engine.
     """
     runner, places = inside.runner, inside.places
     left = {

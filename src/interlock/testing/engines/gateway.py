@@ -1,8 +1,7 @@
-"""The world outside the simulated engine: it remembers every call and everything that was done, and it fails.
+"""The external service of the simulated engine: it records every call and deed, and injects faults.
 
-It is idempotent by key, as a good provider is: what was done once under a key is not done again. An attempt may fail
-before or after the deed, hang, be declined, refuse for ever, outlive its own cancellation, or take the process with it.
-What a process that is dead would have done is not done.
+It is idempotent by key. An attempt may fail before or after the deed, hang, be declined, refuse for ever, outlive its
+own cancellation, or kill the process. Calls of a dead process have no effect.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ FAULTS = (
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """One call of the world outside."""
+    """One call of the gateway."""
 
     name: str
     workflow: str
@@ -44,13 +43,13 @@ class Visit:
     began: int
     ended: int | None = None
     deed: int | None = None
-    """When it was done, if it was."""
+    """The tick of the deed; None if it was not done."""
     stopped: bool = False
-    """Its engine was closed while it ran: the attempt is not counted."""
+    """The engine was closed while the call ran: the attempt is not counted."""
 
 
 class Gateway:
-    """The world of one seed."""
+    """The external service of one seed."""
 
     def __init__(
         self,
@@ -65,12 +64,12 @@ class Gateway:
         self.on = True
         self.life: Life | None = None
         self.number = 0
-        """Which life it is."""
+        """The number of the current life."""
         self.calls: list[Visit] = []
         self.done: dict[str, int] = {}
-        """Keys under which something was done, and when."""
+        """The tick of the first deed, by key."""
         self.undone: dict[str, int] = {}
-        """Keys of runs that were undone, and when that was done first."""
+        """The tick of the first undo, by the key of the undone run."""
         self._declined: set[str] = set()
         self._luck = luck
         self._faults = faults
@@ -80,10 +79,10 @@ class Gateway:
         self._fault = fault
 
     async def act(self, name: str, ctx: StepContext) -> bool:
-        """Do it, once per key; False when it is declined."""
+        """Do the deed, once per key; return False when it is declined."""
         life = self.life
         if life is None or life.dead:
-            await never()  # A process that is gone does nothing more.
+            await never()  # A dead process does nothing more.
         call = Visit(name, ctx.workflow, ctx.key, ctx.attempt, ctx.visit, ctx.undoes, self.number, self._tick())
         self.calls.append(call)
         self._tell(ctx.workflow, f"{name} begins, attempt {ctx.attempt}, visit {ctx.visit}, key {ctx.key[-6:]}")
@@ -125,7 +124,7 @@ class Gateway:
         return self._do(call)
 
     async def _stubborn(self, life: Life | None) -> None:
-        """Take long, and when cancelled still take a while: a call that is on its way cannot be called back."""
+        """Sleep long, and ignore up to two cancellations: a request that was sent cannot be recalled."""
         luck = self._luck
         left_s = luck.between(0.5, 4.0)
         for _ in range(3):

@@ -1,7 +1,7 @@
-"""The machines that the simulation of the engine runs: one with undos, a pipeline, one with timers of all policies.
+"""The machines of the engine simulation: one with undos, a pipeline, and one with timers of all policies.
 
-Results carry the idempotency key of the run that gave them, so that the checks can tell whose result was applied.
-Whatever they do outside goes to `outside`, which the seed's own gateway answers.
+Results carry the idempotency key of their run, so that the checks know which run's result was applied. All external
+calls go to `outside`, which holds the gateway of the seed.
 """
 
 from dataclasses import dataclass, replace
@@ -283,22 +283,22 @@ class Fix(WatchEvent):
 
 @dataclass(frozen=True)
 class Pause(WatchEvent):
-    """Wait for so much running time."""
+    """Wait for AFTER_S of running time."""
 
 
 @dataclass(frozen=True)
 class Renew(WatchEvent):
-    """Wait for so long since the last start."""
+    """Wait for AFTER_S since the last start."""
 
 
 @dataclass(frozen=True)
 class Ask(WatchEvent):
-    """Ask somebody."""
+    """A request for an answer."""
 
 
 @dataclass(frozen=True)
 class Answered(WatchEvent):
-    """Somebody has answered."""
+    """The answer has arrived."""
 
     by: str
 

@@ -1,8 +1,8 @@
-"""Runs seeds: clients send, the world and the store fail, the process is killed and started again; then all is checked.
+"""The driver of the engine simulation: clients send, gateway and store fail, the process is killed and restarted.
 
-The driver stands outside of virtual time. Everything inside belongs to the life that runs: a kill ends all of it at
-once, and the driver opens the next one on the same store. When the schedule is over the faults stop, and whatever was
-owed must come to its end.
+The driver runs outside of virtual time. All tasks inside belong to the current life: a kill ends them together, and
+the driver opens the next life on the same store. After the schedule the faults stop, pending work must complete, and
+everything is checked.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from interlock.testing.virtual import VirtualClock, VirtualLoop
 EVENTS: dict[str, tuple[Event, ...]] = {
     "shop": (
         of.Submit(5), of.Submit(5), of.Submit(7), of.Submit(0), of.Cancel(), of.Note(), of.Note(), of.Again(),
-        of.Charged("nobody"),
+        of.Charged("client"),
     ),
     "parcel": (of.parcel.Cancel(), of.parcel.Cancel("no")),
     "watch": (of.Fix(), of.Pause(), of.Renew(), of.Ask(), of.Ask(), of.Stop(), of.Fix(), of.Pause(), of.Renew()),
@@ -45,7 +45,7 @@ Answer = View[Any, Any] | Moved[Any]
 ROUNDS_MAX = 60
 """Rounds of ten seconds after the faults have stopped, by which everything owed must have ended."""
 
-# Attempts that ignore their cancellation are part of the world here; nobody needs to be told of each.
+# Attempts that ignore their cancellation are injected on purpose here, so their warnings are not logged.
 logging.getLogger("interlock.steps").addHandler(logging.NullHandler())
 
 
@@ -91,10 +91,10 @@ class Simulation:
         self._life: FaultyLife | None = None
         self.calm = 2**62
         """When the faults stopped."""
-        self._asked: set[asyncio.Task[Answer]] = set()
+        self._calls: set[asyncio.Task[Answer]] = set()
 
     def run(self) -> None:
-        """Tell the story to its end, and check it."""
+        """Run the seed to its end, and check it."""
         of.outside.gateway = self.gateway
         try:
             if self._tables is not None:
@@ -106,7 +106,7 @@ class Simulation:
             self._pass(self._luck.between(0.0, 15.0))
             self._calm()
             self._finish()
-        except Exception as error:  # noqa: BLE001 -- whatever goes wrong is told with the story of its seed.
+        except Exception as error:  # noqa: BLE001 -- any error is reported with the story of its seed.
             self.story.complain(f"the simulation ended with {type(error).__name__}: {error}")
         finally:
             self.loop.leave()
@@ -116,7 +116,7 @@ class Simulation:
     # --- lives -------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Open the next life; one that fails to open is followed by another."""
+        """Open the next life; try again while opening fails."""
         while True:
             life = self._life = FaultyLife(
                 self.store,
@@ -158,7 +158,7 @@ class Simulation:
         self.story.tell("", "the process is gone" if not lived.clean else "the engine is closed")
         self.story.counts["clean ends" if lived.clean else "crashes"] += 1
         self.loop.abandon()
-        self._asked.clear()
+        self._calls.clear()
         self._open = None
 
     def _down(self) -> None:
@@ -171,7 +171,7 @@ class Simulation:
         return task
 
     def _pass(self, seconds: float) -> None:
-        """Let time pass; whatever dies meanwhile is followed by the next life."""
+        """Let time pass; open the next life after a kill or the death of the engine."""
         end_s = self.clock.now_s + seconds
         while True:
             self.loop.pass_until(min(end_s, self.clock.now_s + 1.0))
@@ -255,11 +255,11 @@ class Simulation:
                 op.workflow, op.event, key=op.key, if_allowed=op.if_allowed, expect_version=op.expect_version
             )
         task = self.loop.create_task(call)
-        self._asked.add(task)
-        task.add_done_callback(lambda done: self._told(op, done))
+        self._calls.add(task)
+        task.add_done_callback(lambda done: self._record_answer(op, done))
 
     def _wait(self, workflow: str) -> None:
-        """Somebody waits for it, and may give up before it gets there."""
+        """Start a client that waits for the workflow, and may be cancelled."""
         engine, _ = self._engine()
         task = self.loop.create_task(engine.wait(workflow, timeout_s=self._luck.between(0.0, 5.0)))
         if self._luck.often(0.3):
@@ -272,21 +272,21 @@ class Simulation:
         error = task.exception()
         self.story.counts["waits"] += 1
         if error is not None and not isinstance(error, InterlockError):
-            self.story.complain(f"a wait was told {error!r}")
+            self.story.complain(f"a wait raised {error!r}")
         elif error is None and self.machines[task.result().machine].node(task.result().state).active:
-            self.story.complain("a wait was told a state that is neither final nor resting", task.result().id)
+            self.story.complain("a wait returned a state that is neither final nor resting", task.result().id)
 
-    def _told(self, op: Op, task: "asyncio.Task[Answer]") -> None:
-        self._asked.discard(task)
+    def _record_answer(self, op: Op, task: "asyncio.Task[Answer]") -> None:
+        self._calls.discard(task)
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or self._life is None or self._life.dead:
             return
         op.answer = task.result() if error is None else error
         op.version_after = self.story.version(op.workflow)
-        self.story.tell(op.workflow, f"{op.name} is told {str(op.answer).splitlines()[0]:.110}")
+        self.story.tell(op.workflow, f"{op.name} receives {str(op.answer).splitlines()[0]:.110}")
         self.story.counts["answers"] += 1
         if error is not None and not isinstance(error, InterlockError):
-            self.story.complain(f"{op.name} was told {error!r}", op.workflow)
+            self.story.complain(f"{op.name} raised {error!r}", op.workflow)
         check_answer(self.story, self.machines[_machine(op.workflow)], op)
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Simulation:
             self._begin()
 
     def _finish(self) -> None:
-        """Let everything that is owed come to its end, have dead letters tried again, and check."""
+        """Complete all pending work, retry dead letters, and check."""
         left, active = None, ["nothing was looked at"]
         for _ in range(ROUNDS_MAX):
             self._pass(10.0)
@@ -333,7 +333,7 @@ def _machine(workflow: str) -> str:
 
 
 def play(seed: int) -> Story:
-    """Run one seed and give the whole story."""
+    """Run one seed and return its whole story."""
     simulation = Simulation(seed)
     simulation.run()
     return simulation.story
@@ -345,7 +345,7 @@ def simulate(seed: int) -> Simulated:
     return Simulated(
         seed=seed,
         complaints=tuple(what for what, _ in story.complaints),
-        story=story.told(),
+        story=story.excerpt(),
         counts=dict(story.counts),
         faults=dict(story.faults),
         command="engine",
@@ -358,5 +358,5 @@ def run_portion(seeds: range) -> list[Simulated]:
 
 
 def run_campaign(first: int, seeds: int, *, workers: int | None = None, watch: Watcher | None = None) -> Campaign:
-    """Run so many seeds on all processors, beginning with `first`."""
+    """Run `seeds` seeds on all processors, beginning with `first`."""
     return gather(run_portion, first, seeds, workers=workers, watch=watch)

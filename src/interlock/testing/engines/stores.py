@@ -1,8 +1,8 @@
-"""The store below the simulated engine: it outlives every crash, and each commit of a life may go wrong.
+"""The store of the simulated engine: it outlives every crash, and each commit of a life may fail.
 
-A commit may be refused before it happened, be lost or made with an answer that nobody knows, or end the process before
-or after it became durable. A share of the seeds runs on tables instead of dictionaries: the store of lanes, on a writer
-that is stepped in the same thread, so that it repeats.
+A commit may be refused, may end with an unknown outcome (made or lost), or may kill the process before or after it
+became durable. A share of the seeds runs on tables instead of dictionaries: the store of lanes, on a writer that is
+stepped in the same thread, so that it is reproducible.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -36,7 +36,7 @@ COMMIT_FAULTS = (
 
 
 class FaultyLife(Life):
-    """A store whose commits go wrong."""
+    """A store with faulty commits."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class FaultyLife(Life):
         self._fault = fault
 
     async def load(self, ids: Sequence[str]) -> dict[str, Row]:
-        """As the store, if it can."""
+        """Load from the store, or raise an injected fault."""
         if self._luck.often(self.faults / 4):
             self._fault("read refused")
             raise UnavailableError("the store does not answer.")
         return await super().load(ids)
 
     async def commit(self, changes: Sequence[Change]) -> list[str]:
-        """As the store, if it goes well."""
+        """Commit to the store, with an injected fault."""
         if self.dead:
             await never()
         luck = self._luck
@@ -83,7 +83,7 @@ class FaultyLife(Life):
             lost = await self.store.commit(changes)
             self._applied([change for change in changes if change.row.id not in lost])
         if fault.startswith("commit unknown"):
-            raise OutcomeUnknown("nobody knows whether the commit was made.")
+            raise OutcomeUnknown("it is unknown whether the commit was made.")
         if fault == "killed after the commit":
             self.end()
         elif delay_s:
@@ -94,7 +94,7 @@ class FaultyLife(Life):
 
 
 class _StandingLane:
-    """As much of a lane as a store asks for, without a thread: everything happens at once."""
+    """The part of a lane that a store uses, without a thread: work runs synchronously."""
 
     def __init__(self, clock: Clock) -> None:
         self._stepped = SteppedLane(None, clock=clock, ids=SeededIds(0))
@@ -114,6 +114,6 @@ class _StandingLane:
 
 
 def tables(clock: Clock) -> tuple[SqliteStore, Callable[[], None]]:
-    """A store of tables in memory that works without a thread, and how to give it up. Begin it before use."""
+    """Return a store of tables in memory without a thread, and its close function. Call `begin` before use."""
     lane = _StandingLane(clock)
     return SqliteStore(cast("Lane", lane), clock), lane.close

@@ -1,6 +1,6 @@
-"""What happened in one seed: lines for people, and what was asked, answered and made durable for the checks.
+"""The story of one seed: readable lines, and the calls, answers and durable history for the checks.
 
-What is durable is written down where it becomes so, below the engine: what the engine says is compared with that.
+Durable history is recorded at the store, below the engine, and compared with the engine's answers.
 """
 
 import itertools
@@ -19,7 +19,7 @@ LINES_MAX = 40
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """One call of a client, and what came of it."""
+    """One call of a client, and its answer."""
 
     name: str
     workflow: str
@@ -32,12 +32,12 @@ class Op:
     """The durable version when it was sent, and when it was answered."""
     version_after: int = 0
     answer: View[Any, Any] | Moved[Any] | BaseException | None = None
-    """What it returned or raised; None while nobody knows."""
+    """The returned value or raised error; None while unknown."""
 
 
 @dataclass(slots=True)
 class Lived:
-    """When one life was open."""
+    """The time during which one life was open."""
 
     opened_s: float
     ended_s: float = float("inf")
@@ -54,17 +54,17 @@ class Story:
     ops: list[Op] = field(default_factory=list)
     lives: list[Lived] = field(default_factory=list)
     history: dict[str, list[Happened]] = field(default_factory=dict)
-    """What was made durable, in the order it was."""
+    """Durable history rows by workflow, in commit order."""
     by: dict[tuple[str, int], int] = field(default_factory=dict)
     """By workflow and version: the life that made it durable."""
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     complaints: list[tuple[str, str]] = field(default_factory=list)
-    """What was wrong, each with the workflow it is about."""
+    """Broken guarantees, each with its workflow."""
     ticks: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def tick(self) -> int:
-        """The next moment: an order of everything that happens, finer than time."""
+        """Return the next tick: a total order of all events, finer than time."""
         return next(self.ticks)
 
     def tell(self, workflow: str, what: str) -> None:
@@ -72,22 +72,22 @@ class Story:
         self.lines.append((self.clock.now_s, workflow, what))
 
     def fault(self, kind: str) -> None:
-        """Something goes wrong on purpose."""
+        """Count an injected fault."""
         self.faults[kind] += 1
         if kind.startswith(("commit", "killed", "read")):
             self.tell("", kind)
 
     def complain(self, what: str, workflow: str = "") -> None:
-        """Note that a promise was broken."""
+        """Record that a guarantee was broken."""
         self.complaints.append((what, workflow))
         self.tell(workflow, f"BROKEN: {what}")
 
     def version(self, workflow: str) -> int:
-        """How far the workflow is durable."""
+        """Return the durable version of the workflow."""
         return len(self.history.get(workflow, ()))
 
     def applied(self, changes: Sequence[Change]) -> None:
-        """A group has become durable."""
+        """Record the changes of a group that has become durable."""
         for change in changes:
             known = self.history.setdefault(change.row.id, [])
             for happened in change.history:
@@ -98,8 +98,8 @@ class Story:
                 known.append(happened)
                 self.by[change.row.id, happened.version] = len(self.lives) - 1
 
-    def told(self) -> tuple[str, ...]:
-        """The lines about the first complaint: the last of its workflow, and what is about all."""
+    def excerpt(self) -> tuple[str, ...]:
+        """Return the last lines about the workflow of the first complaint, and about all workflows."""
         if not self.complaints:
             return ()
         workflow = self.complaints[0][1]

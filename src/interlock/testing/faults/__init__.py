@@ -1,4 +1,4 @@
-"""Faults on purpose: a disk that loses what was not synced, and processes that are killed where it hurts most."""
+"""Injected faults: a disk that loses unsynced writes, and processes that are killed at chosen points."""
 
 from interlock.testing.faults.disk import FaultyDisk
 from interlock.testing.faults.listening import stop_listening

@@ -1,9 +1,9 @@
 """A disk under SQLite that can lose power, tear writes, refuse to sync and run full.
 
-kill -9 does not lose data that was written but not synced: the kernel still has it. To test durability one has to take
-away what a power cut takes away. This layer passes everything through to the real file, and remembers beside it what is
-*durable*: the content at the last sync. `power_cut` writes a copy of the files as a disk would have them afterwards:
-the durable content, plus any part of the writes since, torn or whole, in any combination.
+kill -9 does not lose data that was written but not synced: the kernel still has it. A test of durability has to remove
+what a power cut removes. This layer passes everything through to the real file, and also keeps the *durable* content:
+that of the last sync. `power_cut` writes a copy of the files as a disk would have them afterwards: the durable content,
+plus any part of the writes since, torn or whole, in any combination.
 
 The odd choice is a copy instead of a crash in place: SQLite keeps the state of a file per process, so a database that
 "lost power" could not be opened again in the same one.
@@ -25,7 +25,7 @@ SECTOR_BYTES = 512
 
 
 class _Content:
-    """One file: what is durable of it, and what was written since."""
+    """One file: its durable content, and the writes since the last sync."""
 
     def __init__(self, durable: bytes) -> None:
         self.durable = bytearray(durable)
@@ -76,11 +76,11 @@ class FaultyDisk(apsw.VFS):
         self.name = name
         self.syncs = 0
         self.fails_sync: Callable[[int], bool] = lambda _number: False
-        """Asked with the number of each sync, from 1: True makes it fail."""
+        """Called with the number of each sync, from 1: True makes it fail."""
         self.bytes_max: int | None = None
-        """The files together cannot be larger than this: then the disk is full."""
+        """The total size of the files at which the disk is full."""
         self.is_full: Callable[[str], bool] = lambda _path: False
-        """Asked with the path of each write: True makes the disk full for it."""
+        """Called with the path of each write: True makes the disk full for it."""
         self._contents: dict[str, _Content] = {}
         self._lock = threading.Lock()
 
@@ -96,7 +96,7 @@ class FaultyDisk(apsw.VFS):
         super().xDelete(filename, syncdir)
 
     def content(self, path: str) -> _Content:
-        """What is known of a file; it starts with what is on the disk."""
+        """Return the content of a file; it starts with what is on the disk."""
         with self._lock:
             if path not in self._contents:
                 real = Path(path)
@@ -104,12 +104,12 @@ class FaultyDisk(apsw.VFS):
             return self._contents[path]
 
     def bytes_used(self) -> int:
-        """How large the files are together."""
+        """Return the total size of the files."""
         with self._lock:
             return sum(content.size for content in self._contents.values())
 
     def make_room(self, path: str, content: _Content, size: int) -> None:
-        """A file is about to have this size. Raises FullError when the disk is full."""
+        """Check that a file may grow to this size. Raises FullError when the disk is full."""
         grows = max(0, size - content.size)
         if self.is_full(path) or (grows and self.bytes_max is not None and self.bytes_used() + grows > self.bytes_max):
             raise apsw.FullError("the faulty disk is full")
@@ -127,7 +127,7 @@ class FaultyDisk(apsw.VFS):
         return written
 
     def close(self) -> None:
-        """Take the disk out again."""
+        """Unregister the VFS."""
         self.unregister()
 
 

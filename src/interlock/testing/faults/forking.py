@@ -1,8 +1,8 @@
-"""The helper process of `processes`: imports a workload once, and forks one process for each of its lives.
+"""The fork server of `processes`: imports a workload once, and forks one process for each of its lives.
 
-It is asked through a socket, one question at a time: start a workload (a pipe to speak through comes with it), or wait
-for the end of a process. It has no threads, because forking with threads is how locks are left locked for ever.
-When the other end of the socket is closed, it kills the processes that still run, and ends.
+It receives requests through a socket, one at a time: start a workload (with the write end of a pipe), or wait for the
+end of a process. It has no threads, because a fork with threads may leave locks locked for ever. When the other end
+of the socket is closed, it kills the processes that still run, and ends.
 """
 
 import json
@@ -19,13 +19,13 @@ from interlock.lanes import points
 
 QUESTION_BYTES_MAX = 1_000_000
 LINE_BYTES_MAX = 4_000
-"""A line is written in one piece, which a pipe promises up to 4,096 bytes."""
+"""A line is written atomically, which a pipe guarantees up to 4,096 bytes."""
 
 Say = Callable[[str], None]
 
 
 def serve(questions: socket.socket) -> None:
-    """Answer until the other end is closed. A process that is not reaped by then was left by a killed caller."""
+    """Answer requests until the other end is closed; then kill the processes that were not reaped."""
     unreaped: set[int] = set()
     while True:
         data, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES_MAX, 1)
@@ -33,21 +33,21 @@ def serve(questions: socket.socket) -> None:
             for number in unreaped:
                 os.kill(number, signal.SIGKILL)
             return
-        asked = json.loads(data)
-        if "reap" in asked:
-            _, status = os.waitpid(asked["reap"], 0)
-            unreaped.discard(asked["reap"])
+        request = json.loads(data)
+        if "reap" in request:
+            _, status = os.waitpid(request["reap"], 0)
+            unreaped.discard(request["reap"])
             answer: dict[str, object] = {"ended": os.waitstatus_to_exitcode(status)}
         else:
-            answer = _start(asked, descriptors[0], questions)
+            answer = _start(request, descriptors[0], questions)
             if isinstance(started := answer.get("number"), int):
                 unreaped.add(started)
         questions.send(json.dumps(answer).encode())
 
 
-def _start(asked: dict[str, object], pipe: int, questions: socket.socket) -> dict[str, object]:
+def _start(request: dict[str, object], pipe: int, questions: socket.socket) -> dict[str, object]:
     try:
-        module, _, name = str(asked["workload"]).partition(":")
+        module, _, name = str(request["workload"]).partition(":")
         workload = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         os.close(pipe)
@@ -55,25 +55,25 @@ def _start(asked: dict[str, object], pipe: int, questions: socket.socket) -> dic
     number = os.fork()
     if number == 0:
         questions.close()
-        _live(workload, asked, pipe)
+        _live(workload, request, pipe)
     os.close(pipe)
     return {"number": number}
 
 
-def _live(workload: Callable[..., object], asked: dict[str, object], pipe: int) -> None:
-    """The forked process: run the workload, and end without any of the helper's own endings."""
+def _live(workload: Callable[..., object], request: dict[str, object], pipe: int) -> None:
+    """Run the workload in the forked process, and exit without the helper's cleanup."""
     code = 1
     try:
-        signal.alarm(int(str(asked["lifetime_s"])))
-        die_at = asked["die_at"]
+        signal.alarm(int(str(request["lifetime_s"])))
+        die_at = request["die_at"]
         if isinstance(die_at, list):
             point, visit = cast("tuple[str, int]", die_at)
             points.listen(_dying_at(point, visit))
-        args = asked["args"]
+        args = request["args"]
         assert isinstance(args, list)
         workload(_speaker(pipe), *args)
         code = 0
-    except BaseException:  # noqa: BLE001 -- told to the one who asked; this process ends here in any case.
+    except BaseException:  # noqa: BLE001 -- reported to the parent through the pipe; this process ends here in any case.
         for line in traceback.format_exc().splitlines():
             os.write(pipe, f"!{line}"[:LINE_BYTES_MAX].encode() + b"\n")
     finally:
@@ -104,5 +104,5 @@ def _speaker(pipe: int) -> Say:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever was interrupted closes the socket, and that is enough.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and closes the socket.
     serve(socket.socket(fileno=int(sys.argv[1])))

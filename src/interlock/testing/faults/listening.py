@@ -1,19 +1,18 @@
-"""Ending a server that tests listen with, so that no connection is left without an owner.
+"""Close the server of a test without leaking a connection that is being accepted.
 
-A connection that arrives in the very turn in which an asyncio server is closed is taken from the kernel and dropped:
-its transport finds a server without sockets, fails to be made, and its socket is left to the garbage collector,
-which complains in whichever test runs then. So first nobody else is let in, then those who were let in get their owner,
-and then the server is closed. The owner of the connections ends them, as before.
+A connection that arrives in the loop turn in which an asyncio server is closed is accepted and dropped: creating its
+transport fails, and the garbage collector reports its socket in a later test. So accepting stops first, then accepted
+connections get their transports, then the server is closed. The caller still closes the connections.
 """
 
 import asyncio
 
 TURNS = 10
-"""A connection that was taken has its owner after two or three."""
+"""Turns of the event loop to wait; an accepted connection has its transport after two or three."""
 
 
 async def stop_listening(server: asyncio.Server) -> None:
-    """Let nobody else in. Connections that are there stay open."""
+    """Stop accepting connections, and close the server. Existing connections stay open."""
     loop = server.get_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())

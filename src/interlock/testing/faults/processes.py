@@ -1,16 +1,16 @@
-"""Real processes that run a workload and are killed, kill -9, where it hurts most.
+"""Real processes that run a workload and are killed with SIGKILL at chosen points.
 
     with Processes() as processes:
         process = processes.start("shop.load:buy", "/var/shop", die_at=At("group.committed", 3))
-        for line in process.lines():          # what it said before it died
+        for line in process.lines():          # the lines that it wrote before it died
             ...
 
-A workload is a plain function `f(say, *args)` in an importable module. What it says goes through a pipe, one line per
-call, written whole: everything said before the kill can be read after it. Nobody sleeps: one waits for lines.
+A workload is a plain function `f(say, *args)` in an importable module. `say` writes one whole line to a pipe, so lines
+written before a kill can be read after it. Tests wait for lines and never sleep.
 
 The odd choice is that processes are forked by one helper process that has imported the workload already: a life costs
 milliseconds instead of half a second of imports, so hundreds of crashes fit into a test run. The helper has no threads.
-Only processes started here are ever killed, by their number, and a number cannot be given away before it is reaped.
+Only processes started here are killed, by their number; the kernel cannot reuse a number before it is reaped.
 """
 
 import json
@@ -27,7 +27,7 @@ from typing import NamedTuple, Self
 from interlock.seams import Clock, SystemClock
 
 LIFETIME_S_MAX = 600
-"""No process lives longer than this, whatever becomes of the one that started it. Nobody who works comes near it."""
+"""The alarm that ends a process even if its parent is dead. No workload comes near it."""
 
 Argument = str | int | float | bool | None | Sequence["Argument"]
 
@@ -50,7 +50,7 @@ class Process:
         self._ended: int | None = None
 
     def lines(self, count: int | None = None) -> Iterator[str]:
-        """The next lines, up to `count`, or all until it is dead. A line that was not finished was not said."""
+        """Yield the next lines, up to `count`, or all until it is dead. An unfinished line is dropped."""
         while count is None or count > 0:
             line = self._next_line(None)
             if line is None:
@@ -59,7 +59,7 @@ class Process:
             count = None if count is None else count - 1
 
     def lines_for(self, seconds: float, clock: Clock | None = None) -> Iterator[str]:
-        """What it says within so many seconds: the way to an instant that nothing in the workload has chosen."""
+        """Yield its lines for this time: a way to kill it at an instant independent of the workload."""
         clock = clock or SystemClock()
         until_s = clock.monotonic_s() + seconds
         while (left_s := until_s - clock.monotonic_s()) > 0:
@@ -69,23 +69,23 @@ class Process:
             yield line
 
     def kill(self) -> None:
-        """Kill it now, kill -9. What it said before is still there for `lines`."""
+        """Kill it with SIGKILL. Lines that it wrote before stay readable with `lines`."""
         if self._ended is None:
             os.kill(self.number, signal.SIGKILL)
 
     def end(self) -> int:
-        """Wait until it is dead; returns 0, its exit code, or minus the signal. Raises when the workload failed."""
-        while self._read(None):  # A process that cannot say what it has to say would never end.
+        """Wait until it is dead; return its exit code, or minus the signal. Raises when the workload failed."""
+        while self._read(None):  # A process that blocks on a full pipe would never end.
             pass
         if self._ended is None:
             self._ended = self._owner.reap(self.number)
         if self._ended > 0:
-            told = "\n".join(line for line in self.lines() if line.startswith("!"))
-            raise RuntimeError(f"the workload failed with exit code {self._ended}:\n{told}")
+            error = "\n".join(line for line in self.lines() if line.startswith("!"))
+            raise RuntimeError(f"the workload failed with exit code {self._ended}:\n{error}")
         return self._ended
 
     def close(self) -> None:
-        """Kill it if it lives, and forget what it said. A second time does nothing."""
+        """Kill it if it lives, and drop its unread lines. A second call does nothing."""
         self.kill()
         if self._ended is None:
             self._ended = self._owner.reap(self.number)
@@ -102,7 +102,7 @@ class Process:
         return line.decode()
 
     def _read(self, timeout_s: float | None) -> bool:
-        """Wait for more of what it says; False when there is nothing more, or nothing in time."""
+        """Wait for more output; return False at its end or after the timeout."""
         if self._pipe is None or not select.select([self._pipe], [], [], timeout_s)[0]:
             return False
         data = os.read(self._pipe, 65_536)
@@ -111,7 +111,7 @@ class Process:
 
 
 class Processes:
-    """Starts processes, and leaves none behind."""
+    """Starts processes, and kills the remaining ones at the end."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -136,16 +136,16 @@ class Processes:
             process.close()
         assert self._socket is not None
         assert self._helper is not None
-        self._socket.close()  # The helper ends when nobody can ask it any more.
+        self._socket.close()  # The helper ends when its socket is closed.
         self._helper.wait()
 
     def start(self, workload: str, *args: Argument, die_at: At | None = None) -> Process:
         """Run `module:function` in a process of its own; `die_at` makes it kill itself at a named point."""
         assert self._socket is not None, "enter the context first"
-        asked = {"workload": workload, "args": args, "die_at": die_at, "lifetime_s": LIFETIME_S_MAX}
+        request = {"workload": workload, "args": args, "die_at": die_at, "lifetime_s": LIFETIME_S_MAX}
         reading, writing = os.pipe()
         try:
-            socket.send_fds(self._socket, [json.dumps(asked).encode()], [writing])
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [writing])
         finally:
             os.close(writing)
         answer = self._answer()

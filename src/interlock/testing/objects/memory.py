@@ -1,7 +1,7 @@
-"""A bucket in memory that keeps every promise: what a test uses when it is not about the bucket.
+"""A correct bucket in memory, for tests that are not about the bucket.
 
-It behaves as the best of the real ones do: conditions hold, a read sees the last write, a listing is never old. Several
-views of one bucket (`below`) share their objects, as several databases and processes share a real one.
+Conditions hold, a read sees the last write, and a listing is never stale. Several views of one bucket (`below`) share
+their objects, as several databases and processes share a real one.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""Many writers, one bucket, one seed: the real lane in virtual time, with everything that can go wrong.
+"""Simulation of lanes on a bucket: real lanes of several processes in virtual time, with injected faults.
 
-A seed decides everything: who opens the lane when, what the bucket answers, which process stands still or is killed.
-The same seed is the same story. Needs `pip install "interlock[objects]"`.
+A seed decides everything: when a process opens the lane, the answers of the bucket, stalls and kills. The same seed
+gives the same story. Needs `pip install "interlock[objects]"`.
 """
 
 from interlock.testing.campaigns import Campaign, Simulated

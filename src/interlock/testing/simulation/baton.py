@@ -1,9 +1,9 @@
-"""Threads that run one at a time: whoever holds the baton runs, and time passes only when nobody can.
+"""Cooperative threads in virtual time: one strand runs at a time, and time passes only when all are parked.
 
 The code under test is plain blocking code, so each simulated thread (a *strand*) is a real thread, parked on a lock of
-its own. There is no scheduler thread: whoever parks looks for what comes next in a heap of events, carries out those
-that belong to nobody (a request that lands in the bucket), and hands the baton to the strand that is due. The heap is
-ordered by virtual time and then by the order of arrival, so a run is decided by its seed alone.
+its own. There is no scheduler thread: a parking strand takes the next events from a heap, runs those without a strand
+(a request that lands in the bucket), and hands the baton to the strand that is due. The heap is ordered by virtual time
+and then by the order of arrival, so a run is decided by its seed alone.
 
 The invariant: every strand but one is parked, always inside `park`. A strand of a *life* (one run of one process) that
 was killed leaves its `park` with `Killed`, which no code under test catches for good.
@@ -16,11 +16,11 @@ from collections.abc import Callable
 Action = Callable[[], None]
 
 EVENTS_MAX = 30_000
-"""Events of one story, which has about a thousand; more of them, and somebody runs in circles."""
+"""The limit of events per story. A story has about a thousand; more of them mean an endless loop."""
 
 
 class Killed(BaseException):
-    """The process of this strand is dead: whatever it would do now has no effect."""
+    """Raised in a strand whose process was killed."""
 
 
 class Life:
@@ -81,7 +81,7 @@ class Baton:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.crashes: list[tuple[Strand, BaseException]] = []
-        """Strands that ended with an exception that nobody expected."""
+        """Strands that ended with an unexpected exception."""
         self._heap: list[tuple[float, int, Action | None, Strand | None, int]] = []
         self._pushed = self._popped = 0
         self._abandoned = False
@@ -92,16 +92,16 @@ class Baton:
         self._parked: dict[Strand, None] = {}
 
     def run(self) -> None:
-        """Let everybody run until nobody has anything left to do. Called by the thread that made the baton."""
+        """Run all strands until none has work left. Called by the thread that made the baton."""
         self.current = self._main
         self.pass_on(self._main)
 
     def at(self, time_s: float, action: Action) -> None:
-        """Carry the action out at that time, in the name of nobody. It must not park."""
+        """Run the action at that time, outside of any strand. It must not park."""
         self._push(time_s, action, None, 0)
 
     def spawn(self, life: Life, name: str, work: Action) -> Strand:
-        """Begin a strand; it runs when whoever spawned it parks."""
+        """Begin a strand; it runs when the spawning strand parks."""
         worker = _Worker.idle.pop() if _Worker.idle else _Worker()
         strand = Strand(life, name, work, worker.lock)
         worker.strand, worker.baton = strand, self
@@ -111,7 +111,7 @@ class Baton:
         return strand
 
     def park(self, timeout_s: float | None = None) -> None:
-        """Stand aside until somebody wakes this strand, or until the time is over. Raises Killed."""
+        """Park the current strand until another one wakes it, or until the timeout. Raises Killed."""
         me = self.current
         if me.life.killed or self._abandoned:
             raise Killed
@@ -124,7 +124,7 @@ class Baton:
             raise Killed
 
     def wake(self, strand: Strand) -> None:
-        """Let a parked strand go on, now."""
+        """Resume a parked strand now."""
         if not strand.done:
             self._push(self.now_s, None, strand, strand.ticket)
 
@@ -142,7 +142,7 @@ class Baton:
 
     @property
     def stuck(self) -> list[Strand]:
-        """Who is parked although nothing is left that could wake it."""
+        """Parked strands when no event is left that could wake them."""
         return [] if self._heap else list(self._parked)
 
     # --- the hand-over -------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Baton:
             self.wake(waiter)
 
     def pass_on(self, me: Strand | None) -> None:
-        """Hand the baton to whoever is next, and wait for it; without `me` the thread's strand is over."""
+        """Hand the baton to the next strand, and wait to get it back; without `me` the strand has ended."""
         target = self._next()
         self._parked.pop(target, None)
         if target is me:
@@ -193,7 +193,7 @@ class Baton:
         return self._main
 
     def _abandon(self) -> None:
-        """Somebody runs in circles: kill everybody, so that the story comes to an end and can be told."""
+        """Kill all strands after EVENTS_MAX events, so that the story ends and can be reported."""
         self.crashes.append((self._main, RuntimeError(f"the story does not end within {EVENTS_MAX:,} events")))
         self._abandoned = True
         for strand in self._parked:

@@ -1,8 +1,8 @@
-"""A bucket with faults, in virtual time, that remembers everything that was ever stored.
+"""A bucket with faults, in virtual time, that records every object ever stored.
 
-A request is two events: it *lands* (and is carried out, whole) and its answer *arrives*. Both belong to the bucket, not
-to the sender: a process that stands still, gave up or was killed has requests that land all the same. Reading is
-strongly consistent; a listing may be old. Tags are hashes of the content, as on S3: the same bytes have the same tag.
+A request is two events: it *lands* (and is executed atomically) and its answer *arrives*. Both belong to the bucket,
+not to the sender: requests of a stalled or killed process land all the same. Reads are strongly consistent; a listing
+may be stale. Tags are hashes of the content, as on S3: the same bytes have the same tag.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class _Request:
 
 
 class Server:
-    """What lies in the bucket, and what goes wrong with it."""
+    """The objects of the bucket, and the faults of its requests."""
 
     def __init__(self, baton: Baton, luck: Luck, weather: Weather, story: Story) -> None:
         self.baton = baton
@@ -136,7 +136,7 @@ class SimulatedBucket:
         return found
 
     def get_many(self, keys: Sequence[str], bytes_max: int | None = None) -> list[bytes | None]:
-        """Several at once, but not at one instant: some are read earlier than others."""
+        """Read several objects concurrently; some are read earlier than others."""
         luck, objects = self._server.luck, self._server.objects
         bodies: dict[str, bytes | None] = {}
         early = [key for key in keys if luck.often(0.5)]
@@ -213,7 +213,7 @@ class SimulatedBucket:
                 self._land(None, luck.between(lands_s, LATE_MAX_S), effect)
             case "stored, then a hang":
                 self._land(None, lands_s, effect)
-            case _:  # A late landing; the sender hears of a broken connection at once, or nothing at all.
+            case _:  # A late landing; the sender gets a connection error immediately, or no answer.
                 self._land(None, luck.between(0.05, luck.one((0.5, 5.0, LATE_MAX_S))), effect, late=True)
                 if luck.often(0.5):
                     self._refuse(request, lands_s, Unclear("connection reset"))

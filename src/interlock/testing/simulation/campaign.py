@@ -9,7 +9,7 @@ from interlock.testing.simulation.run import PROCESSES_MAX, simulate
 def run_campaign(
     first: int, seeds: int, *, processes: int | None = None, workers: int | None = None, watch: Watcher | None = None
 ) -> Campaign:
-    """Run so many seeds, beginning with `first`. Raises BadUsage for numbers that make no sense."""
+    """Run `seeds` seeds, beginning with `first`. Raises BadUsage for numbers out of range."""
     refuse_numbers(("processes", processes, 1, PROCESSES_MAX))
     return gather(partial(run_portion, processes=processes), first, seeds, workers=workers, watch=watch)
 

@@ -1,7 +1,7 @@
-"""What must hold at the end of a seed, checked against everything the bucket was ever given.
+"""Invariants at the end of a seed, checked against everything the bucket ever stored.
 
-Each promise is cited by its name. The checks know what each client was told and when, and what the bucket had stored
-at that time; they look for a contradiction. They replay the log themselves (`replay`).
+Each guarantee is cited by its name. The checks compare every answer of a client and its time with what the bucket had
+stored at that time. They replay the log themselves (`replay`).
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ Marks = tuple[str, ...]
 
 
 class Durable:
-    """The log as the bucket was given it: for each transaction, its slot and since when it was durable."""
+    """The log as the bucket stored it: for each transaction, its slot and the time it became durable."""
 
     def __init__(self, server: Server) -> None:
         self.slots: list[Slot] = []
@@ -32,10 +32,10 @@ class Durable:
                 self._count(look(image.data).number, slot.seq, stored[0].time_s)
         beyond = [key for key in written if int(key[4:]) > image.seq]
         if beyond:
-            raise BrokenLog(key_of(image.seq + 1), f"G1: a hole in the log: {short(min(beyond))} is behind it")
+            raise BrokenLog(key_of(image.seq + 1), f"G1: a hole in the log: {short(min(beyond))} is after it")
         self.image = image
-        self.seen = look(image.data, whole=True)
-        self.names = dict(self.seen.rows)
+        self.tables = look(image.data, whole=True)
+        self.names = dict(self.tables.rows)
 
     def _count(self, number: int, seq: int, time_s: float) -> None:
         if number < len(self.numbers) - 1:
@@ -56,16 +56,16 @@ def check(story: Story, server: Server, settings: LaneSettings) -> None:
     by_id: dict[str, list[Attempt]] = {}
     for attempt in story.attempts:
         by_id.setdefault(attempt.id, []).append(attempt)
-    times = Counter(name for _, name in durable.seen.rows)
+    times = Counter(name for _, name in durable.tables.rows)
     for name, attempts in by_id.items():
         _check_transaction(story, name, attempts, times[name])
         for attempt in attempts:
             if attempt.answer == "acknowledged":
                 _check_acknowledged(story, durable, attempt)
     acknowledged = sorted((each.told_s, each.number) for each in story.attempts if each.answer == "acknowledged")
-    for shown in story.shown:
-        _check_shown(story, durable, shown)
-        _check_fresh(story, shown, acknowledged, settings.lease_s)
+    for observed in story.observed:
+        _check_shown(story, durable, observed)
+        _check_fresh(story, observed, acknowledged, settings.lease_s)
 
 
 def key_before(key: str) -> str:
@@ -104,11 +104,11 @@ def _check_history(story: Story, server: Server, settings: LaneSettings) -> None
 
 
 def _check_tables(story: Story, durable: Durable) -> None:
-    seen = durable.seen
-    if [number for number, _ in seen.rows] != list(range(1, seen.number + 1)):
-        story.complain(f"G3: the counter is {seen.number}, the rows are {[number for number, _ in seen.rows]}")
-    if seen.junk:
-        story.complain(f"G3: {seen.junk} rows of a transaction that was rolled back are there")
+    tables = durable.tables
+    if [number for number, _ in tables.rows] != list(range(1, tables.number + 1)):
+        story.complain(f"G3: the counter is {tables.number}, the rows are {[number for number, _ in tables.rows]}")
+    if tables.junk:
+        story.complain(f"G3: {tables.junk} rows of a transaction that was rolled back are there")
 
 
 def _check_transaction(story: Story, name: str, attempts: list[Attempt], times: int) -> None:
@@ -143,24 +143,27 @@ def _check_acknowledged(story: Story, durable: Durable, attempt: Attempt) -> Non
         )
 
 
-def _check_shown(story: Story, durable: Durable, shown: Shown) -> None:
-    """G7: what was shown is a prefix of the log, and that was durable when it was shown."""
-    marks: Marks = (shown.by, *([shown.id] if shown.id else []))
-    if shown.number >= len(durable.numbers) or durable.names.get(shown.number) != shown.id:
-        story.complain(f"G7: a {shown.how} showed {shown.number} ({shown.id}), which the log never was", *marks)
-        return
-    seq, stored_s = durable.numbers[shown.number]
-    if stored_s > shown.told_s:
+def _check_shown(story: Story, durable: Durable, observed: Shown) -> None:
+    """G7: an observed state is a prefix of the log that was durable at that time."""
+    marks: Marks = (observed.by, *([observed.id] if observed.id else []))
+    if observed.number >= len(durable.numbers) or durable.names.get(observed.number) != observed.id:
         story.complain(
-            f"G7: a {shown.how} showed {shown.number} ({shown.id}) before it was durable", *marks, key_of(seq)
+            f"G7: a {observed.how} showed {observed.number} ({observed.id}), which the log never was", *marks
+        )
+        return
+    seq, stored_s = durable.numbers[observed.number]
+    if stored_s > observed.told_s:
+        story.complain(
+            f"G7: a {observed.how} showed {observed.number} ({observed.id}) before it was durable", *marks, key_of(seq)
         )
 
 
-def _check_fresh(story: Story, shown: Shown, acknowledged: list[tuple[float, int]], lease_s: float) -> None:
-    """Whatever is shown, it shows everything that was acknowledged before, but for what clocks differ in a lease."""
-    limit_s = shown.asked_s - 4 * DRIFT_MAX * lease_s
+def _check_fresh(story: Story, observed: Shown, acknowledged: list[tuple[float, int]], lease_s: float) -> None:
+    """G7: an observed state includes everything acknowledged before, up to the clock drift within a lease."""
+    limit_s = observed.asked_s - 4 * DRIFT_MAX * lease_s
     latest = max((number for told_s, number in acknowledged if told_s < limit_s), default=0)
-    if latest > shown.number:
+    if latest > observed.number:
         story.complain(
-            f"G7: a {shown.how} by {shown.by} showed {shown.number} although {latest} was acknowledged before", shown.by
+            f"G7: a {observed.how} by {observed.by} showed {observed.number} although {latest} was acknowledged before",
+            observed.by,
         )

@@ -1,4 +1,4 @@
-"""The two things a lane waits with, as the simulator needs them: an event loop, and a condition.
+"""The event loop and the condition variable of simulated lanes.
 
 Clients of a lane are coroutines, so each simulated process has an event loop. This one has no selector and no clock
 of its own: when nothing is ready its strand parks, and time passes elsewhere. The condition stands in for the lane's
@@ -26,8 +26,8 @@ class BatonLoop:
         self._waiting = False
 
     def run_all(self, coroutines: list[Coroutine[Any, Any, None]], cancelled: tuple[int, float] | None = None) -> None:
-        """Run the coroutines side by side until all are over; one of them may be cancelled after so many seconds."""
-        asyncio.events._set_running_loop(self._self)  # noqa: SLF001 -- what every event loop does, and nobody else.
+        """Run the coroutines concurrently until all are done. `cancelled` is an index and a delay in seconds."""
+        asyncio.events._set_running_loop(self._self)  # noqa: SLF001 -- only event loops do this.
         try:
             tasks = [asyncio.Task(each, loop=self._self) for each in coroutines]
             if cancelled is not None:
@@ -57,7 +57,7 @@ class BatonLoop:
             self._waiting = False
 
     async def wait(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Wait for this much virtual time."""
         future = self.create_future()
         self._baton.at(self._baton.now_s + seconds, lambda: self.call_soon_threadsafe(_settle, future))
         await future
@@ -81,19 +81,19 @@ class BatonLoop:
         return asyncio.Future(loop=self._self)
 
     def is_closed(self) -> bool:
-        """Never: it ends with its process."""
+        """Return False: the loop ends with its process."""
         return False
 
     def get_debug(self) -> bool:
-        """Never: it would be slow."""
+        """Return False: debug mode is slow."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tasks of a killed process end unfinished: nothing to tell."""
+        """Ignore the error: tasks of a killed process end unfinished."""
 
 
 class BatonCondition:
-    """Stands in for `threading.Condition` in a lane: who waits parks."""
+    """A replacement of `threading.Condition` in a lane: a waiting strand parks."""
 
     def __init__(self, baton: Baton, lock: threading.Lock) -> None:
         self._baton = baton
@@ -101,7 +101,7 @@ class BatonCondition:
         self._waiting: list[Strand] = []
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait to be notified, or for so long. The lock is held by the caller, before and after."""
+        """Wait for a notification, up to the timeout. The caller holds the lock before and after."""
         strand = self._baton.current
         self._waiting.append(strand)
         self._lock.release()
@@ -113,7 +113,7 @@ class BatonCondition:
                 self._waiting.remove(strand)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until it is true, or for so long."""
+        """Wait until the predicate is true; return False after the timeout."""
         until_s = None if timeout is None else self._baton.now_s + timeout
         while not predicate():
             if until_s is not None and self._baton.now_s >= until_s:

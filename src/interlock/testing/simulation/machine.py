@@ -1,8 +1,8 @@
-"""A machine: runs one process after the other, each opening the lane, using it, and ending well or badly.
+"""A simulated machine: runs one process after the other, each opening the lane, using it, and closing it or dying.
 
-What the process does is drawn from luck: transactions alone and in groups, with keys and without, some that refuse
-because of what they read, some that roll back more than fits into memory, reads beside them. It ends by closing the
-lane, or by a kill at any instant; then the next one finds the disk as the kill left it, or empty.
+The work of a process is random: transactions alone and in groups, with keys and without, some that refuse because of
+a read, some that roll back more than fits into memory, and concurrent reads. It ends by closing the lane, or by a kill
+at any instant; then the next one finds the disk as the kill left it, or empty.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _PROCESS = re.compile(r"process \d+ on host \S+")
 
 
 class Surroundings(Protocol):
-    """What all machines of a seed share."""
+    """The shared parts of all machines of a seed."""
 
     baton: Baton
     server: Server
@@ -66,7 +66,7 @@ class Machine:
         self._made = 0
 
     def run(self) -> None:
-        """One life after the other. The work of a strand."""
+        """Run one life after the other. This is the work of a strand."""
         baton, luck = self._baton, self._luck
         strand, resting = baton.current, baton.current.life
         baton.park(luck.between(0.0, 12.0))
@@ -86,7 +86,7 @@ class Machine:
             baton.park(luck.between(0.0, 4.0))
 
     def finish(self) -> None:
-        """The last process, in good weather: the lane can be opened, and what was unknown can be repeated (G9)."""
+        """Run the last process, without faults: the lane opens, and unknown transactions can be retried (G9)."""
         lane = None
         self._life, self._points_left = self._baton.current.life, 0
         for _ in range(4):
@@ -94,7 +94,7 @@ class Machine:
             if lane is None:
                 self._baton.park(self._shared.settings.lease_s)
         if lane is None:
-            self._story.complain("nobody can open the lane any more, although everything works again", self.name)
+            self._story.complain("the lane cannot be opened any more, although all faults have stopped", self.name)
             return
         loop = BatonLoop(self._baton)
         life = self._life
@@ -107,7 +107,7 @@ class Machine:
         lane.close()
 
     def reached(self, point: str) -> None:
-        """The driver of this machine's lane has come to a point: time to think, or to die."""
+        """Handle a fault point of the lane's driver: kill the life, or let time pass."""
         life = self._life
         if self._points_left:
             self._points_left -= 1
@@ -263,7 +263,7 @@ class Machine:
         else:
             assert isinstance(value, int)
             attempt.number = value
-        story.tell(baton.now_s, life.name, f"is told: {name} {attempt.answer}, {attempt.number or attempt.why}", name)
+        story.tell(baton.now_s, life.name, f"receives: {name} {attempt.answer}, {attempt.number or attempt.why}", name)
 
     async def _without_effect(self, life: Life, lane: SimulatedLane, kind: str) -> None:
         asked_s = self._baton.now_s
@@ -288,7 +288,7 @@ class Machine:
 
     def _show(self, how: str, life: Life, asked_s: float, number: int, name: str | None) -> None:
         now_s = self._baton.now_s
-        self._story.shown.append(Shown(how, life.name, asked_s, now_s, number, name))
+        self._story.observed.append(Shown(how, life.name, asked_s, now_s, number, name))
         self._story.tell(now_s, life.name, f"is shown {number} ({name}) by a {how}", *([name] if name else []))
         self._story.counts[f"{how}s"] += 1
 
@@ -310,15 +310,15 @@ class Machine:
     def _complain_if_corrupt(self, life: Life, error: Exception) -> None:
         text = str(error)
         if isinstance(error, CorruptionError) or "CorruptionError" in text:
-            self._story.complain(f"{life.name} was told of corruption: {text.splitlines()[0]}", life.name)
+            self._story.complain(f"{life.name} met corruption: {text.splitlines()[0]}", life.name)
         elif "could not be made durable" in text or "upkeep failed" in text:
             self._story.complain(f"{life.name} met something unexpected: {text.splitlines()[0]}", life.name)
         elif not isinstance(error, LaneOwned | UnavailableError | Refused | RolledBack):
-            self._story.complain(f"{life.name} was told {type(error).__name__}: {error}", life.name)
+            self._story.complain(f"{life.name} received {type(error).__name__}: {error}", life.name)
 
 
 class _Open:
-    """Holds the lane that a life has open, also for whoever finds that it was killed."""
+    """Holds the open lane of a life, so that it can be dropped after a kill."""
 
     def __init__(self) -> None:
         self.it: SimulatedLane | None = None

@@ -1,7 +1,7 @@
-"""Reads the log back with code of its own: nothing here calls what the lane uses, so that both would have to be wrong.
+"""An independent reader of the log: it shares no code with the lane, so that an error must be in both to stay hidden.
 
-The layout is written down once more, from the reference of the format. A replay gives the pages after each object, and
-what the simulated clients would see in them.
+The layout is implemented again, from the reference of the format. A replay gives the pages after each object, and the
+clients' tables in them.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -23,7 +23,7 @@ _FENCE = 2
 
 
 class BrokenLog(Exception):
-    """The log is not what it should be: in which slot, and why."""
+    """The log is broken: the key of the slot, and the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -31,7 +31,7 @@ class BrokenLog(Exception):
 
 
 class Slot(NamedTuple):
-    """One object of the log, taken apart."""
+    """One decoded object of the log."""
 
     seq: int
     epoch: int
@@ -45,7 +45,7 @@ class Slot(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the clients' tables hold: the counter, the rows in order, and what should never be there."""
+    """The clients' tables: the counter, the rows in order, and the number of rows that must not exist."""
 
     number: int
     rows: list[tuple[int, str]]
@@ -58,7 +58,7 @@ def key_of(seq: int) -> str:
 
 
 def read_slot(data: bytes, key: str) -> Slot:
-    """Take an object apart. Raises BrokenLog."""
+    """Decode an object of the log. Raises BrokenLog."""
     if len(data) < _ENTRY.size + _DIGEST:
         raise BrokenLog(key, "too short")
     fields = _ENTRY.unpack_from(data)
@@ -85,7 +85,7 @@ class Image:
         self.data = bytearray(data)
 
     def follow(self, slot: Slot, key: str) -> None:
-        """Go on by one object. Raises BrokenLog when it is not the one that follows (G1)."""
+        """Apply the next object. Raises BrokenLog when it does not follow (G1)."""
         if slot.seq != self.seq + 1:
             raise BrokenLog(key, f"it is number {slot.seq}, not {self.seq + 1}")
         if slot.previous != self.digest:
@@ -113,7 +113,7 @@ def manifest_of(objects: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def recover(objects: Mapping[str, bytes], snapshot: dict[str, Any] | None) -> Image:
-    """What the bucket holds, beginning at a snapshot (None: at the very first slot). Raises BrokenLog."""
+    """Rebuild the image from a snapshot (None: from the first slot) and the log. Raises BrokenLog."""
     image = Image() if snapshot is None else _load(objects, snapshot)
     while (data := objects.get(key := key_of(image.seq + 1))) is not None:
         image.follow(read_slot(data, key), key)
@@ -138,7 +138,7 @@ def _load(objects: Mapping[str, bytes], snapshot: dict[str, Any]) -> Image:
 
 
 def look(data: bytearray, *, whole: bool = False) -> Seen:
-    """What clients would see. Raises BrokenLog when SQLite itself finds it broken."""
+    """Read the clients' tables. Raises BrokenLog when SQLite finds the database broken."""
     if not data:
         return Seen(0, [], 0)
     plain = bytearray(data)
@@ -146,8 +146,8 @@ def look(data: bytearray, *, whole: bool = False) -> Seen:
     connection = apsw.Connection(":memory:")
     try:
         connection.deserialize("main", bytes(plain))
-        if whole and (told := connection.execute("PRAGMA integrity_check").get) != "ok":
-            raise BrokenLog("the database", f"integrity_check: {told}")
+        if whole and (result := connection.execute("PRAGMA integrity_check").get) != "ok":
+            raise BrokenLog("the database", f"integrity_check: {result}")
         if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'counter'").get:
             return Seen(0, [], 0)
         number = cast("int", connection.execute("SELECT n FROM counter").get or 0)

@@ -1,8 +1,8 @@
-"""Runs seeds: one seed is one story, and the same seed is the same story.
+"""The driver of the lane simulation: one seed is one reproducible story.
 
-The seed decides the number of machines, the settings of the lane, the weather, and every draw after that. When all
-machines have come to their end the weather turns good, one last process opens the lane and repeats what is still
-unknown, and then the checks look for a contradiction.
+The seed decides the number of machines, the settings of the lane, the faults, and every later draw. When all machines
+have ended, the faults stop. One last process opens the lane and retries the transactions with an unknown outcome; then
+the checks run.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -65,7 +65,7 @@ class Simulation:
         ]
 
     def run(self) -> None:
-        """Tell the story to its end, and check it."""
+        """Run the seed to its end, and check it."""
         with self._small_world():
             for machine in self._machines:
                 self.baton.spawn(Life(machine.name), machine.name, machine.run)
@@ -120,11 +120,11 @@ class Simulation:
 
 def simulate(seed: int, *, processes: int | None = None, conditions_ignored: bool = False) -> Simulated:
     """Run one seed."""
-    return told(play(seed, processes=processes, conditions_ignored=conditions_ignored))
+    return summarize(play(seed, processes=processes, conditions_ignored=conditions_ignored))
 
 
 def play(seed: int, *, processes: int | None = None, conditions_ignored: bool = False) -> Story:
-    """Run one seed and give the whole story."""
+    """Run one seed and return its whole story."""
     disk = str(MEMORY_DISK) if MEMORY_DISK.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="interlock-simulation-", dir=disk))
     try:
@@ -135,11 +135,11 @@ def play(seed: int, *, processes: int | None = None, conditions_ignored: bool = 
     return simulation.story
 
 
-def told(story: Story) -> Simulated:
-    """A story cut down to what matters."""
+def summarize(story: Story) -> Simulated:
+    """Return the result of a story, with the lines about its first complaint."""
     lines: tuple[str, ...] = ()
     if story.complaints:
-        lines = tuple(story.told(story.complaints[0][1]))
+        lines = tuple(story.text_lines(story.complaints[0][1]))
     return Simulated(
         seed=story.seed,
         complaints=tuple(what for what, _ in story.complaints),

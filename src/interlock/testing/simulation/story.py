@@ -1,7 +1,7 @@
-"""What happened in one seed: numbered lines for people, and what was asked and answered for the checks.
+"""The story of one seed: numbered lines, and the calls and answers for the checks.
 
-A line is kept as its parts and written only when it is shown. Each has *marks*: the names it is about (a transaction, a
-slot, a life), so that the story of a failure can be cut down to the lines that matter.
+A line is kept as its parts and formatted only when it is printed. Each has *marks*: the names it is about (a
+transaction, a slot, a life), so that the story of a failure can be reduced to the relevant lines.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 
 class Attempt:
-    """One transaction that somebody submitted, and what came of it."""
+    """One submitted transaction, and its answer."""
 
     __slots__ = ("answer", "by", "epoch", "id", "key", "number", "submitted_s", "told_s", "why")
 
@@ -40,7 +40,7 @@ class Attempt:
 
 
 class Shown(NamedTuple):
-    """A state that a read or a refusal showed to somebody: the counter, and the transaction that made it so."""
+    """A state that a read or a refusal returned to a client: the counter, and the transaction that set it."""
 
     how: str
     by: str
@@ -57,22 +57,22 @@ class Story:
         self.seed = seed
         self.lines: list[Line] = []
         self.attempts: list[Attempt] = []
-        self.shown: list[Shown] = []
+        self.observed: list[Shown] = []
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.complaints: list[tuple[str, tuple[str, ...]]] = []
-        """What was wrong on the way, each with its marks."""
+        """Broken guarantees, each with its marks."""
 
     def tell(self, time_s: float, who: str, what: str, *marks: str, milestone: bool = False) -> None:
         """Add a line."""
         self.lines.append(Line(time_s, who, what, marks, milestone))
 
     def complain(self, what: str, *marks: str) -> None:
-        """Note that a promise was broken."""
+        """Record that a guarantee was broken."""
         self.complaints.append((what, marks))
 
-    def told(self, marks: tuple[str, ...] | None = None) -> list[str]:
-        """The lines, numbered; with marks only those about them, and the milestones."""
+    def text_lines(self, marks: tuple[str, ...] | None = None) -> list[str]:
+        """Return the numbered lines; with marks only those about them, and the milestones."""
         chosen = [
             (number, line)
             for number, line in enumerate(self.lines, start=1)

@@ -1,7 +1,7 @@
-"""What simulated clients do in a lane: each change raises a counter and adds a row with its number and its name.
+"""The transactions of simulated clients: each change increments a counter and adds a row with its number and name.
 
-So the rows are the order in which everything happened, and whatever is shown can be found in it: a counter of 7 and the
-name of row 7 are a prefix of the log, or a lie.
+So the rows are the order of all changes, and every observed state can be checked against it: a counter of 7 must come
+with the name of row 7.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -68,7 +68,7 @@ def _refusing(session: Session) -> object:
 
 
 def _spilling(session: Session) -> object:
-    # What it changes in between is pushed out of memory by what comes behind, and stays in SQLite's log.
+    # The rows after the updates push the changed pages out of memory, so they stay in SQLite's log.
     insert = "INSERT INTO junk VALUES (zeroblob(?1))"
     for _ in range(JUNK_ROWS):
         session.execute(insert, (JUNK_BYTES,))

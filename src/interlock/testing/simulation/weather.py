@@ -1,4 +1,4 @@
-"""What goes wrong in one seed: how often requests fail and in which way, storms, stalls, clocks that disagree.
+"""The faults of one seed: failing requests, storms of errors, stalls, and clocks that disagree.
 
 Every choice is drawn from the seed's own luck. The kinds of fault are those that real buckets were seen to have:
 an answer that is lost after the object was stored looks like an error, like a hang, or like "exists already"; a
@@ -50,7 +50,7 @@ class Weather:
         self.on = False
 
     def for_write(self, now_s: float, who: str) -> str | None:
-        """What goes wrong with a write that is sent now. What goes wrong once often goes on for a while."""
+        """Return the fault of a write that is sent now, or None. A fault often repeats for a while."""
         if not self.on:
             return None
         if self._storm[0] <= now_s < self._storm[1]:
@@ -66,7 +66,7 @@ class Weather:
         return fault
 
     def for_read(self, now_s: float, who: str) -> str | None:
-        """What goes wrong with a read that is sent now."""
+        """Return the fault of a read that is sent now, or None."""
         if not self.on:
             return None
         if self._storm[0] <= now_s < self._storm[1]:
@@ -85,7 +85,7 @@ class Weather:
 
 
 class Timed(Protocol):
-    """Whoever knows the true time: the baton."""
+    """The source of true time: the baton."""
 
     now_s: float
 
@@ -101,11 +101,11 @@ class DriftingClock:
         self._jump = (luck.between(0.0, 120.0), luck.between(-90.0, 90.0)) if luck.often(0.3) else (0.0, 0.0)
 
     def wall_s(self) -> float:
-        """What this machine takes for the time of day."""
+        """Return the wall-clock time of this machine."""
         now_s = self._timed.now_s
         jumps_at_s, by_s = self._jump
         return self._wall_s + now_s + (by_s if now_s > jumps_at_s else 0.0)
 
     def monotonic_s(self) -> float:
-        """What this machine takes for the time that has passed."""
+        """Return the monotonic time of this machine."""
         return self._zero_s + self._timed.now_s * self.rate

@@ -26,7 +26,7 @@ export function recent() {
   return kept;
 }
 
-/** Transitions per second over the last ten, or null while nobody tells. */
+/** Transitions per second over the last ten seconds, or null while the stream is not connected. */
 export function rate() {
   if (live.status !== "live") return null;
   const begin = now() - WINDOW_MS;

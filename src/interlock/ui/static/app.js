@@ -1,4 +1,4 @@
-// The page itself: which view is shown, when it looks again, and the tools in the header.
+// The page itself: routing to views, refreshing, and the tools in the header.
 
 import { key } from "./api.js";
 import { ask } from "./ask.js";
@@ -100,7 +100,7 @@ function showPages() {
   show(document.getElementById("pages"), links);
 }
 
-/** Look again as soon as that is fair to the server; any number of wishes become one look. */
+/** Refresh as soon as the rate limit allows; any number of requests become one refresh. */
 function wish() {
   wanted = true;
   if (timer !== null || looking || locked || document.hidden || !shown?.view) return;
@@ -125,7 +125,7 @@ async function look() {
   } catch (error) {
     if (mine !== shown) return;
     locked = error.status === 401;
-    // What was seen before is worth more than an error in its place.
+    // Old data is worth more than an error in its place.
     if (mine.data === undefined || error.title === undefined) show(main, problem(error, look));
     else tellTrouble(error);
   } finally {
@@ -141,7 +141,7 @@ function draw() {
   show(main, shown.view.draw(shown.data, shown.params, wish));
   main.dataset.ready = shown.hash;
   if (main.dataset.arrived === "true") {
-    // A reader of the screen hears the new page's name; on the first page the browser says it.
+    // A screen reader reads the new page's name; on the first page the browser does so.
     delete main.dataset.arrived;
     main.querySelector("h1")?.focus({ preventScroll: true });
     scrollTo(0, 0);
@@ -176,7 +176,7 @@ async function askForKey(why) {
     act: (entered) => key.set(entered),
   });
   asking = false;
-  declined = !done; // Who has said no is not asked at every look; the button is there.
+  declined = !done; // A reader who declined is not asked at every refresh; the button remains.
   showKey();
   if (!done) return;
   forgetMachines();

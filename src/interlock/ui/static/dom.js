@@ -23,7 +23,7 @@ function nodes(children) {
     .map((child) => (child instanceof Node ? child : document.createTextNode(unturned(String(child)))));
 }
 
-/** Characters that turn the text behind them around are shown by their number: what is read is what is stored. */
+/** Show characters that change the direction of the following text by their number: the page shows what is stored. */
 function unturned(text) {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (found) => `\\u${found.codePointAt(0).toString(16)}`);
 }

@@ -1,4 +1,4 @@
-// The signals of the stream in words, one line each.
+// The signals of the stream as text, one line each.
 
 import { el } from "./dom.js";
 import { workflowLink } from "./parts.js";
@@ -27,7 +27,7 @@ const WORDS = {
   ],
 };
 
-/** An attempt that succeeded is told by the transition it led to; a late result changed nothing. */
+/** A successful attempt is shown by its transition; a late result changed nothing. */
 export function isWorthTelling(type, data) {
   return Object.hasOwn(WORDS, type) && !(type === "step_attempted" && data.outcome === "done");
 }

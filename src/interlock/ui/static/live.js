@@ -1,4 +1,4 @@
-// What happens, as it happens: the server's event stream, and polling where there is none.
+// The server's event stream, and polling where it is not available.
 //
 // The stream is read by fetch and not by EventSource, because only fetch can send the API key in a header; a key in the
 // address would end up in logs. So the few rules of the format, and of starting again, are written out here.
@@ -6,7 +6,7 @@
 import { address, credentials, key, problemOf } from "./api.js";
 
 const POLL_MS = 5_000;
-const LOOK_MS = 10_000; // Time alone makes a workflow stall and a row cool down: no event tells of it.
+const LOOK_MS = 10_000; // Time alone makes a workflow stall and a row cool down: no event reports it.
 const SILENCE_MS = 60_000;
 const RETRY_MS = [1_000, 2_000, 5_000, 15_000, 30_000];
 
@@ -20,7 +20,7 @@ let paused = null; // What ends the pause before the next attempt, while there i
 
 export function startLive() {
   follow();
-  // A browser opens six connections to a server, over all its tabs: one that nobody looks at must not hold one.
+  // A browser opens six connections to a server, over all its tabs: a hidden tab must not keep one.
   document.addEventListener("visibilitychange", () => document.hidden && again.abort());
   addEventListener("pagehide", () => again.abort());
   let looked = Date.now();
@@ -32,7 +32,7 @@ export function startLive() {
   }, 1_000);
 }
 
-/** Connect at once, as with another key. */
+/** Connect immediately, for example with another key. */
 export function reconnect() {
   again.abort();
 }
@@ -81,7 +81,7 @@ function become(status) {
   live.dispatchEvent(new Event("look"));
 }
 
-/** Wait so long, or until there is a reason to go on; without a time, only that: a wrong key stays wrong. */
+/** Wait for a time, or until `paused` is called; without a time only for that: a wrong key stays wrong. */
 function pause(ms, stop) {
   return new Promise((resolve) => {
     paused = () => {
@@ -95,7 +95,7 @@ function pause(ms, stop) {
 }
 
 async function read(stop, connected) {
-  // What was missed while nobody listened is sent first, if the server still has it.
+  // The server first sends the events missed since then, if it still has them.
   const headers = { Accept: "text/event-stream", ...credentials() };
   if (lastId) headers["Last-Event-ID"] = lastId;
   const sent = key.get();
@@ -127,7 +127,7 @@ function tell({ id, type, text }) {
   try {
     data = JSON.parse(text);
   } catch {
-    return; // Not one of ours; what it announced is seen at the next look.
+    return; // An unknown event; the next refresh shows its effect.
   }
   live.dispatchEvent(new CustomEvent("signal", { detail: { type, data } }));
 }
@@ -152,7 +152,7 @@ export class Parser {
 
   #line(line) {
     if (line === "") {
-      // One without data is no event; its id counts all the same.
+      // A block without data is not an event, but its id counts.
       this.#emit({ id: this.#id, type: this.#type, text: this.#lines.join("\n") });
       this.#type = "message";
       this.#lines = [];

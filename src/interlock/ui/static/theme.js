@@ -1,4 +1,4 @@
-// The reader's choice between light, dark and whatever the system has. It is no secret, so it outlives the tab.
+// The reader's choice between light, dark and whatever the system has. It is not a secret, so it outlives the tab.
 "use strict";
 
 (() => {

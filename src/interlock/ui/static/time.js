@@ -24,7 +24,7 @@ export function now() {
   return Date.now() + skewMs;
 }
 
-/** `250 ms`, `4 s`, `3 min 5 s`, `2 h 10 min`, `12 d`: at most two units, since nobody compares the third. */
+/** `250 ms`, `4 s`, `3 min 5 s`, `2 h 10 min`, `12 d`: at most two units. */
 export function duration(seconds) {
   if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
   const index = UNITS.findIndex(([size]) => seconds >= size);
@@ -49,7 +49,7 @@ export function absolute(time) {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** Both at once; the title has the exact time in UTC, as logs have it. */
+/** The age and the time; the title has the exact time in UTC, as logs have it. */
 export function moment(text) {
   const time = Date.parse(text ?? "");
   if (Number.isNaN(time)) return el("span", { class: "soft" }, text ? String(text) : "–");

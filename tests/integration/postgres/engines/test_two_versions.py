@@ -21,7 +21,7 @@ async def claims_after(engine: Engine) -> list[str]:
     inside = engine._inside
     assert isinstance(inside, SharedInside)
     await settled(engine)
-    return sorted(inside.runner.held(float("inf")))
+    return sorted(inside.runner.leases_to_renew(float("inf")))
 
 
 def test_an_older_process_refuses_what_a_newer_one_wrote_and_changes_nothing(postgres_url: str) -> None:

@@ -158,7 +158,7 @@ def test_attempts_that_are_not_ended_are_noticed(
 ) -> None:
     """Sabotage: the old inside goes on with its steps beside the new one, which begins the same."""
     monkeypatch.setattr(Attempting, "abort", lambda self: [])
-    monkeypatch.setattr(following, "_goes_along", lambda envelope: envelope.future is not None)
+    monkeypatch.setattr(following, "_is_handed_over", lambda envelope: envelope.future is not None)
 
     async def test() -> None:
         home = f"lanes://{tmp_path}"

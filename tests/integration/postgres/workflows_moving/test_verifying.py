@@ -132,7 +132,7 @@ def test_a_clock_that_is_far_behind_is_refused_before_anything_has_moved(tmp_pat
         await filled(store)
         store.now_us()
         await begun(store, started("now"))
-        with pytest.raises(UnavailableError, match="behind the time of the workflows"):
+        with pytest.raises(UnavailableError, match="before the time of the workflows"):
             await move(home, postgres_url)
         await begun(store, started("still here"))
         await store.close()

@@ -207,7 +207,7 @@ def test_a_lane_that_is_used_is_refused(tmp_path: Path, postgres_url: str) -> No
             await there.close()
             with pytest.raises(BadUsage, match="1 of 'bill'"):
                 await move(postgres_url, home)
-            with pytest.raises(BadUsage, match="no place"):
+            with pytest.raises(BadUsage, match="not a place"):
                 await move(postgres_url, "s3://bucket/shop")
             await begun(store, started("still here"))
 

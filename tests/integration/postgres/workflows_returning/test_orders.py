@@ -136,7 +136,7 @@ def test_of_several_engines_one_goes_on_and_the_others_say_who(tmp_path: Path, p
         [next_one] = [engine for engine in engines if engine is not owner]
         while follower_of(next_one)._owned is None:
             await owner.get("o-1")
-        follower_of(next_one)._refuse()  # As when it has waited for long enough.
+        follower_of(next_one)._fail_callers()  # As when it has waited for long enough.
         with pytest.raises(MovedElsewhere) as refused:
             await next_one.start(machine, "n-1", Order())
         assert refused.value.retry == "now"

@@ -30,10 +30,10 @@ def test_nothing_is_wrong_with_a_fence_that_holds() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"violations": 3}, "the resource took 3 writes that another holder had overtaken: nobody checked the fence"),
-        ({"holder_frozen": False}, "nobody had the lock while its holder was frozen"),
-        ({"frozen_write_refused": False}, "what the frozen holder wrote when it woke up was not refused"),
-        ({"holder_knew": False}, "the frozen holder was not told by its own lease that it is lost"),
+        ({"violations": 3}, "the resource took 3 writes that another holder had overtaken: the fence is missing"),
+        ({"holder_frozen": False}, "no other contender had the lock while its holder was frozen"),
+        ({"frozen_write_refused": False}, "the late write of the frozen holder was not refused"),
+        ({"holder_knew": False}, "the lease of the frozen holder did not report that it is lost"),
         ({"wrong_clock_acquisitions": 0}, "the process whose clock is an hour ahead never had the lock"),
     ],
 )

@@ -20,12 +20,12 @@ def test_the_demo_tells_what_it_did(interlock: Interlock, folder: Path) -> None:
     assert done.out.startswith("Walking 200 orders through the machine 'order', seed 3.\nDashboard: http://127.0.0.1:")
     for told in (
         "The bank is down: ",
-        "The breaker of payments is open: nobody calls any more, ",
+        "The breaker of payments is open: calls have stopped, ",
         "The bank is back, after ",
         "The breaker of payments is closed: ",
         "Killed the worker (SIGKILL) in the middle: ",
         "Another worker has opened the store and taken up what was owed in ",
-        "Stalled: 4 orders that nobody packs, listed by engine.stalled (order-000",
+        "Stalled: 4 orders on the packing table, listed by engine.stalled (order-000",
         "200 of 200 orders done",
         "The history of order-",
         "17 of 17 transitions of the machine were taken",

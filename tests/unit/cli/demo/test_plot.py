@@ -20,7 +20,7 @@ def outcome() -> Outcome:
     walked.books.update(charged=900, refunded=100)
     walked.outage = Outage(2.0, opened_s=2.5, ended_s=4.0, closed_s=4.5, refused=1_234)
     walked.kill = Kill(5.0, on_their_way=321, gap_s=1.5)
-    walked.stall = Stall(7.0, held={"a", "b"}, listed={"a", "b"}, ended_s=9.0)
+    walked.stall = Stall(7.0, stuck={"a", "b"}, listed={"a", "b"}, ended_s=9.0)
     return walked
 
 

@@ -22,9 +22,9 @@ def test_whatever_is_missing_or_twice_is_noticed(tmp_path: Path) -> None:
     """Sabotage of what the demo compares: the acknowledgements, the books, the counter, the number of orders."""
     walk = walked(tmp_path, 2)
     walk.outcome.orders = 3
-    walk.heard.acknowledged["order-000001"].extend((99, 0))
+    walk.listener.acknowledged["order-000001"].extend((99, 0))
     walk.outcome.acknowledged += 1
-    walk.heard.acknowledged["order-000002"][1] += 1
+    walk.listener.acknowledged["order-000002"][1] += 1
     books = Books(tmp_path / BOOKS)
     books.write("charged", "order-000001", "take_payment-again")
     key = next(entry.key for entry in entries(tmp_path / BOOKS) if entry.deed == "refunded")
@@ -64,7 +64,7 @@ class Case:
         self.outcome.tally.now |= {"delivered": 1, "refunded": 1, "cancelled": 1}
         self.outcome.kill = Kill(3.0)
         self.outage = self.outcome.outage = Outage(1.0, opened_s=1.1, ended_s=2.0, closed_s=2.1)
-        self.stall = self.outcome.stall = Stall(4.0, held={"a", "b"}, listed={"a", "b"})
+        self.stall = self.outcome.stall = Stall(4.0, stuck={"a", "b"}, listed={"a", "b"})
         states = {"a": State.DELIVERED, "b": State.REFUNDED, "c": State.CANCELLED}
         self.found = Found(orders=3, acknowledged=9, sound=3, paid=2, counter=2, states=states)
         self.books = [Entry("charged", "a", "k1"), Entry("charged", "b", "k2"), Entry("refunded", "b", "k3")]
@@ -181,4 +181,4 @@ def test_an_order_that_is_left_behind_is_noticed(one_order: OneOrder) -> None:
     left = msgspec.structs.replace(view, state=State.SHIPPED)
     problems = judge(left, history[:-1], books, b"").problems
     assert "it is left in shipped, which is neither final nor resting" in problems
-    assert "nobody was ever told that it exists" in problems
+    assert "its start was never acknowledged" in problems

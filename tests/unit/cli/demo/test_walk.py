@@ -46,8 +46,8 @@ def test_every_order_comes_to_rest_through_outage_stall_and_kill(tmp_path: Path)
     assert outage.began_s <= outage.opened_s < outage.ended_s <= outage.closed_s
     assert outage.ended_s < kill.at_s
     assert outage.refused == outcome.books["refused"]
-    assert len(stall.held) == 12
-    assert stall.listed == stall.held
+    assert len(stall.stuck) == 12
+    assert stall.listed == stall.stuck
     assert outcome.paid == outcome.books["charged"]
 
 
@@ -73,7 +73,7 @@ def test_whoever_watches_hears_every_remark(tmp_path: Path) -> None:
     heard: list[str] = []
 
     def watch(outcome: Outcome, /) -> None:
-        heard.extend(remark.told for remark in outcome.remarks)
+        heard.extend(remark.text for remark in outcome.remarks)
         outcome.remarks.clear()
 
     walk = Walk(TROUBLE_FROM, 1, tmp_path)

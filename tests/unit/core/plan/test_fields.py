@@ -156,7 +156,7 @@ def test_gone_and_new_fields_are_found_where_they_are(
     old: object, new: object, gone: list[str], added: list[str]
 ) -> None:
     changes = compare_fields(msgspec.json.schema(new), msgspec.json.schema(old))
-    assert [field.path for field in changes.gone] == gone
+    assert [field.path for field in changes.removed] == gone
     assert list(changes.added) == added
 
 
@@ -172,7 +172,7 @@ def test_gone_and_new_fields_are_found_where_they_are(
     ],
 )
 def test_a_new_field_of_the_same_type_is_probably_the_new_name(old: object, new: object, twins: str | None) -> None:
-    field = compare_fields(msgspec.json.schema(new), msgspec.json.schema(old)).gone[0]
+    field = compare_fields(msgspec.json.schema(new), msgspec.json.schema(old)).removed[0]
     assert ("probably a rename" in field.why) == (twins is not None)
     assert twins is None or twins in field.why
     assert field.fix.startswith("keep `$." if twins is None else "keep the name `")
@@ -192,7 +192,7 @@ def test_a_struct_written_as_an_array_that_has_no_field_left_loses_all() -> None
     class Nothing(msgspec.Struct, array_like=True):
         pass
 
-    gone = compare_fields(msgspec.json.schema(Nothing), msgspec.json.schema(Pair)).gone
+    gone = compare_fields(msgspec.json.schema(Nothing), msgspec.json.schema(Pair)).removed
     assert [field.path for field in gone] == ["$[0]", "$[1]"]
 
 
@@ -244,7 +244,7 @@ def test_what_is_not_found_gone_is_kept(case: tuple[Spec, Spec, bytes]) -> None:
     assume(not accepts(*schemas))
     # A field that could only ever hold one value tells nothing, as a tag does: without it nothing is lost.
     assume(not ONE_VALUE.search(json.dumps(schemas[1])))
-    lossless = not compare_fields(*schemas).gone
+    lossless = not compare_fields(*schemas).removed
     event("lossless" if lossless else "gone")
     assert not (lossless and _loses(case))
 

@@ -143,7 +143,7 @@ SABOTAGED = {
     "required fields": _blind_to("has no default", "required now"),
     "bounds": _blind_to("stored numbers may be"),
     "kinds": _blind_to("the new one expects"),
-    "enumerations": _blind_to("no longer among", "accepts only"),
+    "enumerations": _blind_to("is not among", "accepts only"),
     "rounded floats": _blind_to("are rounded"),
     "sets": _blind_to("no order and no equal items"),
     "text": _blind_to("the new one reads"),

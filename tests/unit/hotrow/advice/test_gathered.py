@@ -119,7 +119,7 @@ def test_where_nobody_has_told_anything_that_is_told(tmp_path: Path) -> None:
             await db.execute("CREATE TABLE t (a integer)")
         seen = await gather(f"lanes://{tmp_path}/stock", 0, clock=SystemClock())
         assert seen.windows == []
-        assert "Nobody has stock open" in seen.notes[0]
+        assert "No process has stock open" in seen.notes[0]
         with pytest.raises(TargetNotFound):
             await gather(f"lanes://{tmp_path}/nowhere", 0, clock=SystemClock())
 

@@ -27,7 +27,7 @@ def test_a_verdict_tells_what_was_measured_beside_what_was_declared() -> None:
         "99 of 100 commits take at most 41.3 ms; the budget is 20 ms.",
         "500 writes per second are needed, 420 of them to that row; one row can do 2,400 here.",
         "What one row can do in that PostgreSQL was not measured (`interlock bench contention` does).",
-        "Nobody has declared whether its rows can be spread. If they are only added to, `shardable = true` says so.",
+        "Whether its rows can be spread is not declared. If they are only added to, set `shardable = true`.",
     )
 
 

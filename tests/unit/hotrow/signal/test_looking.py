@@ -128,7 +128,7 @@ def test_what_nobody_owns_is_told_so_and_old_files_are_ignored(tmp_path: Path) -
     tell(path, row(1))
     seen = looked(f"lanes://{tmp_path}/stock", seconds=60.0)
     assert seen.windows == []
-    assert seen.notes == ["Nobody has stock open, so nothing is written there."]
+    assert seen.notes == ["No process has stock open, so nothing is written there."]
     owner = Ownership.take(path, SystemClock())
     tell(path, row(1), at_s=500.0)
     seen = looked(f"lanes://{tmp_path}/stock")

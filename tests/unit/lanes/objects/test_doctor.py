@@ -109,7 +109,7 @@ def test_a_missing_slot_is_found_and_a_run_of_them_is_one_finding(history: Histo
         del history.bucket.objects[log_key(seq)]
     report = history.examine()
     assert codes(report) == ["object-missing"]
-    assert report.findings[0].what == f"{log_key(start + 1)} and 1 behind it are missing."
+    assert report.findings[0].what == f"{log_key(start + 1)} and 1 after it are missing."
     assert report.lost == [(start + 1, history.last)]
 
 
@@ -119,7 +119,7 @@ def test_a_hole_as_wide_as_a_window_is_no_end(tmp_path: Path) -> None:
     for seq in range(20, 90):
         del history.bucket.objects[log_key(seq)]
     report = history.examine()
-    assert [finding.what for finding in report.findings] == [f"{log_key(20)} and 69 behind it are missing."]
+    assert [finding.what for finding in report.findings] == [f"{log_key(20)} and 69 after it are missing."]
     assert report.lost == [(20, history.last)]
 
 
@@ -193,7 +193,7 @@ def test_a_snapshot_of_another_place_is_found(history: History) -> None:
     history.change_snapshot(1, lambda part: part._replace(at_hash=bytes(32)))
     report = history.examine()
     assert codes(report) == ["snapshot-damaged"]
-    assert "behind another object" in report.findings[0].what
+    assert "after another object" in report.findings[0].what
 
 
 def test_a_snapshot_that_is_not_what_the_log_says_is_found(history: History) -> None:

@@ -213,7 +213,7 @@ def test_what_stays_unclear_is_unknown_and_refused() -> None:
     checks = {check.code: check for check in examine(bucket, impatient())}
     assert bucket.asked == ATTEMPTS_MAX
     assert checks["create"].verdict == "unknown"
-    assert checks["create"].told == "silence"
+    assert checks["create"].evidence == "silence"
     assert checks["delete"].verdict == "unknown"
     with pytest.raises(UnavailableError, match="could not be probed") as caught:
         prove(bucket, "memory/unsure", impatient())
@@ -271,7 +271,7 @@ def test_a_refusal_for_good_is_not_asked_again() -> None:
 
     bucket = Refuses()
     first, *_ = examine(bucket, impatient())
-    assert (first.verdict, first.told) == ("unknown", "no such bucket")
+    assert (first.verdict, first.evidence) == ("unknown", "no such bucket")
     assert bucket.asked == 1
 
 

@@ -105,5 +105,5 @@ def test_a_hole_is_never_taken_for_the_end(monkeypatch: pytest.MonkeyPatch) -> N
         bucket.objects[log_key(seq)] = data = encode_entry(entry)
         before = hash_of(data)
     bucket.delete([log_key(3)])
-    with pytest.raises(CorruptionError, match="objects behind it"):
+    with pytest.raises(CorruptionError, match="objects after it"):
         list(read_slots(bucket, bytes.fromhex(DATABASE), Position()))

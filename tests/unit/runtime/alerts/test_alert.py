@@ -21,7 +21,7 @@ from interlock.runtime.alerts import (
     letter_alert,
     stalled_alert,
 )
-from interlock.runtime.alerts.alert import duration, key, shown
+from interlock.runtime.alerts.alert import duration, key, printable
 from interlock.seams import SystemChance, SystemClock
 from interlock.signals import AlertRaised, BreakerChanged, Signal, Subscribers
 from interlock.store.values import Letter, Row
@@ -159,8 +159,8 @@ def test_a_stay_is_told_in_its_two_largest_units(seconds: float, told: str) -> N
 
 
 def test_a_text_is_shown_on_one_line() -> None:
-    assert shown("a\r\nb\x00c") == "a  b c"
-    assert shown("x" * 501) == "x" * 499 + "…"
+    assert printable("a\r\nb\x00c") == "a  b c"
+    assert printable("x" * 501) == "x" * 499 + "…"
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_from_one_owner_to_many_and_back(monkeypatch: pytest.MonkeyPatch, places
 
 def test_a_switch_that_forgets_callers_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sabotage: what was not decided at the old place is not brought to the new one."""
-    monkeypatch.setattr(following, "_goes_along", lambda envelope: envelope.future is None)
+    monkeypatch.setattr(following, "_is_handed_over", lambda envelope: envelope.future is None)
     monkeypatch.setattr(f"{__name__}.STUCK_S", 0.5)
     assert "somebody waits for ever" in asyncio.run(traded(World(monkeypatch), moves_at=6))
 

@@ -125,7 +125,7 @@ def test_callers_do_not_wait_for_ever_and_are_told_to_come_back(monkeypatch: pyt
             world.move("a", "b", 1)
             waiting = asyncio.ensure_future(engine.wait("o-1"))
             for call in (engine.send("o-1", Noted()), engine.get("o-1"), engine.start(machine, "o-2", Order())):
-                with pytest.raises(MovedElsewhere, match="Come back a little later") as caught:
+                with pytest.raises(MovedElsewhere, match="Retry a little later") as caught:
                     await call
                 assert (caught.value.retry, caught.value.url, caught.value.epoch) == ("now", "b", 1)
             assert not waiting.done()  # Whoever waits has a time limit of their own.
@@ -146,7 +146,7 @@ def test_callers_of_a_lane_that_was_taken_over_are_not_told_of_a_move(monkeypatc
             await engine.start(machine, "o-1", Order())
             world.place("a").fenced = Fenced("the lane was taken over.")
             world.refuses = [UnavailableError("the bucket does not answer.")] * 1_000
-            with pytest.raises(UnavailableError, match="Somebody else has taken the lane over"):
+            with pytest.raises(UnavailableError, match="Another process has taken over the lane"):
                 await engine.send("o-1", Noted())
 
     asyncio.run(test())

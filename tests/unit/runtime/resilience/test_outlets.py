@@ -216,7 +216,7 @@ def test_calls_come_back_in_waves_until_all_places_are_used() -> None:
     assert outlet.ask("first") == "probe"
     outlet.leave("first", "probe", "done")
     assert asked(outlet, 3) == ["call", "call", "wait"]
-    assert outlet.why("first") == "'gateway' has just recovered, and calls come back in waves (2 at once)"
+    assert outlet.why("first") == "'gateway' has just recovered, and calls come back in waves (2 concurrently)"
     outlet.leave("first", "call", "done")
     assert asked(outlet, 3) == ["call", "call", "wait"]
     outlet.leave("first", "call", "done")

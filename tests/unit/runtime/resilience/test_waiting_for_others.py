@@ -33,11 +33,11 @@ class Elsewhere:
         self.permits -= 1
         return self.permits >= 0
 
-    def told(self, *, opened: bool, reset_s: float, reason: str) -> None:
+    def announce(self, *, opened: bool, reset_s: float, reason: str) -> None:
         """It is not of interest here."""
 
-    def probed(self, *, said: bool) -> None:
-        self.given_back += not said
+    def probed(self, *, announced: bool) -> None:
+        self.given_back += not announced
 
     def forced(self, forced: Forced | None, reason: str) -> None:
         """It is not of interest here."""

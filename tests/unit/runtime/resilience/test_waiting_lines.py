@@ -93,7 +93,7 @@ def test_those_who_stand_aside_cost_no_timer_while_only_the_end_of_another_can_h
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_open_breaker_is_probed_when_its_time_has_come_and_by_one_alone() -> None:
+def test_an_open_breaker_is_probed_when_its_on_timer_and_by_one_alone() -> None:
     """The time alone wakes them: nobody calls, nobody leaves."""
 
     async def scenario() -> None:

@@ -46,7 +46,7 @@ def test_whoever_asks_while_a_question_is_under_way_is_part_of_the_next_one() ->
 
 def test_a_question_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(reading, "ASKED_MAX", 2)
+        monkeypatch.setattr(reading, "BATCH_MAX", 2)
         store = SharedMemory()
         reads = Reads(store)
         await asyncio.gather(*(reads.row(each) for each in "abcde"))

@@ -87,7 +87,7 @@ def test_a_user_who_may_not_make_tables_is_told_who_can(postgres_url: str, creat
         as_clerk = postgres_url.replace("://postgres:", f"://{role}:")
         assert as_clerk != postgres_url
         clerk = KeyStore(PostgresDocument(as_clerk), "here")
-        with pytest.raises(UnavailableError, match="could not be made"):
+        with pytest.raises(UnavailableError, match="could not be created"):
             await clerk.add(create().record)
         owner = KeyStore(PostgresDocument(postgres_url), "here")
         await owner.add(create().record)

@@ -1,4 +1,4 @@
-"""What is the same for SQLAlchemy with and without an event loop: its driver's notation, and who commits.
+"""Parts that SQLAlchemy shares with and without an event loop: its driver's notation, and the owner of the commit.
 
 A connection of SQLAlchemy begins a transaction by itself and leaves it to its owner, except on the isolation level
 AUTOCOMMIT, where there is nothing to roll back with: that is refused.
@@ -25,7 +25,7 @@ class HasDialect(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """What it is connected to, and by which driver."""
+        """The dialect of the connection, with its driver."""
         ...
 
 

@@ -18,7 +18,7 @@ class Awaited(Protocol):
     """A connection in an event loop."""
 
     def whole(self) -> AbstractAsyncContextManager[object]:
-        """What the statements of a block stand in: a transaction, if the connection has none and begins none."""
+        """Return the context of a block's statements: a transaction, if the connection has none and begins none."""
         ...
 
     async def run(self, sql: str, values: Sequence[object]) -> Rows:
@@ -105,7 +105,7 @@ class AsyncAlchemyConnection:
         self._lent = connection
 
     def whole(self) -> AbstractAsyncContextManager[object]:
-        """Nothing: whoever has it commits."""
+        """Do nothing: the owner of the connection commits."""
         return nullcontext()
 
     async def run(self, sql: str, values: Sequence[object]) -> Rows:

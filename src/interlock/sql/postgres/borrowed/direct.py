@@ -19,7 +19,7 @@ class Direct(Protocol):
     """A connection without an event loop."""
 
     def whole(self) -> AbstractContextManager[object]:
-        """What the statements of a block stand in: a transaction, if the connection has none and begins none."""
+        """Return the context of a block's statements: a transaction, if the connection has none and begins none."""
         ...
 
     def run(self, sql: str, values: Sequence[object]) -> Rows:
@@ -32,7 +32,7 @@ class Status(Protocol):
 
     @property
     def transaction_status(self) -> int:
-        """Whether it is in a transaction; 0 when it is not."""
+        """Return whether it is in a transaction; 0 when it is not."""
         ...
 
 
@@ -41,12 +41,12 @@ class HasMode(Protocol):
 
     @property
     def autocommit(self) -> bool:
-        """Whether it begins no transactions by itself."""
+        """Return whether it begins no transactions by itself."""
         ...
 
     @property
     def info(self) -> Status:
-        """What is known of it."""
+        """The driver's information about the connection."""
         ...
 
 
@@ -108,7 +108,7 @@ class AlchemyConnection:
         self._lent = connection
 
     def whole(self) -> AbstractContextManager[object]:
-        """Nothing: whoever has it commits."""
+        """Do nothing: the owner of the connection commits."""
         return nullcontext()
 
     def run(self, sql: str, values: Sequence[object]) -> Rows:
@@ -130,7 +130,7 @@ class AlchemySession(AlchemyConnection):
 
 
 def stands_alone(connection: HasMode) -> bool:
-    """Whether a statement of psycopg would be a transaction for itself."""
+    """Return whether a statement of psycopg would be a transaction for itself."""
     return connection.autocommit and connection.info.transaction_status == 0
 
 

@@ -1,7 +1,7 @@
-"""Which kind of connection somebody has lent.
+"""Find the adapter for a connection of the caller.
 
-It is known by the name of its class, or of one that it is derived from, together with the top of the module: so nothing
-is imported, and two drivers may give their classes the same names.
+The kind is recognised by the name of its class or of a base class, together with the top-level module. So no driver is
+imported, and two drivers may give their classes the same names.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def direct(connection: object) -> Direct:
 
 
 def refuse_unknown(connection: object) -> None:
-    """Raise BadUsage for what is no connection that is known here."""
+    """Raise BadUsage for an object that is not a known connection."""
     if not any(name in AWAITED or name in DIRECT for name in _names(connection)):
         raise _unknown(connection)
 

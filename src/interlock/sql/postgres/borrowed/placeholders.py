@@ -1,4 +1,4 @@
-"""Statements are written with `$1`, as PostgreSQL and asyncpg have them; psycopg has a notation of its own.
+"""Convert placeholders from `$1`, as PostgreSQL and asyncpg have them, to psycopg's notation.
 
 The same parameter may stand in a statement twice, so it gets a name. The types stand in the statement itself
 (`$1::text[]`), so that nothing depends on what a driver makes of a list of nothing but None.

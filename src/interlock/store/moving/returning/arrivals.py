@@ -1,7 +1,7 @@
-"""What the file of a lane remembers of workflows that came by a move: which one it was, and what was moved.
+"""The record of an arrival in the file of a lane: the number of the move, and its report.
 
-It is written with the last transaction of the draft, so whoever was sent to a lane by a tombstone can tell whether this
-is the one: the same address on another host is another disk, and an empty store there would be a second truth.
+It is written with the last transaction of the draft, so an engine that followed a tombstone can check that this is the
+right lane: the same address on another host is another disk, and an empty store there would be a second copy.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -33,7 +33,7 @@ def remember(connection: apsw.Connection, epoch: int, report: str) -> None:
 
 
 def report_of(connection: apsw.Connection, epoch: int) -> str | None:
-    """What a move has brought; None: it is not known here."""
+    """Return the report of a move; None if it is unknown here."""
     run = connection.cursor().execute
     if run(_HAS, ("interlock_report",)).get is None:
         return None
@@ -51,7 +51,7 @@ def arrived_at(connection: apsw.Connection) -> int:
 
 @contextlib.contextmanager
 def looking(path: Path) -> Generator[apsw.Connection | None]:
-    """The file to read, in one state for the whole block; None where there is none."""
+    """Open the file for reading, as one snapshot for the whole block; None without a file."""
     if not path.exists():
         yield None
         return

@@ -1,4 +1,4 @@
-"""Bringing a lane's draft to the state of PostgreSQL, part by part, in any order and as often as one likes.
+"""Copying PostgreSQL's workflows into a lane's draft, part by part, in any order and repeatedly.
 
 As on the way there (`store.moving.copying`): what is transferred is the state of workflows, never what was done to
 them; whatever is written is read back and compared; what changes at the source afterwards is noted, and comes again.
@@ -24,7 +24,7 @@ class Copying:
     def __init__(self, source: Watching, draft: LaneDraft, apart: Apart) -> None:
         self.digests = Digests()
         self.bytes: Counter[str] = Counter()
-        """What was read, by table."""
+        """Amounts read, by table."""
         self.last_us = 0
         """The last time that stands in a workflow (G8)."""
         self._reading = source.reading
@@ -33,11 +33,11 @@ class Copying:
         self._apart = apart
 
     async def chunk(self, after: str, *, fresh: bool) -> str | None:
-        """Bring over the next workflows behind an id; returns the last one's, None when there are none.
+        """Copy the next workflows after an id; return the last one's id, None at the end.
 
         Unless the draft is fresh it is compared with what an earlier mover has left there.
         """
-        part = await self._reading.behind(after, CHUNK)
+        part = await self._reading.page(after, CHUNK)
         last = next(reversed(part.rows)) if part.rows else None
         if fresh:
             await self._exchange(part, gone=(), cuts={})
@@ -71,15 +71,15 @@ class Copying:
             numbers = [each.number for each in rows.values()]
             known = await self._apart(lambda: self._draft.source.spans(numbers))
             cuts: dict[str, int] = {}
-            behind: dict[str, int] = {}
+            after_versions: dict[str, int] = {}
             for workflow, each in rows.items():
                 span, here = spans.get(workflow, Span()), known[each.number]
                 keep_from, add_behind = difference(span, here)
                 if keep_from > here.first and here.size:
                     cuts[workflow] = keep_from
                 if add_behind < span.last:
-                    behind[workflow] = add_behind
-            events = await self._reading.events_behind(behind)
+                    after_versions[workflow] = add_behind
+            events = await self._reading.events_behind(after_versions)
         gone = [workflow for workflow in ids if workflow not in rows]
         await self._exchange(Part(rows, events), gone=gone, cuts=cuts)
 

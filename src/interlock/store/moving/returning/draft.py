@@ -1,8 +1,8 @@
-"""Workflows that are on their way into a lane: a file at its final path, with a mark that lets nobody open it for use.
+"""The draft of workflows that arrive in a lane: a file at its final path, with a mark that prevents opening it.
 
-The mover owns the lane meanwhile, as an open lane has an owner, and writes without one: in big transactions that nobody
-waits for, up to the last, whose sync makes all of them durable. What was there before, with its tombstone, is put aside
-first, and kept. Whatever is written is read back before it is committed.
+The mover owns the lane meanwhile, and writes without opening it: in big transactions that no caller waits for, up to
+the last, whose sync makes all of them durable. An earlier file, with its tombstone, is put aside first, and kept.
+Written rows are read back before they are committed.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -36,7 +36,7 @@ from interlock.store.tables import FORMAT, TABLES, written_time_us
 from interlock.store.values import Happened, Letter, OwedEffect
 
 FOLDED_PAGES = 4_000
-"""The log is folded into the file whenever it has so many pages."""
+"""Pages in the log after which it is folded into the file."""
 
 ENDINGS = ("", "-wal", "-shm")
 ALL = 2**62
@@ -46,7 +46,7 @@ _KEYS = {"workflow_effects": "id", "dead_letters": "id", "leases": "name", "note
 
 
 class Exchange(NamedTuple):
-    """What one transaction does to a draft."""
+    """The changes of one transaction of a draft."""
 
     rows: Sequence[Numbered] = ()
     events: Mapping[str, Sequence[Happened]] = {}
@@ -58,7 +58,7 @@ class Exchange(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What stands in the draft afterwards, as it was read back."""
+    """The content of the draft afterwards, as it was read back."""
 
     rows: list[Numbered]
     events: list[Happened]
@@ -87,7 +87,7 @@ class LaneDraft:
     # --- before ------------------------------------------------------------------------------------------------------
 
     def mark(self) -> Mark | None:
-        """The move that is filling it; None: it is no draft, or is not there."""
+        """Return the move that fills it; None if it is missing or not a draft."""
         with looking(self.path) as connection:
             return None if connection is None else draft_of(connection)
 
@@ -136,7 +136,7 @@ class LaneDraft:
         return fresh
 
     def trial(self) -> None:
-        """Be a draft that nobody will ever see."""
+        """Open a temporary draft, to measure in."""
         connection = self._open()
         with self._transaction():
             connection.execute(TABLES)
@@ -182,11 +182,11 @@ class LaneDraft:
 
     @property
     def source(self) -> Source:
-        """What stands in it."""
+        """The draft's tables, for reading."""
         return Source(self._open())
 
     def between(self, after: str, last: str | None) -> dict[str, tuple[Numbered, list[Happened]]]:
-        """The workflows behind an id, up to another, with their history."""
+        """Return the workflows after an id, up to another, with their history."""
         run, found = self._open().cursor().execute, {}
         sql = "SELECT number FROM workflows WHERE id > ?1 AND (?2 IS NULL OR id <= ?2) ORDER BY id"
         numbers = [int(str(number)) for (number,) in run(sql, (after, last)).fetchall()]
@@ -224,7 +224,7 @@ class LaneDraft:
         return Exchanged(rows, events, cut, gone)
 
     def put_aside(self, table: str, keys: Sequence[str], values: Mapping[str, Aside]) -> list[Aside]:
-        """Let what stands under these keys be this and nothing else; returns it as the draft has it."""
+        """Replace the records of these keys; return them as the draft has them."""
         with self._transaction():
             run = self._open().cursor().execute
             for key in keys:
@@ -245,7 +245,7 @@ class LaneDraft:
                 self._open().execute(f"DELETE FROM {table}")
 
     def sums(self) -> Sums:
-        """What is quickly counted of everything."""
+        """Return quick totals of all rows."""
         return self.source.sums()
 
     def fold(self) -> None:
@@ -253,7 +253,7 @@ class LaneDraft:
         self._open().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def complete(self, epoch: int, report: str, *, time_us: int, later_us: int, notes: Mapping[str, str]) -> None:
-        """Everything is here: write down what it is, durably. From now on only the source's tombstone is missing.
+        """Mark the draft complete, durably, with its report. From now on only the source's tombstone is missing.
 
         `later_us` is by how much this host's clock is ahead: a lease is as long as it was promised, not as long ago.
         """
@@ -270,7 +270,7 @@ class LaneDraft:
     def arrive(self, epoch: int) -> str | None:
         """Take the mark away, and give the lane up; returns what was moved, if it is known.
 
-        Only for who has seen the source's tombstone. When the mark is gone, somebody who was sent here has done so.
+        Requires the source's tombstone. Without the mark, an engine that followed the tombstone has done so.
         """
         mark = self.mark()
         if mark is not None and mark.epoch == epoch:
@@ -284,7 +284,7 @@ class LaneDraft:
             return None if found is None else report_of(found, epoch)
 
     def take_back(self, epoch: int) -> bool:
-        """Let nobody else go on with the draft. False: there is none. Raises LaneOwned while another mover is alive."""
+        """Take the draft over; return False without one. Raises LaneOwned while another mover is alive."""
         mark = self.mark()
         if mark is None or mark.epoch != epoch:
             return False
@@ -292,7 +292,7 @@ class LaneDraft:
         return True
 
     def throw_away(self, epoch: int) -> bool:
-        """Remove the draft, and put what was there before in its place again. False: there is none."""
+        """Remove the draft, and restore the previous file. Return False without a draft."""
         mark = self.mark()
         if mark is None or mark.epoch != epoch:
             return False

@@ -1,4 +1,4 @@
-"""What a move into a lane would take, measured on a sample of this schema and this disk.
+"""The estimate of a move into a lane, measured on a sample of this schema and this disk.
 
 The sample is really copied and read back, into a file that is thrown away. What the seal brings over is bounded, so its
 length does not grow with the workflows.
@@ -29,7 +29,7 @@ SLOW_S = 0.15
 
 
 class Guess(NamedTuple):
-    """What it would take."""
+    """Return the estimate of the move."""
 
     amounts: tuple[Amount, ...]
     copy_s: float
@@ -41,7 +41,7 @@ async def estimated(source: Watching, apart: Apart, clock: Clock) -> Guess:
     reading, began_s = source.reading, clock.monotonic_s()
     sums = await reading.sums()
     counted_s = clock.monotonic_s() - began_s
-    part = await reading.behind("", SAMPLE)
+    part = await reading.page("", SAMPLE)
     read_s = clock.monotonic_s() - began_s - counted_s
     written_s = await apart(_written_s, part, clock)
     each_s = (read_s + written_s) / max(1, len(part.rows))

@@ -1,12 +1,12 @@
 """Moving workflows from PostgreSQL into the lane of a home while they run (decision 0018).
 
-The source's own commit decides, as everywhere: until its tombstone is there the lane is a draft that nobody can open,
-from then on the workflows live in the lane, and whoever comes next finishes what is left.
+The source's own commit decides, as in every move. Until its tombstone is durable the lane is a draft that cannot be
+opened. From then on the workflows live in the lane, and the next mover or engine finishes the rest.
 
-A lane has one owner. Of the engines that shared the workflows one goes on, and the others are told who that is. Leases
-of workflows are no part of a lane: whatever ran is owed there as after a crash, with the same key (G5). Engines that
-are alive learn of the move within a second, so for two nobody begins anything in the lane: no attempt is made twice at
-once, and no undo overtakes what it undoes.
+A lane has one owner. Of the engines that shared the workflows one continues, and the others get LaneOwned with its
+name. A lane has no leases of workflows: a running step is owed there as after a crash, with the same key (G5). Live
+engines learn of the move within a second, so for two seconds no step begins in the lane: no attempt runs twice
+concurrently, and no undo overtakes its step.
 """
 
 import contextlib
@@ -43,11 +43,11 @@ ROUNDS_MAX = 50
 """Rounds of catching up. A source that is written faster than it is read is sealed all the same, a little longer."""
 
 SUMS_S_MAX = 0.15
-"""Everything is counted once more under the seal if that takes no longer than this; it was counted before anyway."""
+"""Longest count under the seal, in seconds: all rows are counted again if that takes no longer."""
 
 
 async def machines_there(source: str) -> dict[str, int]:
-    """The machines whose workflows live in a schema, with how many there are. Raises BadUsage where there are none."""
+    """Return the machines with workflows in a schema, with their counts. Raises BadUsage for a schema without any."""
     async with _watching(source) as watching:
         if (await watching.marks()).gone is not None:
             return {}  # They have left: a move that was begun may still have to be finished.
@@ -56,7 +56,7 @@ async def machines_there(source: str) -> dict[str, int]:
 
 
 async def plan_return(source: str, target: str, *, epoch: int, clock: Clock) -> Plan:
-    """What a move would be. Nothing is changed: what is tried to measure it is in a folder that is thrown away."""
+    """Return the plan of a move. Nothing is changed: the measurement uses a temporary folder."""
     async with _watching(source) as watching, _draft(target, clock) as (draft, apart):
         await watching.refuse_no_store()
         await apart(draft.refuse_used, ALL, "")
@@ -102,7 +102,7 @@ async def abandon_return(source: str, target: str, *, epoch: int, clock: Clock) 
         watched = await watching.forget_all()
         if not await apart(draft.take_back, epoch):
             return watched
-        await watching.refuse_left()  # Until now a mover that has the lane could have left; from here on nobody can.
+        await watching.refuse_left()  # Until now a mover that has the lane could have left; from here on it cannot.
         return await apart(draft.throw_away, epoch) or watched
 
 
@@ -147,7 +147,7 @@ class _Return:
         return await self._leave(counts=counted_s <= SUMS_S_MAX, resumed=not fresh)
 
     async def finish(self) -> Moved:
-        """The source has left: let the lane be the store, if nobody has yet."""
+        """Make the lane the store after the source has left, unless that has happened."""
         self._watch("arrive", 0, 1)
         report = await self._apart(self._draft.arrive, self._epoch)
         self._at("arrive/after")
@@ -195,7 +195,7 @@ class _Return:
         return total
 
     async def _count_ahead(self) -> float:
-        """How long it takes to count everything at both places."""
+        """Return how long it takes to count all rows at both places."""
         began_s = self._clock.monotonic_s()
         await self._source.reading.sums()
         await self._apart(self._draft.sums)
@@ -278,7 +278,7 @@ async def _draft(target: str, clock: Clock) -> AsyncGenerator[tuple[LaneDraft, A
     path = lane_path(f"{target.rstrip('/')}/workflows") if target.startswith("lanes:///") else None
     if path is None:
         raise BadUsage(
-            f"{redacted(target)!r} is no place that workflows can be moved to from PostgreSQL; lanes:///folder is.",
+            f"{redacted(target)!r} is not a place that workflows can be moved to from PostgreSQL; lanes:///folder is.",
             why="Workflows move from a lane to PostgreSQL, and back into a lane on a local disk.",
             fix="Name a home on a disk: lanes:///var/shop.",
         )

@@ -1,6 +1,6 @@
-"""What is read from the schema that workflows leave. Others write there meanwhile: each method sees one moment.
+"""Reads from the schema that workflows leave. Engines write there meanwhile: each method reads one snapshot.
 
-Workflows are told by their ids here, which is the key of their table; the numbers that a lane tells them by come along.
+Workflows are identified by their ids, the key of their table; the numbers that a lane uses are read with them.
 """
 
 # ruff: noqa: S608 -- the only name put into a statement is the schema's, which `address` has checked.
@@ -36,19 +36,19 @@ class Reading:
         self._events = f"SELECT {columns.HAPPENED} FROM {self._schema}.workflow_events"
 
     async def machines(self) -> dict[str, int]:
-        """How many workflows there are of each machine."""
+        """Count the workflows of each machine."""
         sql = f"SELECT workflow_type, count(*) FROM {self._schema}.workflows GROUP BY 1 ORDER BY 1"
         return {str(machine): int(count) for machine, count in await self._wire.fetch(sql)}
 
     async def owners(self) -> int:
-        """How many engines look after a workflow or an effect at this moment."""
+        """Count the engines with a lease on a workflow or effect."""
         held = f"SELECT lease_owner FROM {self._schema}.{{}} WHERE lease_until > now()"
         sql = f"SELECT count(*) FROM ({held.format('workflows')} UNION {held.format('workflow_effects')}) AS owners"
         [(count,)] = await self._wire.fetch(sql)
         return int(count)
 
-    async def behind(self, after: str, limit: int) -> Part:
-        """The next workflows behind an id, with their history."""
+    async def page(self, after: str, limit: int) -> Part:
+        """Return the next workflows after an id, with their history."""
         async with self._wire.moment():
             found = await self._wire.fetch(f"{self._rows} WHERE id > $1 ORDER BY id LIMIT $2", after, limit)
             rows = {each.row.id: each for each in _numbered(found)}
@@ -64,13 +64,13 @@ class Reading:
         return {each.row.id: each for each in _numbered(found)}
 
     async def spans(self, ids: Sequence[str]) -> dict[str, Span]:
-        """How much history these workflows have."""
+        """Return the span of history of these workflows."""
         sql = f"""SELECT workflow_id, count(*), min(version), max(version) FROM {self._schema}.workflow_events
 WHERE workflow_id = ANY($1::text[]) GROUP BY 1"""
         return {each[0]: Span(each[1], each[2], each[3]) for each in await self._wire.fetch(sql, list(ids))}
 
     async def events_behind(self, versions: dict[str, int]) -> dict[str, list[Happened]]:
-        """The history of these workflows, each behind a version."""
+        """Return the history of these workflows, each after a version."""
         if not versions:
             return {}
         sql = f"""{self._events} JOIN unnest($1::text[], $2::bigint[]) AS asked(asked_id, behind)
@@ -78,13 +78,13 @@ ON workflow_id = asked_id AND version > behind ORDER BY workflow_id, version"""
         return by_workflow(await self._wire.fetch(sql, list(versions), list(versions.values())))
 
     async def aside(self, table: str, keys: Sequence[str]) -> dict[str, Aside]:
-        """What stands under these keys."""
+        """Return the records of these keys."""
         key = COLUMNS[table].names[0]
         sql = f"SELECT {READING[table]} FROM {self._schema}.{table} WHERE {key} = ANY($1::text[])"
         return {record[0]: _aside(table, record) for record in await self._wire.fetch(sql, list(keys))}
 
     async def keys_aside(self, table: str, after: str, limit: int) -> list[str]:
-        """The next keys behind one."""
+        """Return the next keys after one."""
         key = COLUMNS[table].names[0]
         sql = f"SELECT {key} FROM {self._schema}.{table} WHERE {key} > $1 ORDER BY {key} LIMIT $2"
         return [str(record[0]) for record in await self._wire.fetch(sql, after, limit)]
@@ -95,7 +95,7 @@ ON workflow_id = asked_id AND version > behind ORDER BY workflow_id, version"""
         return int(count)
 
     async def sums(self) -> Sums:
-        """What is quickly counted of everything."""
+        """Return quick totals of all rows."""
         schema = self._schema
         [rows] = await self._wire.fetch(f"SELECT count(*), coalesce(sum(revision), 0)::bigint FROM {schema}.workflows")
         [events] = await self._wire.fetch(
@@ -104,7 +104,7 @@ ON workflow_id = asked_id AND version > behind ORDER BY workflow_id, version"""
         return Sums(*rows, *events)
 
     async def time_us(self) -> int:
-        """What the database's clock says."""
+        """Return the database's time."""
         [(time_us,)] = await self._wire.fetch(f"SELECT {micros('clock_timestamp()')}")
         return int(time_us)
 

@@ -1,14 +1,14 @@
-"""A schema of PostgreSQL that workflows leave: what is noted there, the seal, and the tombstone.
+"""The PostgreSQL schema that workflows leave: recorded changes, the seal, and the tombstone.
 
-Triggers note what every statement has written, in a table that is logged as the rows are: what survives a crash was
-noted. They run once per statement, so a group costs one more insert. Notes are numbered when they are made and not when
-they are committed, so they are forgotten one by one, and never up to a number.
+Triggers record the rows that every statement has written, in a logged table: a write that survives a crash is recorded.
+They run once per statement, so a group costs one more insert. Notes are numbered when they are written and not when
+they are committed, so they are deleted one by one, and never up to a number.
 
-The seal is an exclusive lock on every view and every table, in the order in which readers of views take them, beside
-the lock under which a schema is migrated, so that nobody can make the tables anew behind a tombstone. A lock is waited
-for only a moment, then those behind it go first. With all of them nobody has anything for which the mover waits, but a
-vacuum of the catalogs, which gives way. All of it vanishes with the connection. Behind the tombstone the tables stand
-in a schema of their own: every statement of every engine, prepared or not, looks up their names and finds none.
+The seal is an exclusive lock on every view and every table, in the order in which readers of views take them. It also
+takes the migration lock, so that no process creates the tables again after a tombstone. The mover waits only a moment
+for a lock, then queued sessions go first. With all locks only a vacuum of the catalogs can block it, which gives way.
+All locks end with the connection. After the tombstone the tables are in a schema of their own: every statement of every
+engine, prepared or not, looks up their names and finds none.
 """
 
 # ruff: noqa: S608 -- the only names put into statements are the schema's, which `address` has checked, and our own.
@@ -53,7 +53,7 @@ WATCHED = {
     "leases": ("leases", "name"),
     "notes": ("notes", "name"),
 }
-"""What is noted of a write to a table: all of a workflow goes together."""
+"""The recorded key of a write to a table: for all tables of a workflow its id."""
 
 LOCK_MS = 300
 """A lock is waited for so long: less than the second after which a server ends one of two that wait for each other."""
@@ -63,7 +63,7 @@ LOCKS_S = 30.0
 """So long it is tried again."""
 
 CATALOGS_MS = 10_000
-"""So long is waited for whoever vacuums the catalogs: the server ends an automatic one after a second."""
+"""Milliseconds to wait for a vacuum of the catalogs: the server ends an automatic one after a second."""
 
 NOTES_MAX = 5_000
 
@@ -75,7 +75,7 @@ WHERE n.nspname = $1 AND c.relname = ANY ($2::text[])"""
 
 
 class Noted(NamedTuple):
-    """What was written, and the notes that say so."""
+    """Recorded changes, and the numbers of their notes."""
 
     keys: dict[str, list[str]]
     """By table."""
@@ -93,7 +93,7 @@ class Watching:
         self._schema = wire.address.schema
 
     async def marks(self) -> Marks:
-        """What the schema says of itself."""
+        """Return the marks of the schema."""
         return await marks_of(self.wire.fetch, self._schema)
 
     async def refuse_no_store(self) -> None:
@@ -108,7 +108,7 @@ class Watching:
             )
 
     async def refuse_left(self) -> None:
-        """The same, when whoever may be leaving has ended, one way or the other."""
+        """Refuse a schema that was left, after a running departure has committed or failed."""
         async with self.wire.transaction():
             await self.wire.fetch(LOCK, f"interlock {self._schema}")
             await self.refuse_no_store()
@@ -116,9 +116,9 @@ class Watching:
     # --- what is noted -----------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Note from now on what is written, and be the one to whom it is told: a mover from before is not any more.
+        """Record changes from now on for this mover, and replace an earlier mover.
 
-        Two movers would take each other's notes. Whoever comes later has copied nothing yet, and misses none.
+        Two movers would take each other's notes. The later mover has copied nothing yet, and misses none.
         """
         [(watching,)] = await self.wire.fetch(_WATCHING, self._schema)
         if watching != 3 * len(WATCHED):
@@ -135,7 +135,7 @@ class Watching:
         return bool(watching)
 
     async def noted(self) -> Noted:
-        """What was written, oldest first."""
+        """Return the recorded changes, oldest first."""
         sql = f"""SELECT kind, key, array_agg(number) FROM {self._schema}.{TOUCHED}
 GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
         keys: dict[str, list[str]] = {}
@@ -157,7 +157,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
             raise _taken_over(self.address.shown)
 
     async def _asked(self, sql: str, *values: object) -> list[Record]:
-        """Ask a table that is there as long as somebody moves."""
+        """Query a table that exists only during a move."""
         try:
             return await self.wire.fetch(sql, *values)
         except InterlockError as error:
@@ -169,7 +169,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
 
     @contextlib.asynccontextmanager
     async def sealed(self) -> AsyncGenerator[None]:
-        """Nobody writes or reads meanwhile. What is not left is as it was when the block ends."""
+        """Block all writers and readers during the context. If the schema was not left, nothing changes at its end."""
         async with self._locked("ACCESS EXCLUSIVE"):
             await self._refuse_taken_over()
             yield
@@ -185,7 +185,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
                     await self.wire.fetch(LOCK, f"interlock {self._schema}")
                     await self.refuse_no_store()
                     await self._lock((*VIEWS, *TABLES), mode)
-                    # Whoever makes or drops these has locked the others. A vacuum may be at work on them.
+                    # A session that creates or drops these has locked the others. A vacuum may be running on them.
                     await self._lock([row[0] for row in await self.wire.fetch(_NOTING, self._schema, NOTES)], mode)
                     await self.wire.execute(f"SET LOCAL lock_timeout = {CATALOGS_MS}")
                 except Blocked as error:
@@ -202,7 +202,7 @@ GROUP BY kind, key ORDER BY min(number) LIMIT {NOTES_MAX}"""
             await self.wire.execute(f"LOCK TABLE {listed} IN {mode} MODE")
 
     async def leave(self, url: str, epoch: int) -> None:
-        """Put the tables aside, write the tombstone and commit; when nobody answers, look whether it is there."""
+        """Put the tables aside, write the tombstone and commit; after an unknown outcome, read whether it exists."""
         schema, aside = self._schema, beside(self.address, f"moved_{epoch}")
         await self.wire.execute(f"""{_unwatching(schema)}
 CREATE SCHEMA {aside};
@@ -264,13 +264,13 @@ def _taken_over(shown: str) -> UnavailableError:
     return UnavailableError(
         f"another mover has taken over the move from {shown}, or it was taken back.",
         why="Two movers would take each other's notes of what was written. Nothing has moved by this one.",
-        fix="Look for the other mover; run the command again if there is none.",
+        fix="Look for the other mover; run the command again if no mover runs.",
     )
 
 
 def _no_lock(shown: str) -> UnavailableError:
     return UnavailableError(
-        f"the tables of {shown} could not be locked: somebody holds one of them all the time.",
-        why="A mover waits only a moment for each lock, so that nobody waits long behind it. Nothing has moved.",
+        f"the tables of {shown} could not be locked: other sessions keep one of them locked.",
+        why="A mover waits only a moment for each lock, so that no session waits long for it. Nothing has moved.",
         fix="Look for long transactions in pg_stat_activity, and run the command again: it goes on where it ended.",
     )

@@ -1,6 +1,6 @@
 """A mover's own connection to the PostgreSQL that workflows leave.
 
-Its locks belong to a transaction, and vanish with it or with the connection. So it works behind a pooler, too, where
+Its locks belong to a transaction, and vanish with it or with the connection. So it works through a pooler, too, where
 every statement outside of one gets a transaction of its own: its round trips must reach the same server.
 """
 
@@ -57,14 +57,14 @@ class Wire:
             await self._driver.execute(sql)
 
     async def commit(self) -> None:
-        """Commit what is open. Raises OutcomeUnknown when nobody can know."""
+        """Commit the open transaction. Raises OutcomeUnknown when its result is unknown."""
         self.inside = False
         with told(writing=True):
             await self._driver.execute("COMMIT")
 
     @contextlib.asynccontextmanager
     async def transaction(self, first: str = "") -> AsyncGenerator[None]:
-        """Everything in the block, or nothing; the block may commit earlier itself. Inside of one it is that one."""
+        """Run the block in one transaction, which it may commit itself. A nested call joins the outer one."""
         if self.inside:
             yield
             return
@@ -81,7 +81,7 @@ class Wire:
                     await self._driver.execute("ROLLBACK")
 
     def moment(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Everything that is read in the block is as it was at one moment."""
+        """Read one snapshot during the block."""
         return self.transaction("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     async def close(self) -> None:

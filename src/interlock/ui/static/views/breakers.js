@@ -9,8 +9,8 @@ import { duration, moment, number } from "../time.js";
 const LOOKS = { open: "bad", half_open: "warn", closed: "good" };
 const WORDS = { open: "open", half_open: "half open", closed: "closed" };
 const CHOICES = [
-  ["open", "Hold open", "Nothing is called until somebody lets go; workflows wait and lose no attempt."],
-  ["closed", "Hold closed", "Everything is called, whatever fails, until somebody lets go."],
+  ["open", "Hold open", "The dependency is not called until the breaker is set to another state; workflows wait and lose no attempt."],
+  ["closed", "Hold closed", "The dependency is called, whatever fails, until the breaker is set to another state."],
   ["auto", "Let it decide", "It opens after failures and closes after a probe that succeeds."],
 ];
 

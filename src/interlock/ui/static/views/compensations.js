@@ -1,4 +1,4 @@
-// Undos that are owed: running, waiting for their turn, being tried again, or given up.
+// Pending undos: running, waiting for their turn, being retried, or dead.
 
 import { all } from "../api.js";
 import { el } from "../dom.js";
@@ -17,7 +17,7 @@ export function draw(found) {
     el(
       "p",
       { class: "lead" },
-      "What unwinding workflows still owe the world. One that is dead waits for a person: see the ",
+      "Undos that unwinding workflows still have to run. One that is dead waits for a person: see the ",
       el("a", { href: "#/dead-letters" }, "dead letters"),
       ".",
     ),

@@ -1,4 +1,4 @@
-// Rows and workflows that writers wait for each other on, worst first.
+// Rows and workflows that writers contend for, worst first.
 
 import { all } from "../api.js";
 import { el } from "../dom.js";
@@ -12,7 +12,7 @@ export const load = (_, signal) => all("v1/contention", { signal });
 export function draw(found) {
   return [
     heading("Hot rows"),
-    el("p", { class: "lead" }, "A write that has to wait for another one of the same row is a hand-off. Many writes to many rows are none."),
+    el("p", { class: "lead" }, "A write that has to wait for another one of the same row is a hand-off. Many writes to different rows are not."),
     table({
       label: "Hot rows",
       rows: found.items,

@@ -1,4 +1,4 @@
-// Steps, effects and undos that gave up. A person has them tried again, or says that they are dealt with.
+// Dead letters: steps, effects and undos whose attempts all failed. A person retries or resolves them.
 
 import { all, at, call } from "../api.js";
 import { ask } from "../ask.js";
@@ -15,7 +15,7 @@ export const load = (_, signal) => all("v1/dead-letters", { signal });
 export function draw(found, _, again) {
   return [
     heading("Dead letters"),
-    el("p", { class: "lead" }, "What gave up and waits for a person. Trying again keeps the idempotency key; resolving says that you have dealt with it yourself."),
+    el("p", { class: "lead" }, "Steps, effects and undos that failed for good and wait for a person. Trying again keeps the idempotency key; resolve what you handled yourself."),
     table({
       label: "Dead letters",
       rows: found.items,

@@ -1,4 +1,4 @@
-// Everything at a glance: how many workflows, where they are, what needs a person, what is happening now.
+// The overview: workflows per state, what needs a person, and recent activity.
 
 import { rate, recent } from "../activity.js";
 import { all } from "../api.js";

@@ -10,7 +10,7 @@ const LIMIT = 1_000;
 
 export const title = () => "Stalled";
 
-/** Asked machine by machine, since each has its own idea of too long. */
+/** Requested per machine, since each declares its own dwell. */
 export async function stalledOf(names, signal) {
   const found = await Promise.all(names.map((name) => all("v1/stalled", { query: { machine: name, limit: LIMIT }, signal })));
   const more = found.some((each) => each.more || each.items.length >= LIMIT);

@@ -1,4 +1,4 @@
-// One workflow: where it stands, what it knows, what may happen next, and everything that has happened to it.
+// One workflow: its state, its context, the allowed events and its history.
 
 import { all, at, call } from "../api.js";
 import { el } from "../dom.js";
@@ -69,7 +69,7 @@ function possible(allowed, machine) {
   });
 }
 
-/** Newest first: what happened last is what one has come to see, and it stays in place while more arrives. */
+/** Newest first, so that the latest event stays in place while more arrive. */
 function timeline(history, machine) {
   const { items, more } = history;
   const first = Math.max(0, items.length - DRAWN_MAX);
